@@ -1,0 +1,85 @@
+"""What is known: declarations, embedders, stores, sources, loaders, chunking, ingest, retrieval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.optional import lazy_door
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.chunking.base import Chunker
+    from lorebind_knowledge.declarations import LoadedProject, build_project, load_project
+    from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+    from lorebind_knowledge.events import Event, Events, Extension
+    from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import (
+        DocumentMatch,
+        QueryResult,
+        Record,
+        RecordFilter,
+        SearchOptions,
+        Span,
+    )
+    from lorebind_knowledge.scope import IndexKey, Namespace, current_tenant, tenant
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_knowledge.sources.base import Source, SourceItem
+    from lorebind_knowledge.statistics import KnowledgeStats
+    from lorebind_knowledge.stores.base import LexicalStore, VectorStore
+
+__all__ = [
+    "Chunker",
+    "DocumentMatch",
+    "Embedder",
+    "Event",
+    "Events",
+    "Extension",
+    "Failure",
+    "Fingerprint",
+    "IndexKey",
+    "IngestPlan",
+    "IngestReport",
+    "KnowledgeBase",
+    "KnowledgeService",
+    "KnowledgeStats",
+    "LexicalStore",
+    "LoadedProject",
+    "Namespace",
+    "QueryResult",
+    "Record",
+    "RecordFilter",
+    "SearchOptions",
+    "Source",
+    "SourceItem",
+    "SourceReport",
+    "Span",
+    "VectorStore",
+    "build_project",
+    "current_tenant",
+    "load_project",
+    "tenant",
+]
+
+_MODULES = {
+    "chunking.base": ("Chunker",),
+    "declarations": ("LoadedProject", "build_project", "load_project"),
+    "embedders.base": ("Embedder", "Fingerprint"),
+    "events": ("Event", "Events", "Extension"),
+    "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
+    "knowledge_base": ("KnowledgeBase",),
+    "records": (
+        "DocumentMatch",
+        "QueryResult",
+        "Record",
+        "RecordFilter",
+        "SearchOptions",
+        "Span",
+    ),
+    "scope": ("IndexKey", "Namespace", "current_tenant", "tenant"),
+    "service": ("KnowledgeService",),
+    "sources.base": ("Source", "SourceItem"),
+    "statistics": ("KnowledgeStats",),
+    "stores.base": ("LexicalStore", "VectorStore"),
+}
+
+__getattr__ = lazy_door(__name__, _MODULES)

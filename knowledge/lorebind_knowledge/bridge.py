@@ -1,0 +1,156 @@
+"""The one bridge between synchronous and asynchronous code.
+
+Logic is written once. What talks to the outside is written in the colour that is native to it,
+`def` or `async def`, and `call` awaits either of them; what users see is written `async def`, and
+`sync` derives the blocking twin. The twin runs on one private event-loop thread per process: it
+works in scripts, in notebooks, inside a running loop, from many threads, and after a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import inspect
+import os
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _LoopThread:
+    """An event loop that runs for ever in a daemon thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._serve, name="lorebind-loop", daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        while True:
+            try:
+                self.loop.run_forever()
+            except (KeyboardInterrupt, SystemExit):
+                continue  # raised by a task: it goes to who waits for it, and the loop serves on
+            return
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(timeout=5)
+        if not self.thread.is_alive():
+            self.loop.close()
+
+
+_lock = threading.Lock()
+_private: _LoopThread | None = None
+
+
+def _loop_thread() -> _LoopThread:
+    global _private
+    with _lock:
+        if _private is None:
+            _private = _LoopThread()
+        return _private
+
+
+def _forget_after_fork() -> None:
+    """A child process has the parent's loop but not its thread: start anew when asked."""
+    global _private, _lock
+    _lock = threading.Lock()
+    _private = None
+
+
+def _stop_at_exit() -> None:
+    if _private is not None:
+        _private.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(_stop_at_exit)
+
+
+def run(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine to its end on the private loop and return its result.
+
+    Context variables of the caller are seen by the coroutine. When the waiting thread is
+    interrupted (Ctrl-C), the coroutine is cancelled and given the time to clean up before the
+    interrupt goes on; a second interrupt does not wait.
+
+    Raises:
+        RuntimeError: when called from the private loop itself, which would wait for ever.
+    """
+    private = _loop_thread()
+    if threading.current_thread() is private.thread:
+        coroutine.close()
+        raise RuntimeError(
+            "a blocking call was made from code that Lorebind itself awaits; "
+            "use the asynchronous twin (a…) there"
+        )
+    outcome: Future[R] = Future()
+    tasks: list[asyncio.Task[R]] = []
+
+    def start() -> None:
+        task = private.loop.create_task(coroutine)
+        tasks.append(task)
+        task.add_done_callback(functools.partial(_hand_over, outcome))
+
+    private.loop.call_soon_threadsafe(start)
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:
+        private.loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        outcome.exception()
+        raise
+
+
+def _hand_over(outcome: Future[R], task: asyncio.Task[R]) -> None:
+    if task.cancelled():
+        outcome.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
+
+
+async def call(function: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Await a function of either colour: coroutines as they are, plain functions in a thread.
+
+    A thread cannot be cancelled: who cancels this waits until the function has returned, so that
+    nothing of it happens afterwards. Cancelling once more does not wait.
+    """
+    result: Any
+    if inspect.iscoroutinefunction(function):
+        result = function(*args, **kwargs)
+    else:
+        thread = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+        try:
+            result = await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            await asyncio.wait([thread])
+            raise
+    if inspect.isawaitable(result):
+        result = await result
+    return cast("R", result)
+
+
+def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """The blocking twin of a coroutine function, to be bound beside it: `query = sync(aquery)`."""
+
+    @functools.wraps(method)
+    def twin(*args: P.args, **kwargs: P.kwargs) -> R:
+        return run(method(*args, **kwargs))
+
+    # `wraps` copies what marks a coroutine function; a twin is none, and has a name of its own.
+    del twin.__wrapped__
+    twin.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    twin.__name__ = method.__name__.removeprefix("a")
+    twin.__qualname__ = method.__qualname__.replace(method.__name__, twin.__name__)
+    return twin

@@ -1,0 +1,99 @@
+"""Everything that Lorebind raises, sorted by who has to act.
+
+LorebindError
+├── ConfigurationError (ValueError)       the author of the YAML: every problem, with its position
+├── UsageError (ValueError)               the caller: an argument that cannot be
+├── NotFoundError (LookupError)           the caller: an id that this project does not have
+│   └── NotIngestedError                  the operator: nothing to search yet
+├── MissingDependencyError (ImportError)  whoever installs: an extra is not there
+├── SourceError                           the owner of the documents: cannot be read or found
+├── EmbedderError                         the operator: the embedder failed
+├── StoreError                            the operator: the store failed
+│   └── IndexMismatchError                the operator: the index was built with other settings
+├── IngestRefusedError                    the operator: an ingest would do harm, or one is running
+└── ModelError                            the operator: the chat model failed
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LorebindError(Exception):
+    """The root of all errors of Lorebind; its text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong in a configuration file, where it is, and the way out."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+class ConfigurationError(LorebindError, ValueError):
+    """The project's files are not valid; `problems` lists everything wrong in all of them."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = sorted(set(problems))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class UsageError(LorebindError, ValueError):
+    """An argument that cannot be right, whatever the configuration."""
+
+
+class NotFoundError(LorebindError, LookupError):
+    """A knowledge base, workflow, task, agent or document of that id is not there."""
+
+
+class NotIngestedError(NotFoundError):
+    """A knowledge base is declared, but nothing has been ingested into it."""
+
+
+class MissingDependencyError(LorebindError, ImportError):
+    """An optional part was asked for whose extra is not installed."""
+
+
+class SourceError(LorebindError):
+    """A source or one of its documents cannot be enumerated, read or understood."""
+
+
+class EmbedderError(LorebindError):
+    """The embedder cannot be built, failed, or returned something that is not its vectors."""
+
+
+class StoreError(LorebindError):
+    """A vector store or the catalog cannot be reached or refused an operation."""
+
+
+class IndexMismatchError(StoreError):
+    """The index on disk was built by another embedder or chunker than is configured now."""
+
+
+class IngestRefusedError(LorebindError):
+    """An ingest was not started or not finished because it could have done harm."""
+
+
+class ModelError(LorebindError):
+    """A chat model cannot be built, or failed to answer."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The hint for a name that is not among the known: its nearest neighbour, then all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    guess = f"did you mean {near[0]!r}; " if near else ""
+    return f"{guess}known: {', '.join(names) or 'none'}"

@@ -1,0 +1,200 @@
+"""The metadata filter: which records a search may return. It has one meaning on every store.
+
+A filter is a mapping. Each entry names a field of a record's metadata, or is one of the logical
+operators; every entry must hold, so the empty filter lets everything through.
+
+==================================  ================================================================
+``field: value``                    the stored value equals it; a stored list has it as a member
+``field: [a, b]``                   the same as ``field: {$in: [a, b]}``
+``field: {$eq: value}``             the same as ``field: value``
+``field: {$ne: value}``             not ``$eq``: true also where the field is missing
+``field: {$in: [a, b]}``            ``$eq`` holds for at least one of them; none holds for ``[]``
+``field: {$nin: [a, b]}``           not ``$in``: true also where the field is missing
+``field: {$gt: value}``             greater; ``$gte`` or equal, ``$lt`` less, ``$lte`` or equal
+``field: {$exists: true}``          the field is there, be it with null; ``false``: it is not
+``$and: [filter, …]``               all of them hold; at least one filter has to be given
+``$or: [filter, …]``                at least one of them holds; at least one has to be given
+``$not: filter``                    the filter does not hold
+==================================  ================================================================
+
+- Several operators under one field must all hold: ``{"year": {"$gte": 2020, "$lt": 2024}}``.
+- Values are texts, numbers, true, false and null. Numbers compare by value, 1 is 1.0; true is not
+  1, null is only null, and a text never equals a number. Texts are compared by code points, case
+  matters.
+- ``$gt`` and its like hold only between two numbers or between two texts. With anything else,
+  lists, true and false among them, and with a missing field, they are false.
+- A field is a top-level key of the metadata; a dot in its name is a dot.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from lorebind_knowledge.errors import UsageError, did_you_mean
+
+Predicate: TypeAlias = Callable[[Mapping[str, Any]], bool]
+"""Says of one record's metadata whether the filter holds."""
+
+_Test: TypeAlias = Callable[[Any], bool]
+
+# What a test is given for a field that is not there: unlike null, it equals nothing.
+_MISSING = object()
+
+_ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+_FIELD_OPERATORS = ("$eq", "$in", "$nin", "$ne", *_ORDERINGS, "$exists")
+_LOGICAL_OPERATORS = ("$and", "$or", "$not")
+
+
+def compile_filter(where: Mapping[str, Any]) -> Predicate:
+    """The predicate that a filter describes, for stores that evaluate it in Python.
+
+    Raises:
+        UsageError: the filter is malformed; the text says where and what would be right.
+    """
+    if not isinstance(where, Mapping):
+        raise UsageError(f"a filter is a mapping of fields to values, not {where!r}")
+    return _all([_entry(name, condition) for name, condition in where.items()])
+
+
+def _entry(name: Any, condition: Any) -> Predicate:
+    if not isinstance(name, str):
+        raise UsageError(f"a filter's fields are texts, not {name!r}")
+    if name in ("$and", "$or"):
+        parts = [compile_filter(part) for part in _list_of_filters(name, condition)]
+        return _all(parts) if name == "$and" else _any(parts)
+    if name == "$not":
+        inner = compile_filter(condition)
+        return lambda metadata: not inner(metadata)
+    if name.startswith("$"):
+        raise UsageError(_misplaced(name))
+    return _field(name, condition)
+
+
+def _field(name: str, condition: Any) -> Predicate:
+    tests = _tests(name, condition)
+    if len(tests) == 1:
+        (test,) = tests
+        return lambda metadata: test(metadata.get(name, _MISSING))
+    return lambda metadata: all(test(metadata.get(name, _MISSING)) for test in tests)
+
+
+def _tests(name: str, condition: Any) -> list[_Test]:
+    if isinstance(condition, Mapping):
+        if not condition:
+            raise UsageError(f"the filter on {name!r} has no operator; {_known_operators()}")
+        return [_operator(name, key, operand) for key, operand in condition.items()]
+    if _is_list(condition):
+        return [_operator(name, "$in", condition)]
+    return [_operator(name, "$eq", condition)]
+
+
+def _operator(name: str, key: Any, operand: Any) -> _Test:
+    if key in ("$eq", "$ne"):
+        return _negated(_equals(_scalar(name, key, operand)), negate=key == "$ne")
+    if key in ("$in", "$nin"):
+        if not _is_list(operand):
+            raise UsageError(f"the filter on {name!r}: {key} takes a list, not {operand!r}")
+        tests = [_equals(_scalar(name, key, value)) for value in operand]
+        return _negated(lambda stored: any(test(stored) for test in tests), negate=key == "$nin")
+    if key in _ORDERINGS:
+        return _compares(_ORDERINGS[key], _comparable(name, key, operand))
+    if key == "$exists":
+        if not isinstance(operand, bool):
+            raise UsageError(f"the filter on {name!r}: $exists takes true or false: {operand!r}")
+        return lambda stored: (stored is not _MISSING) is operand
+    if isinstance(key, str) and key.startswith("$"):
+        raise UsageError(f"the filter on {name!r}: {_misplaced(key)}")
+    raise UsageError(
+        f"the filter on {name!r} looks into {key!r}, but only top-level fields can be asked for; "
+        f"{_known_operators()}"
+    )
+
+
+def _equals(value: Any) -> _Test:
+    def test(stored: Any) -> bool:
+        if isinstance(stored, list | tuple):
+            return any(_same(member, value) for member in stored)
+        return _same(stored, value)
+
+    return test
+
+
+def _same(stored: Any, value: Any) -> bool:
+    # Python's True equals 1; JSON's does not.
+    if isinstance(stored, bool) or isinstance(value, bool):
+        return stored is value
+    return bool(stored == value)
+
+
+def _compares(order: Callable[[Any, Any], bool], value: Any) -> _Test:
+    kind: Any = str if isinstance(value, str) else (int, float)
+
+    def test(stored: Any) -> bool:
+        return isinstance(stored, kind) and not isinstance(stored, bool) and order(stored, value)
+
+    return test
+
+
+def _negated(test: _Test, *, negate: bool) -> _Test:
+    return (lambda stored: not test(stored)) if negate else test
+
+
+def _all(parts: Sequence[Predicate]) -> Predicate:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda metadata: all(part(metadata) for part in parts)
+
+
+def _any(parts: Sequence[Predicate]) -> Predicate:
+    return lambda metadata: any(part(metadata) for part in parts)
+
+
+def _scalar(name: str, key: str, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"the filter on {name!r}: {value!r} is not a number that can be stored")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise UsageError(
+        f"the filter on {name!r}: {key} takes texts, numbers, true, false and null, not {value!r}"
+    )
+
+
+def _comparable(name: str, key: str, value: Any) -> Any:
+    value = _scalar(name, key, value)
+    if value is None or isinstance(value, bool):
+        raise UsageError(f"the filter on {name!r}: {key} takes a number or a text, not {value!r}")
+    return value
+
+
+def _list_of_filters(name: str, condition: Any) -> Sequence[Any]:
+    if not _is_list(condition) or not condition:
+        raise UsageError(f"{name} takes a list of at least one filter, not {condition!r}")
+    return list(condition)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset)
+
+
+def _misplaced(key: str) -> str:
+    if key in _LOGICAL_OPERATORS:
+        return f"{key} joins whole filters, so it stands outside a field: {{{key!r}: …}}"
+    if key in _FIELD_OPERATORS:
+        return f"{key} stands under a field: {{'field': {{{key!r}: …}}}}"
+    return f"unknown operator {key!r}; {_hint(key)}"
+
+
+def _hint(key: str) -> str:
+    return did_you_mean(key, (*_FIELD_OPERATORS, *_LOGICAL_OPERATORS))
+
+
+def _known_operators() -> str:
+    return "known operators: " + ", ".join(sorted(_FIELD_OPERATORS))

@@ -1,0 +1,29 @@
+"""Stable names for things: hashes over length-prefixed fields, so that no two inputs collide."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.scope import Namespace
+
+
+def digest(*fields: str | bytes) -> str:
+    """SHA-256, in hex, over fields that are each preceded by their length in bytes."""
+    hasher = hashlib.sha256()
+    for value in fields:
+        data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+def chunk_id(namespace: Namespace, uri: str, text: str, ordinal: int) -> str:
+    """A chunk's id: what it says and where it belongs, never its position.
+
+    `ordinal` counts equal texts within the document, from 0. An edit changes only the ids of the
+    chunks whose text it changes.
+    """
+    owner = (namespace.tenant, namespace.project, namespace.scope, namespace.kb)
+    return digest(*owner, uri, text, str(ordinal))

@@ -1,0 +1,35 @@
+"""One knowledge base with all its parts made: what ingestion and retrieval work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.chunking.base import Chunker
+    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.events import Events
+    from lorebind_knowledge.scope import Namespace
+    from lorebind_knowledge.sources.base import Source
+    from lorebind_knowledge.stores.base import VectorStore
+
+
+@dataclass(frozen=True)
+class KnowledgeBase:
+    """The parts of a declared knowledge base, for one tenant."""
+
+    id: str
+    namespace: Namespace
+    sources: Sequence[Source]
+    chunker: Chunker
+    embedder: Embedder
+    store: VectorStore
+    catalog: Catalog
+    retrieval: RetrievalDeclaration
+    events: Events
+    metadata: Mapping[str, Any]
+    """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""

@@ -1,0 +1,56 @@
+"""Whose knowledge it is: tenants, namespaces, and the index a record belongs to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT_TENANT = "default"
+PROJECT_SCOPE = "project"
+
+_tenant: ContextVar[str] = ContextVar("lorebind_tenant", default=DEFAULT_TENANT)
+
+
+@contextmanager
+def tenant(name: str) -> Iterator[None]:
+    """Everything stored or read inside the block belongs to this tenant.
+
+    The name is a context variable: tasks and threads started inside the block inherit it, and
+    concurrent ones do not see each other's.
+    """
+    if not name:
+        raise ValueError("a tenant needs a name; leave the block out for the default tenant")
+    token = _tenant.set(name)
+    try:
+        yield
+    finally:
+        _tenant.reset(token)
+
+
+def current_tenant() -> str:
+    """The tenant of the innermost `tenant(...)` block, else `default`."""
+    return _tenant.get()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Namespace:
+    """The four names that every record, filter, delete, cache key and ledger row carries."""
+
+    tenant: str
+    project: str
+    scope: str
+    """`project`, or `workflow/<id>` for a knowledge base that one workflow declares."""
+    kb: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IndexKey:
+    """One index of a knowledge base. A reindex builds the next number beside the one in use."""
+
+    namespace: Namespace
+    number: int = 1

@@ -1,0 +1,43 @@
+"""What is in the index of a knowledge base, by its ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeStats:
+    """Counts of what can be found now, and of what could not be ingested."""
+
+    kb_id: str
+    documents: dict[str, int] = field(default_factory=dict)
+    """By state: `ready`, `pending`, `failed`."""
+    chunks: int = 0
+    embedder: str = ""
+    """The one that the index was built with; empty when there is no index."""
+    dimension: int = 0
+    last_run: dict[str, Any] | None = None
+    """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
+
+
+def knowledge_stats(kb: KnowledgeBase) -> KnowledgeStats:
+    ledger = kb.catalog.ledger
+    runs = ledger.last_runs(kb.namespace, 1)
+    last_run = dict(runs[0]) if runs else None
+    index = ledger.index(kb.namespace, "active")
+    if index is None:
+        return KnowledgeStats(kb.id, last_run=last_run)
+    documents = ledger.documents(index.key).values()
+    return KnowledgeStats(
+        kb.id,
+        documents=dict(Counter(entry.state for entry in documents)),
+        chunks=sum(entry.chunk_count for entry in documents),
+        embedder=index.manifest.embedder,
+        dimension=index.manifest.dimension,
+        last_run=last_run,
+    )
