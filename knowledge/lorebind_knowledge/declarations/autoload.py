@@ -1,0 +1,53 @@
+"""`autoload:` the further files of a project, each of which declares an agent or a workflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations.agents import AgentDeclaration
+from lorebind_knowledge.declarations.references import problem_at
+from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_knowledge.declarations.project import AutoloadDeclaration
+    from lorebind_knowledge.errors import Problem
+
+
+def autoload_files(
+    root: Path, autoload: AutoloadDeclaration, project_file: Path | None
+) -> tuple[list[Path], list[Problem]]:
+    """The files that the patterns match, sorted, and what is wrong with the patterns.
+
+    A pattern may match nothing; a file that is named outright must be there. The project file is
+    never one of them, and links that lead out of the project folder are refused.
+    """
+    from wcmatch import glob
+
+    flags = glob.GLOBSTAR | glob.NODIR
+    found: set[str] = set()
+    problems: list[Problem] = []
+    home = root.resolve()
+    for index, pattern in enumerate(autoload.include):
+        names = glob.glob(pattern, flags=flags, root_dir=root, exclude=autoload.exclude or None)
+        if not names and not glob.is_magic(pattern, flags=flags) and not (root / pattern).is_file():
+            path = ("include", index)
+            problems.append(problem_at(autoload, path, f"there is no file {pattern!r}"))
+        for name in names:
+            if (root / name).resolve().is_relative_to(home):
+                found.add(Path(name).as_posix())
+            else:
+                message = f"{name!r} leads out of the project folder"
+                problems.append(problem_at(autoload, ("include", index), message))
+    files = [root / name for name in sorted(found)]
+    return [file for file in files if file != project_file], problems
+
+
+def kind_of(data: Mapping[str, Any]) -> type[AgentDeclaration] | type[WorkflowDeclaration]:
+    """What a file declares: its `resource` says so, else a workflow is what has tasks."""
+    resource = data.get("resource")
+    if resource == "workflow" or (resource != "agent" and "tasks" in data):
+        return WorkflowDeclaration
+    return AgentDeclaration

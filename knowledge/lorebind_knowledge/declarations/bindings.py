@@ -1,0 +1,85 @@
+"""`knowledge:` which knowledge bases a project, workflow, task or agent may use, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AliasChoices, Field, create_model, model_validator
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Position, RefusedError
+from lorebind_knowledge.declarations.knowledge_bases import RetrievalDeclaration
+
+if TYPE_CHECKING:
+    # The fields are made below; what was overridden is read through `overrides`, not one by one.
+    RetrievalOverrides = Declaration
+else:
+    RetrievalOverrides = create_model(
+        "RetrievalOverrides",
+        __base__=Declaration,
+        __module__=__name__,
+        __doc__="Every field of `retrieval`, to be overridden; null clears what was set before.",
+        **{
+            name: (
+                Annotated[
+                    info.annotation | None, Field(description=info.description), *info.metadata
+                ],
+                None,
+            )
+            for name, info in RetrievalDeclaration.model_fields.items()
+        },
+    )
+
+
+class BindingDeclaration(RetrievalOverrides):
+    """A knowledge base, and what is different about its retrieval here."""
+
+    label: ClassVar[str] = "binding"
+
+    id: Id = Field(
+        validation_alias=AliasChoices("id", "id_ref"), description="The id of a knowledge base."
+    )
+    retrieval: RetrievalOverrides | None = Field(
+        None, description="The same overrides, written together; each field in one place only."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_id(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "id" in data and "id_ref" in data:
+            fault = Fault("id and id_ref mean the same", "keep one of them", ("id_ref",))
+            raise RefusedError([fault])
+        return data
+
+    @model_validator(mode="after")
+    def _no_field_twice(self) -> BindingDeclaration:
+        twice = sorted(self._flat() & self._nested())
+        if twice:
+            raise RefusedError(
+                Fault(
+                    f"{name} is set twice: here and beside 'retrieval'",
+                    "keep one of them",
+                    ("retrieval", name),
+                )
+                for name in twice
+            )
+        return self
+
+    def _flat(self) -> set[str]:
+        return self.model_fields_set - {"id", "retrieval"}
+
+    def _nested(self) -> set[str]:
+        return set() if self.retrieval is None else self.retrieval.model_fields_set
+
+    def overrides(self) -> dict[str, Any]:
+        """The fields of `retrieval` that were written, and only those; None is an explicit null."""
+        written = {name: getattr(self, name) for name in self._flat()}
+        written |= {name: getattr(self.retrieval, name) for name in self._nested()}
+        return {
+            name: written[name] for name in RetrievalDeclaration.model_fields if name in written
+        }
+
+    def override_position(self, field: str) -> Position:
+        """Where an override was written, flat or nested."""
+        if field in self._nested() and self.retrieval is not None:
+            return self.retrieval.position(field)
+        return self.position(field)

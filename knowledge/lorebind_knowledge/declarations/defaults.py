@@ -1,0 +1,31 @@
+"""What a project has when it declares no embedder, no vector database or no model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.declarations.embedders import LocalEmbedderDeclaration
+from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
+from lorebind_knowledge.declarations.vector_dbs import SqliteVectorDB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
+    from lorebind_knowledge.declarations.project import ProjectDeclaration
+    from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
+
+
+def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
+    """The project's embedders, else the local one."""
+    return project.embedders or [LocalEmbedderDeclaration(id="local", provider="local")]
+
+
+def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:
+    """The project's vector databases, else one SQLite file."""
+    return project.vector_dbs or [SqliteVectorDB(id="sqlite", type="sqlite")]
+
+
+def models(project: ProjectDeclaration) -> Sequence[ModelDeclaration]:
+    """The project's chat models, else the extractive one, which needs no key."""
+    return project.models or [ModelDeclaration(id="default", provider=EXTRACTIVE)]

@@ -1,0 +1,85 @@
+"""Variables of the process and of the project's `.env`, looked up by name and never listed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations import templates
+from lorebind_knowledge.declarations.templates import LazyScope, TemplateError
+from lorebind_knowledge.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class Environment:
+    """Where `{{ .env.X }}` and `{{ .secrets.X }}` come from.
+
+    Both scopes read the same places: the process's variables, then `.env` in the project folder.
+    What is read as `.secrets.X` is to be treated as a secret by whoever resolves it.
+    """
+
+    def __init__(self, root: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self._environ = os.environ if environ is None else environ
+
+    def __repr__(self) -> str:
+        return f"Environment({str(self.root)!r})"
+
+    def lookup(self, name: str) -> str | None:
+        """The value of a variable, None when it is not set. The process wins over `.env`."""
+        value = self._environ.get(name)
+        return self._file.get(name) if value is None else value
+
+    def scopes(self) -> dict[str, LazyScope]:
+        """The scopes `env` and `secrets` of templates; names are looked up when asked for."""
+        variables = _Variables(self)
+        return {"env": variables, "secrets": variables}
+
+    def resolve(self, value: Any) -> Any:
+        """A value with its `{{ .env.X }}` and `{{ .secrets.X }}` replaced.
+
+        Raises:
+            TemplateError: for another scope, or a variable that is not set.
+        """
+        return templates.resolve(value, self.scopes())
+
+    def not_set(self, name: str) -> TemplateError:
+        """The error for a missing variable. Only names written in `.env` are ever suggested."""
+        near = difflib.get_close_matches(name, sorted(self._file), n=1, cutoff=0.6)
+        guess = f"did you mean {near[0]!r}; " if near else ""
+        return TemplateError(
+            f"variable {name} is not set", f"{guess}set it in the environment or in .env"
+        )
+
+    @cached_property
+    def _file(self) -> dict[str, str | None]:
+        file = self.root / ".env"
+        if not file.is_file():
+            return {}
+        from dotenv import dotenv_values
+
+        try:
+            return dict(dotenv_values(file, interpolate=False, encoding="utf-8"))
+        except UnicodeDecodeError:
+            problem = Problem(".env", 1, 1, "the file is not UTF-8")
+        except OSError as error:
+            problem = Problem(".env", 0, 0, f"the file cannot be read: {error.strerror}")
+        raise ConfigurationError([problem])
+
+
+class _Variables(LazyScope):
+    """One scope over the variables of an environment."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def __getitem__(self, name: str) -> str:
+        value = self._environment.lookup(name)
+        if value is None:
+            raise self._environment.not_set(name)
+        return value

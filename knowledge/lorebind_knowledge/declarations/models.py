@@ -1,0 +1,42 @@
+"""`models:` the chat models that answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import ConfigMap
+
+EXTRACTIVE = "extractive"
+
+
+class ModelDeclaration(Declaration):
+    """A chat model: `extractive`, which quotes what was found, or one of LangChain's."""
+
+    label: ClassVar[str] = "model"
+    templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
+
+    id: Id = Field(description="The name by which agents refer to the model.")
+    provider: str = Field(
+        min_length=1,
+        description="`extractive`, or a provider of LangChain's init_chat_model: openai, …",
+    )
+    model: str | None = Field(
+        None, description="The provider's name of the model; `extractive` needs none."
+    )
+    api_key: Secret | None = Field(
+        None, description="Handed to the model as `api_key`; only a template is accepted."
+    )
+    config: ConfigMap = Field(
+        default_factory=dict, description="Further arguments of the model, by name."
+    )
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> ModelDeclaration:
+        if self.provider != EXTRACTIVE and self.model is None:
+            hint = f"provider {self.provider!r} needs the name of one of its models"
+            raise RefusedError([Fault("missing key 'model'", hint)])
+        return self

@@ -1,0 +1,279 @@
+"""What pydantic refuses, said in our words and placed where it was written."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
+from lorebind_knowledge.declarations.secrets import is_secret_path
+from lorebind_knowledge.declarations.yaml_source import YamlSource, described_type
+from lorebind_knowledge.errors import Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_LIMITS = ("greater_than_equal", "less_than_equal", "greater_than", "less_than")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an error points to: in the data, and in the declarations."""
+
+    path: Path
+    value: Any
+    """What was written there; None when nothing was."""
+    declarations: list[type[Declaration]] = field(default_factory=list)
+    """What may stand there, one or, where a key chooses, several."""
+    holder: type[Declaration] | None = None
+    """The declaration that has the last key of the path, or lacks it."""
+    metadata: tuple[Any, ...] = ()
+    annotation: Any = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its key, with the index in a list."""
+        keys = [index for index, step in enumerate(self.path) if isinstance(step, str)]
+        if not keys:
+            return "the file"
+        key, *indices = self.path[keys[-1] :]
+        return f"{key}{''.join(f'[{index}]' for index in indices)}"
+
+    @property
+    def secret(self) -> bool:
+        return is_secret_path(self.path)
+
+
+def problems(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Problem]:
+    """Every complaint of pydantic about the data of a source, in the order it was made."""
+    return [
+        problem
+        for details in error.errors(include_url=False)
+        for problem in _translated(details, source, root)
+    ]
+
+
+def _translated(
+    error: ErrorDetails, source: YamlSource, root: type[Declaration]
+) -> Iterator[Problem]:
+    kind = error["type"]
+    if kind == "default_factory_not_called":  # another error of the same declaration says why
+        return
+    place = _follow(root, error["loc"], source.data)
+    refused = error.get("ctx", {}).get("error")
+    if isinstance(refused, RefusedError):
+        for fault in refused.faults:
+            yield source.problem((*place.path, *fault.path), fault.message, fault.hint)
+        return
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        yield _unknown_kind(place, source)
+    else:
+        yield source.problem(place.path, *_words(place, source, error))
+
+
+def _unknown_kind(place: _Place, source: YamlSource) -> Problem:
+    """None of the declarations that may stand there has the `provider` or `type` written."""
+    choices, data = place.declarations, place.value
+    key = choices[0].kind_key
+    known = [word for choice in choices for word in _kinds(choice)]
+    if key not in data:
+        hint = f"known: {', '.join(sorted(known))}"
+        return source.problem(place.path, f"missing key {key!r}", hint)
+    chosen = _Place((*place.path, key), data[key], holder=choices[0])
+    return source.problem(chosen.path, *_unsupported(chosen, known, source))
+
+
+def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str, str]:
+    """The message and the hint for one error."""
+    kind = error["type"]
+    last = place.path[-1] if place.path else ""
+    if kind == "extra_forbidden":
+        return f"unknown key {last!r}", did_you_mean(str(last), _keys(place.holder))
+    if kind == "missing":
+        return f"missing key {last!r}", ""
+    if kind == "literal_error":
+        return _unsupported(place, get_args(place.annotation), source)
+    if kind in _EXPECTED:
+        return _wrong_type(_EXPECTED[kind], place, source)
+    if kind in _LIMITS:
+        shown = "out of limits" if place.secret else _written(place.value, source.raw(place.path))
+        return f"{place.name} is {shown}", f"expected {_limits(place.metadata)}"
+    if kind == "too_short":
+        return f"{place.name} is empty", "write at least one"
+    if kind == "string_too_short":
+        return f"{place.name} is empty", "write a text"
+    # Nothing of ours ends here; pydantic's own words do not repeat what was written.
+    return f"{place.name}: {error['msg'][:1].lower()}{error['msg'][1:]}", ""
+
+
+def _unsupported(place: _Place, known: Iterable[str], source: YamlSource) -> tuple[str, str]:
+    """A word that is none of those that may stand there."""
+    if not isinstance(place.value, str):
+        return _wrong_type("text", place, source)
+    chooses = place.holder is not None and place.path[-1] == place.holder.kind_key
+    what = f"{place.holder.label} {place.name}" if place.holder and chooses else place.name
+    shown = "" if place.secret else _short(repr(place.value)) + " "
+    return f"{what} {shown}is not supported", did_you_mean(place.value, known)
+
+
+def _wrong_type(expected: str, place: _Place, source: YamlSource) -> tuple[str, str]:
+    value, raw = place.value, source.raw(place.path)
+    if place.secret:
+        return f"{place.name}: expected {expected}", 'write a template: "{{ .env.NAME }}"'
+    message = f"{place.name}: expected {expected}, got {_described(value, raw)}"
+    if expected == "text" and raw and not isinstance(value, str):
+        return message, f'{_reading(value, raw)}quote it: "{_short(raw)}"'
+    if value is None:
+        return message, "write a value or leave the key out"
+    if isinstance(value, str) and raw is None and _reads_as(value, expected):
+        return message, "write it without quotes"
+    return message, ""
+
+
+def _reading(value: Any, raw: str) -> str:
+    """What YAML made of a plain word, where it is not plain to see."""
+    if raw == str(value):
+        return ""
+    if isinstance(value, bool):
+        return f"YAML reads the plain word {raw} as a boolean; "
+    number = isinstance(value, int | float)
+    kind = f"the number {_short(repr(value))}" if number else described_type(value)
+    return f"YAML reads {_short(raw)} as {kind}; "
+
+
+def _reads_as(text: str, expected: str) -> bool:
+    if expected == "true or false":
+        return text in ("true", "false")
+    if expected in ("an integer", "a number"):
+        return text.isdecimal()
+    return False
+
+
+def _described(value: Any, raw: str | None) -> str:
+    if isinstance(value, str):
+        return f"the text {_short(repr(value))}"
+    if isinstance(value, bool | int | float):
+        kind = described_type(value).removeprefix("a ")
+        return f"the {kind} {_written(value, raw)}"
+    return described_type(value)
+
+
+def _written(value: Any, raw: str | None) -> str:
+    return _short(raw if raw is not None else repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _limits(metadata: tuple[Any, ...]) -> str:
+    low = next((item.ge for item in metadata if hasattr(item, "ge")), None)
+    high = next((item.le for item in metadata if hasattr(item, "le")), None)
+    if high is None:
+        return f"at least {low:g}" if low is not None else "another value"
+    return f"{low:g} to {high:g}" if low is not None else f"at most {high:g}"
+
+
+def _keys(declaration: type[Declaration] | None) -> list[str]:
+    if declaration is None:
+        return []
+    fields = declaration.model_fields.items()
+    return [key for name, info in fields for key in written_names(name, info)]
+
+
+def _kinds(declaration: type[Declaration]) -> tuple[str, ...]:
+    """The words of `provider` or `type` that choose a declaration."""
+    return get_args(declaration.model_fields[declaration.kind_key].annotation)
+
+
+def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _Place:
+    """Walk pydantic's path along the declarations and the data at once.
+
+    The path holds what the data does not: the word that chose one of several declarations, and
+    marks such as `[key]`. The declarations tell which they are.
+    """
+    expected, metadata = _unwrapped(root)
+    path: Path = ()
+    value = data
+    holder: type[Declaration] | None = None
+    for step in loc:
+        choices = _declarations(expected)
+        if len(choices) > 1:
+            chosen = next((choice for choice in choices if step in _kinds(choice)), None)
+            if chosen is not None:
+                expected = chosen
+                continue
+        if step == "[key]":
+            continue
+        if not isinstance(value, dict | list):  # nothing below it was written
+            break
+        if len(choices) == 1:
+            holder = choices[0]
+            step, annotation = _field(holder, step, value)
+        else:
+            holder = None
+            annotation = _inner(expected)
+        expected, metadata = _unwrapped(annotation)
+        path = (*path, step)
+        value = _below(value, step)
+    return _Place(path, value, _declarations(expected), holder, metadata, expected)
+
+
+def _below(value: Any, step: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(step)
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return value[step]
+    return None
+
+
+def _field(holder: type[Declaration], step: str | int, value: Any) -> tuple[str | int, Any]:
+    """The key under which a field was written, and what may stand there."""
+    for name, info in holder.model_fields.items():
+        names = [*written_names(name, info), name]
+        if step in names:
+            written = value if isinstance(value, dict) else {}
+            key = step if step in written else next((n for n in names if n in written), step)
+            return key, Annotated[info.annotation, None, *info.metadata]
+    return step, None
+
+
+def _inner(expected: Any) -> Any:
+    """What may stand in a list or below a key of a mapping."""
+    arguments = get_args(expected)
+    return arguments[-1] if get_origin(expected) in (list, dict) and arguments else None
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without `Annotated` and `| None`, and what `Annotated` said about it."""
+    metadata: tuple[Any, ...] = ()
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation, *more = get_args(annotation)
+            metadata += tuple(more)
+            continue
+        if get_origin(annotation) in (Union, types.UnionType):
+            others = [part for part in get_args(annotation) if part is not type(None)]
+            if len(others) == 1:
+                annotation = others[0]
+                continue
+        return annotation, metadata
+
+
+def _declarations(expected: Any) -> list[type[Declaration]]:
+    parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else [expected]
+    return [part for part in parts if isinstance(part, type) and issubclass(part, Declaration)]

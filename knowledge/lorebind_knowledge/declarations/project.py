@@ -1,0 +1,61 @@
+"""`lorebind.yaml`: everything that a project declares."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.agents import AgentDeclaration
+from lorebind_knowledge.declarations.base import Declaration, Id
+from lorebind_knowledge.declarations.bindings import BindingDeclaration
+from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.declarations.models import ModelDeclaration
+from lorebind_knowledge.declarations.values import FilePattern
+from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
+from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+
+
+class AutoloadDeclaration(Declaration):
+    """Which further files declare agents and workflows."""
+
+    include: list[FilePattern] = Field(
+        default_factory=list, description="Patterns of files, relative to the project folder."
+    )
+    exclude: list[FilePattern] = Field(
+        default_factory=list, description="Patterns of files to leave out."
+    )
+
+
+class ProjectDeclaration(Declaration):
+    """A project: its knowledge, who may use it, and which models answer."""
+
+    label: ClassVar[str] = "project"
+
+    name: Id = Field(description="The name of the project.")
+    description: str = Field("", description="What the project is about.")
+    embedders: list[EmbedderDeclaration] = Field(
+        default_factory=list, description="What turns texts into vectors; left out: `local`."
+    )
+    vector_dbs: list[VectorDBDeclaration] = Field(
+        default_factory=list, description="Where vectors are kept; left out: `sqlite`."
+    )
+    knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
+        default_factory=list, description="The knowledge bases that the whole project sees."
+    )
+    knowledge: list[BindingDeclaration] = Field(
+        default_factory=list, description="The knowledge bases that everything may use."
+    )
+    models: list[ModelDeclaration] = Field(
+        default_factory=list, description="The chat models; left out: an extractive one."
+    )
+    agents: list[AgentDeclaration] = Field(
+        default_factory=list, description="The agents that all workflows see."
+    )
+    workflows: list[WorkflowDeclaration] = Field(
+        default_factory=list, description="Workflows that have no file of their own."
+    )
+    autoload: AutoloadDeclaration = Field(
+        default_factory=AutoloadDeclaration, description="Files of agents and workflows."
+    )

@@ -1,0 +1,180 @@
+"""Templates in the style of Go, `{{ .scope.path.to.key }}`: names are looked up, nothing is run."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from lorebind_knowledge.errors import UsageError, did_you_mean
+
+Reference: TypeAlias = tuple[str, ...]
+"""The names of a template: `{{ .env.HOME }}` is ("env", "HOME")."""
+
+_TEMPLATE = re.compile(r"\{\{\s*((?:\.[A-Za-z0-9_-]+)+)\s*\}\}")
+
+ANYTHING = object()
+"""Stands in a scope for what is known only when a workflow runs: any path below it is defined."""
+
+
+class TemplateError(UsageError):
+    """A template is malformed, or names something that is not defined."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message}; {hint}" if hint else message)
+
+
+class MalformedTemplateError(TemplateError):
+    """What follows a `{{` is not a template."""
+
+
+class LazyScope(ABC):
+    """A scope whose names are looked up one by one and never listed."""
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> Any:
+        """The value of that name; raises TemplateError when there is none."""
+
+
+def references(text: str) -> list[Reference]:
+    """What the templates of a text refer to, in order.
+
+    Raises:
+        MalformedTemplateError: when a `{{` starts something that is not a template.
+    """
+    return [part for part in _parts(text) if isinstance(part, tuple)]
+
+
+def resolve(value: Any, scopes: Mapping[str, Any]) -> Any:
+    """A value with every template in it replaced, in texts at any depth of mappings and lists.
+
+    A text that is exactly one template becomes the value itself, of whatever type. Within a longer
+    text a value is written as `str` writes it, None as nothing, and a mapping or list as JSON. What
+    is put in is not looked at again; keys of mappings are left alone.
+
+    Raises:
+        TemplateError: for a malformed template or an undefined name, which it names.
+    """
+    if isinstance(value, str):
+        return _resolve_text(value, scopes)
+    if isinstance(value, Mapping):
+        return {key: resolve(item, scopes) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolve(item, scopes) for item in value]
+    return value
+
+
+def mentions(text: str) -> list[Reference]:
+    """The well-formed templates of a text that need not be a template."""
+    return [tuple(match[1][1:].split(".")) for match in _TEMPLATE.finditer(text)]
+
+
+def faults(text: str, scopes: Mapping[str, Any]) -> list[TemplateError]:
+    """All that `resolve` would raise for a text, one after the other."""
+    try:
+        found = references(text)
+    except TemplateError as error:
+        return [error]
+    errors = []
+    for reference in found:
+        try:
+            look_up(reference, scopes)
+        except TemplateError as error:
+            errors.append(error)
+    return errors
+
+
+def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
+    """The value that a reference names: keys of mappings and indices of lists, no attributes.
+
+    Ids may contain dots: where `a` is not a key, `a.b` is tried.
+
+    Raises:
+        TemplateError: when a name is not defined.
+    """
+    found: Any = scopes
+    at = 0
+    while at < len(reference) and found is not ANYTHING:
+        found, at = _step(found, reference, at)
+    if isinstance(found, LazyScope):
+        raise TemplateError(
+            f"{shown(reference)} names no variable", f"write {shown((*reference, 'NAME'))}"
+        )
+    return found
+
+
+def _step(found: Any, reference: Reference, at: int) -> tuple[Any, int]:
+    if isinstance(found, LazyScope):
+        return found[".".join(reference[at:])], len(reference)
+    if isinstance(found, Mapping):
+        for end in range(at + 1, len(reference) + 1):
+            if (key := ".".join(reference[at:end])) in found:
+                return found[key], end
+    elif isinstance(found, list | tuple):
+        name = reference[at]
+        # The length is bounded first: int() refuses texts of thousands of digits.
+        if name.isdecimal() and len(name) < 10 and int(name) < len(found):
+            return found[int(name)], at + 1
+    raise _undefined(found, reference, at)
+
+
+def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
+    name = reference[at]
+    before = "." + ".".join(reference[:at])
+    if isinstance(found, Mapping):
+        holder = f"{before} has no {name!r}" if at else f"there is no scope {name!r} here"
+        hint = did_you_mean(name, [key for key in found if isinstance(key, str)])
+    elif isinstance(found, list | tuple):
+        holder, hint = f"{before} is a list of {len(found)} without {name!r}", ""
+    else:
+        kind = "empty" if found is None else f"a {type(found).__name__}"
+        holder, hint = f"{before} is {kind} and has no {name!r}", ""
+    return TemplateError(f"{shown(reference)} is not defined: {holder}", hint)
+
+
+def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
+    parts = list(_parts(text))
+    if len(parts) == 1 and isinstance(parts[0], tuple):
+        return look_up(parts[0], scopes)
+    return "".join(
+        part if isinstance(part, str) else _written(look_up(part, scopes)) for part in parts
+    )
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return str(value)
+
+
+def _parts(text: str) -> Iterator[str | Reference]:
+    at = 0
+    while (start := text.find("{{", at)) >= 0:
+        match = _TEMPLATE.match(text, start)
+        if match is None:
+            raise _malformed(text, start)
+        if start > at:
+            yield text[at:start]
+        yield tuple(match[1][1:].split("."))
+        at = match.end()
+    if at < len(text):
+        yield text[at:]
+
+
+def _malformed(text: str, start: int) -> MalformedTemplateError:
+    end = text.find("}}", start)
+    if end < 0:
+        message = "a template is opened by '{{' and not closed"
+        return MalformedTemplateError(message, "end it with '}}'")
+    hint = "write {{ .scope.name }}, for example {{ .env.NAME }}"
+    return MalformedTemplateError(f"{text[start : end + 2]} is not a template", hint)
+
+
+def shown(reference: Reference) -> str:
+    return "{{ ." + ".".join(reference) + " }}"

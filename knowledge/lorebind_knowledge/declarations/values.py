@@ -1,0 +1,79 @@
+"""Free values: JSON maps, settings handed on to a class, metadata, and file patterns."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator
+
+from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
+from lorebind_knowledge.declarations.secrets import literal_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _not_json(value: Any, path: Path = ()) -> Iterator[Fault]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _not_json(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_json(item, (*path, index))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield Fault("a number must be finite", path=path)
+    elif not isinstance(value, str | int | float | bool | None):
+        kind = type(value).__name__
+        yield Fault(
+            f"expected text, a number, a boolean, a list or a mapping, got a {kind}",
+            "quote it to make it a text",
+            path,
+        )
+
+
+def _json(value: Any) -> Any:
+    if faults := list(_not_json(value)):
+        raise RefusedError(faults)
+    return value
+
+
+def _config(value: dict[str, Any]) -> dict[str, Any]:
+    if faults := [*_not_json(value), *literal_secrets(value)]:
+        raise RefusedError(faults)
+    return value
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    nested = [
+        Fault("metadata holds texts, numbers, booleans, and lists of them", path=(key,))
+        for key, item in value.items()
+        if isinstance(item, dict)
+        or (isinstance(item, list) and any(isinstance(part, dict | list) for part in item))
+    ]
+    if faults := [*_not_json(value), *nested]:
+        raise RefusedError(faults)
+    return value
+
+
+def _inside_project(pattern: str) -> str:
+    if not pattern:
+        raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
+    absolute = re.match(r"[/\\~]|[A-Za-z]:", pattern)
+    if absolute or ".." in re.split(r"[/\\{},|()]", pattern):
+        hint = "write a path relative to the project folder, without '..'"
+        raise RefusedError([Fault(f"{pattern!r} leaves the project folder", hint)])
+    return pattern
+
+
+JsonValue = Annotated[Any, AfterValidator(_json)]
+"""Anything that JSON can say."""
+JsonMap = Annotated[dict[str, Any], AfterValidator(_json)]
+"""A mapping of anything that JSON can say."""
+ConfigMap = Annotated[dict[str, Any], AfterValidator(_config)]
+"""Settings handed on as they are; under names such as `api_key` only templates are accepted."""
+MetadataMap = Annotated[dict[str, Any], AfterValidator(_metadata)]
+"""A mapping of texts, numbers and booleans, or lists of them."""
+FilePattern = Annotated[str, AfterValidator(_inside_project)]
+"""A glob pattern for files inside the project folder."""

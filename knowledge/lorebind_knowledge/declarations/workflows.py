@@ -1,0 +1,108 @@
+"""Workflow files: inputs, tasks, and knowledge bases of their own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.agents import AgentDeclaration
+from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.bindings import BindingDeclaration
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.declarations.values import JsonMap, JsonValue
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+class InputDeclaration(Declaration):
+    """One value that a run of the workflow is given."""
+
+    label: ClassVar[str] = "input"
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
+        "string", description="The JSON type of the value."
+    )
+    description: str = Field("", description="What the value means.")
+    required: bool = Field(True, description="Whether a run without it is refused.")
+    default: JsonValue = Field(None, description="The value when a run is given none.")
+
+    @model_validator(mode="after")
+    def _default_has_the_type(self) -> InputDeclaration:
+        if self.default is not None and not self.accepts(self.default):
+            raise RefusedError(
+                [Fault(f"the default is not of type {self.type}", path=("default",))]
+            )
+        return self
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the declared type; a boolean is no number."""
+        if isinstance(value, bool) and self.type != "boolean":
+            return False
+        return isinstance(value, _TYPES[self.type])
+
+
+class BasicTask(Declaration):
+    """One prompt, answered by an agent or by the default model."""
+
+    label: ClassVar[str] = "task"
+    kind_key: ClassVar[str] = "type"
+    templated: ClassVar[tuple[str, ...]] = ("prompt", "query")
+
+    id: Id = Field(description="The name by which later templates refer to the task.")
+    type: Literal["basic"] = Field("basic", description="The kind of the task.")
+    agent: str | None = Field(
+        None, description="The id of the agent that answers; left out, the default model does."
+    )
+    prompt: str = Field(description="What is asked; a template.")
+    query: str | None = Field(
+        None, description="What the knowledge is searched for; a template. Left out: the prompt."
+    )
+    knowledge: list[BindingDeclaration] = Field(
+        default_factory=list, description="The knowledge bases that the task may use."
+    )
+
+
+TaskDeclaration: TypeAlias = BasicTask
+"""One of the tasks, chosen by `type`."""
+
+
+class WorkflowDeclaration(Declaration):
+    """Tasks that run one after the other, with what they need."""
+
+    label: ClassVar[str] = "workflow"
+    templated: ClassVar[tuple[str, ...]] = ("vars", "outputs")
+
+    resource: Literal["workflow"] | None = Field(
+        None, description="Says of a file of its own that it declares a workflow."
+    )
+    id: Id = Field(description="The name by which the workflow is run.")
+    version: str | None = Field(None, description="The version of the workflow.")
+    description: str = Field("", description="What the workflow is for.")
+    input: dict[Id, InputDeclaration] = Field(
+        default_factory=dict, description="What a run is given, by name."
+    )
+    vars: JsonMap = Field(
+        default_factory=dict, description="Values for templates: `{{ .workflow.vars.name }}`."
+    )
+    knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
+        default_factory=list,
+        description="Knowledge bases that only this workflow sees; they shadow the project's.",
+    )
+    knowledge: list[BindingDeclaration] = Field(
+        default_factory=list, description="The knowledge bases that all its tasks may use."
+    )
+    agents: list[AgentDeclaration] = Field(
+        default_factory=list, description="Agents that only this workflow sees."
+    )
+    tasks: list[TaskDeclaration] = Field(min_length=1, description="The tasks, in order.")
+    outputs: dict[str, str] = Field(
+        default_factory=dict, description="What a run returns, by name; templates."
+    )

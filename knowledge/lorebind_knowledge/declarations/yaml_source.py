@@ -1,0 +1,340 @@
+"""One YAML file as plain data that knows where each of its values was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import yaml
+
+from lorebind_knowledge.declarations.base import Declaration, Path, Position
+from lorebind_knowledge.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path as FilePath
+
+MAX_DEPTH = 60
+MAX_COPIES = 10_000
+"""How many values aliases may repeat; past it, a small file would fill the memory."""
+
+_MAP, _SEQ = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
+_MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a value was written: at its key, or at itself in a list."""
+
+    line: int
+    column: int
+    raw: str | None = field(default=None, repr=False)
+    """The characters of a plain scalar, before YAML made a boolean or a number of them."""
+
+
+@dataclass(frozen=True)
+class YamlSource:
+    """Plain data, and the place of each of its values."""
+
+    shown_as: str
+    data: dict[str, Any] = field(repr=False)
+    marks: Mapping[Path, Mark] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, file: FilePath, root: FilePath) -> YamlSource:
+        """Read a file; messages show it relative to the project folder `root`.
+
+        Raises:
+            ConfigurationError: when it cannot be read, or is not one mapping with text keys, each
+                used once.
+        """
+        shown_as = _shown(file, root)
+        text = _text(file, shown_as)
+        return _Builder(shown_as, text).build()
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], shown_as: str = "<python>") -> YamlSource:
+        """The same from Python objects, which have no lines: places are given as paths.
+
+        Mappings, sequences and declarations are taken apart; anything else stays as it is.
+
+        Raises:
+            ConfigurationError: when a key is not a text.
+        """
+        problems: list[Problem] = []
+        plain = _plain(data, (), shown_as, problems)
+        if problems:
+            raise ConfigurationError(problems)
+        return cls(shown_as, plain)
+
+    def position(self, path: Path) -> Position:
+        """Where the value at the path was written, or the nearest thing around it."""
+        if not self.marks:
+            return Position(_dotted(self.shown_as, path), 0, 0)
+        while path and path not in self.marks:
+            path = path[:-1]
+        mark = self.marks[path]
+        return Position(self.shown_as, mark.line, mark.column)
+
+    def raw(self, path: Path) -> str | None:
+        """The characters of the plain scalar at the path, None for anything else."""
+        mark = self.marks.get(path)
+        return mark.raw if mark else None
+
+    def problem(self, path: Path, message: str, hint: str = "") -> Problem:
+        """A problem with the value at the path."""
+        at = self.position(path)
+        return Problem(at.file, at.line, at.column, message, hint)
+
+
+def _shown(file: FilePath, root: FilePath) -> str:
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+
+
+def _dotted(shown_as: str, path: Path) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"{shown_as}: {''.join(steps).removeprefix('.')}" if path else shown_as
+
+
+def _plain(value: Any, path: Path, shown_as: str, problems: list[Problem]) -> Any:
+    if isinstance(value, Declaration):
+        value = value.model_dump(by_alias=True, exclude_unset=True)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                place = _dotted(shown_as, path)
+                problems.append(Problem(place, 0, 0, f"the key {key!r} is not a text"))
+        return {
+            key: _plain(item, (*path, str(key)), shown_as, problems) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(item, (*path, i), shown_as, problems) for i, item in enumerate(value)]
+    return value
+
+
+def _text(file: FilePath, shown_as: str) -> str:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        reason = f"the file cannot be read: {(error.strerror or 'unknown reason').lower()}"
+        raise ConfigurationError([Problem(shown_as, 0, 0, reason)]) from None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = Problem(shown_as, line, 1, "the file is not UTF-8", "save it as UTF-8")
+        # The cause would show the bytes.
+        raise ConfigurationError([problem]) from None
+
+
+class _StopError(Exception):
+    """Stops the reading of a file that cannot be read on."""
+
+
+class _Builder:
+    """Walks the nodes that PyYAML composed."""
+
+    def __init__(self, shown_as: str, text: str) -> None:
+        self.shown_as = shown_as
+        self.text = text
+        self.marks: dict[Path, Mark] = {}
+        self.problems: list[Problem] = []
+        self._open: list[yaml.Node] = []
+        self._seen: set[int] = set()
+        self._copies = 0
+        self._pairs: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+
+    def build(self) -> YamlSource:
+        data: Any = None
+        try:
+            self._loader = yaml.SafeLoader(self.text)
+            node = self._loader.get_single_node()
+            data = self._top(node)
+        except yaml.YAMLError as error:
+            self._syntax(error)
+        except RecursionError:
+            self._report(1, 1, "the file is nested too deeply")
+        except _StopError:
+            pass
+        if self.problems:
+            # Nothing is chained: PyYAML's own errors quote the lines, secrets and all.
+            raise ConfigurationError(self.problems) from None
+        return YamlSource(self.shown_as, data, self.marks)
+
+    def _top(self, node: yaml.Node | None) -> Any:
+        if node is None:
+            self._report(1, 1, "the file is empty", "write at least a name or an id")
+            raise _StopError
+        line, column = _place(node)
+        if not isinstance(node, yaml.MappingNode):
+            self._report(line, column, "expected a mapping of keys at the top of the file")
+            raise _StopError
+        self.marks[()] = Mark(line, column)
+        return self._value(node, ())
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:
+        self._guard(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        expected = _MAP if isinstance(node, yaml.MappingNode) else _SEQ
+        if node.tag != expected:
+            self._fail(node, "YAML tags are not supported here")
+        self._open.append(node)
+        value = self._mapping(node, path) if expected == _MAP else self._sequence(node, path)
+        self._open.pop()
+        return value
+
+    def _guard(self, node: yaml.Node) -> None:
+        if any(node is outer for outer in self._open):
+            self._fail(node, "an alias repeats what it stands in, without end")
+        if len(self._open) >= MAX_DEPTH:
+            self._fail(node, f"nested more than {MAX_DEPTH} levels deep")
+        self._copies += id(node) in self._seen
+        self._seen.add(id(node))
+        if self._copies > MAX_COPIES:
+            self._fail(node, f"aliases repeat more than {MAX_COPIES} values")
+
+    def _mapping(self, node: yaml.Node, path: Path) -> Any:
+        if _is_bare_template(node):
+            line, column = _place(node)
+            hint = 'put quotes around it: "{{ .env.NAME }}"'
+            self._report(line, column, "YAML reads {{ … }} without quotes as a mapping", hint)
+            return None
+        data = {}
+        for name, (key, value) in self._entries(node).items():
+            self.marks[*path, name] = Mark(*_place(key), _raw(value))
+            data[name] = self._value(value, (*path, name))
+        return data
+
+    def _sequence(self, node: yaml.Node, path: Path) -> list[Any]:
+        data = []
+        for index, item in enumerate(node.value):
+            self.marks[*path, index] = Mark(*_place(item), _raw(item))
+            data.append(self._value(item, (*path, index)))
+        return data
+
+    def _entries(self, node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """The pairs of a mapping by key, those of `<<` first, each key once."""
+        if id(node) in self._pairs:
+            return self._pairs[id(node)]
+        own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for base in self._bases(value, node):
+                    merged = self._entries(base) | merged
+                continue
+            name = self._key(key)
+            if name is None:
+                continue
+            if name in own:
+                line, column = _place(key)
+                first = _place(own[name][0])
+                where = f"it is written first at {self.shown_as}:{first[0]}:{first[1]}"
+                self._report(line, column, f"the key {name!r} is written twice", where)
+                continue
+            own[name] = (key, value)
+        self._pairs[id(node)] = merged | own
+        return self._pairs[id(node)]
+
+    def _bases(self, value: yaml.Node, holder: yaml.Node) -> Iterator[yaml.Node]:
+        for base in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+            if not isinstance(base, yaml.MappingNode):
+                self._fail(base, "'<<' expects a mapping, or a list of mappings")
+            if base is holder or any(base is outer for outer in self._open):
+                self._fail(base, "an alias repeats what it stands in, without end")
+            # Merged mappings are entered here and not by `_value`, which counts and bounds.
+            self._guard(base)
+            self._open.append(base)
+            yield base
+            self._open.pop()
+
+    def _key(self, key: yaml.Node) -> str | None:
+        line, column = _place(key)
+        if not isinstance(key, yaml.ScalarNode):
+            self._report(line, column, "a key must be a text, not a list or a mapping")
+            return None
+        name = self._scalar(key)
+        if isinstance(name, str):
+            return name
+        message = f"YAML reads the key {key.value or 'nothing'} as {described_type(name)}"
+        self._report(line, column, message, f'quote it: "{key.value}"')
+        return None
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag in (_MERGE, _VALUE):  # a plain << or = that merges nothing
+            return node.value
+        try:
+            return self._loader.construct_object(node)
+        except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError):
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            known = kind in ("int", "float", "bool", "timestamp", "binary", "null")
+            what = (
+                f"this cannot be read as the YAML type {kind}"
+                if known
+                else "YAML tags are not supported"
+            )
+            self._report(*_place(node), what, "quote it to make it a text")
+            return None
+
+    def _syntax(self, error: yaml.YAMLError) -> None:
+        if isinstance(error, yaml.reader.ReaderError):
+            line = self.text.count("\n", 0, error.position) + 1
+            column = error.position - self.text.rfind("\n", 0, error.position)
+            self._report(line, column, "a control character stands here", "remove it")
+            return
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        if problem == "but found another document":
+            message = "a second document starts here"
+            self._report(line, column, message, "a file holds one; remove the line '---'")
+            return
+        lines = self.text.splitlines()
+        here = lines[line - 1] if line <= len(lines) else ""
+        unquoted = re.search(r"""(?<!["'])\{\{""", here) is not None
+        hint = "put quotes around a text that has {{ … }} in it" if unquoted else ""
+        self._report(line, column, f"this is not YAML: {_safe(problem)}", hint)
+
+    def _fail(self, node: yaml.Node, message: str) -> NoReturn:
+        self._report(*_place(node), message)
+        raise _StopError
+
+    def _report(self, line: int, column: int, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(self.shown_as, line, column, message, hint))
+
+
+def _place(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _raw(node: yaml.Node) -> str | None:
+    plain = isinstance(node, yaml.ScalarNode) and node.style is None
+    return node.value if plain else None
+
+
+def _is_bare_template(node: yaml.Node) -> bool:
+    return len(node.value) == 1 and isinstance(node.value[0][0], yaml.MappingNode)
+
+
+def _safe(problem: str) -> str:
+    """PyYAML's words without what it quotes of the file, which may be a secret."""
+    return re.sub(r"""\s*(['"])(?!<)[^'"]{2,}\1""", "", problem)
+
+
+def described_type(value: Any) -> str:
+    """What YAML made of a plain word: a boolean, a number, a date, nothing."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return "a date" if hasattr(value, "isoformat") else f"a {type(value).__name__}"

@@ -1,0 +1,246 @@
+"""The declarations: what is refused, in which words, and at which place."""
+
+import pytest
+from pydantic import ValidationError
+
+from lorebind_knowledge import declarations
+from lorebind_knowledge.declarations import (
+    BasicTask,
+    BindingDeclaration,
+    ChunkingDeclaration,
+    Declaration,
+    InputDeclaration,
+    ModelDeclaration,
+    RetrievalDeclaration,
+    load_project,
+)
+from lorebind_knowledge.errors import ConfigurationError
+
+SOURCES = "sources: [{type: markdown_glob, path: 'docs/*.md'}]"
+
+
+def _problems(tmp_path, text):
+    (tmp_path / "lorebind.yaml").write_text("name: demo\n" + text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(tmp_path, environ={})
+    return [str(problem).removeprefix("lorebind.yaml:") for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "knowledge_base: []",
+            "2:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: agents, "
+            "autoload, description, embedders, knowledge, knowledge_bases, models, name, "
+            "vector_dbs, workflows",
+        ),
+        (
+            "embedders: [{id: a, provider: locl}]",
+            "2:21: embedder provider 'locl' is not supported; did you mean 'local'; "
+            "known: hashing, langchain, local",
+        ),
+        (
+            "embedders: [{id: a, provider: [x]}]",
+            "2:21: provider: expected text, got a list",
+        ),
+        (
+            "embedders: [{id: a}]",
+            "2:13: missing key 'provider'; known: hashing, langchain, local",
+        ),
+        (
+            "embedders: [{id: a, provider: hashing, config: {dimension: 4}}]",
+            "2:49: dimension is 4; expected 8 to 8192",
+        ),
+        (
+            "embedders: [{id: a, provider: local, config: {dimension: 4}}]",
+            "2:47: unknown key 'dimension'; known: batch_size, model_path, threads",
+        ),
+        (
+            "embedders: [{id: a, provider: local, config: {threads: '5'}}]",
+            "2:47: threads: expected an integer, got the text '5'; write it without quotes",
+        ),
+        (
+            "embedders: [{id: a, provider: langchain, class: NoColon}]",
+            "2:42: 'NoColon' is not of the form 'package.module:Class'",
+        ),
+        ("embedders: [a]", "2:13: embedders[0]: expected a mapping, got the text 'a'"),
+        (
+            "agents:",
+            "2:1: agents: expected a list, got nothing; write a value or leave the key out",
+        ),
+        (
+            "description: 1.10",
+            "2:1: description: expected text, got the number 1.10; "
+            'YAML reads 1.10 as the number 1.1; quote it: "1.10"',
+        ),
+        (
+            "description: on",
+            "2:1: description: expected text, got the boolean on; "
+            'YAML reads the plain word on as a boolean; quote it: "on"',
+        ),
+        (
+            "description: 2024-01-02",
+            '2:1: description: expected text, got a date; quote it: "2024-01-02"',
+        ),
+        ("knowledge_bases: [{id: a, sources: []}]", "2:27: sources is empty; write at least one"),
+        ("knowledge_bases: [{id: a}]", "2:19: missing key 'sources'"),
+        (
+            "knowledge_bases: [{id: a, sources: [{type: file_glob}]}]",
+            "2:37: the source names no files; write 'path' or 'paths'",
+        ),
+        (
+            "knowledge_bases: [{id: a, sources: [{type: file_glob, paths: [a, ../b]}]}]",
+            "2:66: '../b' leaves the project folder; "
+            "write a path relative to the project folder, without '..'",
+        ),
+        (
+            "autoload: {include: [/etc/*.yaml]}",
+            "2:22: '/etc/*.yaml' leaves the project folder; "
+            "write a path relative to the project folder, without '..'",
+        ),
+        (
+            f"knowledge_bases: [{{id: a b, {SOURCES}}}]",
+            "2:20: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
+            "letters, digits, '_', '.', '-'",
+        ),
+        (
+            f"knowledge_bases:\n- id: a\n  {SOURCES}\n  retrieval: {{top_k: 0}}",
+            "5:15: top_k is 0; expected 1 to 50",
+        ),
+        (
+            f"knowledge_bases:\n- id: a\n  {SOURCES}\n  retrieval: {{min_score: 1.5}}",
+            "5:15: min_score is 1.5; expected 0 to 1",
+        ),
+        (
+            f"knowledge_bases:\n- id: a\n  {SOURCES}\n  chunking: {{size: 100, overlap: 100}}",
+            "5:25: overlap is 100; expected 0 to 99, less than the size of 100",
+        ),
+        (
+            f"knowledge_bases:\n- id: a\n  {SOURCES}\n  metadata: {{x: {{y: 1}}}}",
+            "5:14: metadata holds texts, numbers, booleans, and lists of them",
+        ),
+        (
+            "models: [{id: m, provider: openai}]",
+            "2:10: missing key 'model'; provider 'openai' needs the name of one of its models",
+        ),
+        (
+            "knowledge: [{id: a, id_ref: a}]",
+            "2:21: id and id_ref mean the same; keep one of them",
+        ),
+        (
+            "knowledge: [{id_ref: a, top_k: 5, retrieval: {top_k: 5}}]",
+            "2:47: top_k is set twice: here and beside 'retrieval'; keep one of them",
+        ),
+        (
+            "knowledge: [{id_ref: 3}]",
+            '2:14: id_ref: expected text, got the number 3; quote it: "3"',
+        ),
+        (
+            "workflows: [{id: w, tasks: [{id: t, type: bsic, prompt: p}]}]",
+            "2:37: task type 'bsic' is not supported; did you mean 'basic'; known: basic",
+        ),
+        (
+            "workflows: [{id: w, tasks: [{id: t, prompt: p}], input: {a b: {}}}]",
+            "2:58: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
+            "letters, digits, '_', '.', '-'",
+        ),
+        (
+            "workflows: [{id: w, tasks: [{id: t, prompt: p}], "
+            "input: {n: {type: integer, default: x}}}]",
+            "2:77: the default is not of type integer",
+        ),
+    ],
+)
+def test_what_is_refused(tmp_path, text, message):
+    """One fault, one message, at the key that is at fault."""
+    assert _problems(tmp_path, text) == [message]
+
+
+def test_whole_numbers_are_numbers_and_words_are_not():
+    """Strictness lets an integer be a number, and lets nothing else be what it is not."""
+    assert RetrievalDeclaration(min_score=1).min_score == 1.0
+    assert RetrievalDeclaration(min_score=0).min_score == 0.0
+    for wrong in [{"top_k": "5"}, {"top_k": True}, {"min_score": True}, {"top_k": 5.0}]:
+        with pytest.raises(ValidationError):
+            RetrievalDeclaration.model_validate(wrong)
+
+
+def test_the_overlap_fits_a_size_that_is_given_alone():
+    """It is 120 characters, or an eighth of a size that has no room for them."""
+    assert ChunkingDeclaration().overlap == 120
+    assert ChunkingDeclaration(size=121).overlap == 120
+    assert ChunkingDeclaration(size=120).overlap == 15
+    assert ChunkingDeclaration(size=64, overlap=0).overlap == 0
+
+
+def test_a_binding_overrides_every_field_of_retrieval():
+    """The fields are those of `retrieval`, and each may be null."""
+    for name in RetrievalDeclaration.model_fields:
+        binding = BindingDeclaration.model_validate({"id": "a", name: None})
+        assert binding.overrides() == {name: None}
+    with pytest.raises(ValidationError):
+        BindingDeclaration.model_validate({"id": "a", "top_k": 51})
+
+
+def test_overrides_are_what_was_written_and_know_where(tmp_path):
+    """Flat and nested fields come together, each with its own place."""
+    (tmp_path / "lorebind.yaml").write_text(
+        f"name: demo\nknowledge_bases: [{{id: a, {SOURCES}}}]\n"
+        "knowledge:\n  - id_ref: a\n    min_score: null\n    retrieval:\n      top_k: 3\n"
+    )
+    (binding,) = load_project(tmp_path).project.knowledge
+
+    assert binding.overrides() == {"top_k": 3, "min_score": None}
+    assert str(binding.override_position("top_k")) == "lorebind.yaml:7:7"
+    assert str(binding.override_position("min_score")) == "lorebind.yaml:5:5"
+    assert str(binding.override_position("fallback")) == "lorebind.yaml:4:5"
+    assert str(binding.position("id")) == "lorebind.yaml:4:5"
+
+
+def test_a_declaration_from_python_has_no_place():
+    """It says so, and equals the same declaration from a file."""
+    task = BasicTask(id="t", prompt="p")
+
+    assert str(task.position("prompt")) == "<python>:0:0"
+    assert task == BasicTask(id="t", prompt="p", type="basic")
+
+
+def test_declarations_do_not_change():
+    """They are frozen."""
+    with pytest.raises(ValidationError):
+        ChunkingDeclaration().size = 100  # type: ignore[misc]  # that it is refused is the point
+
+
+def test_pydantic_does_not_repeat_a_secret():
+    """A literal given in Python is refused without being shown."""
+    with pytest.raises(ValidationError) as caught:
+        ModelDeclaration(id="m", provider="openai", model="x", api_key="sk-hidden")
+    assert "sk-hidden" not in str(caught.value)
+    assert "api_key holds a literal value" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "accepted"),
+    [
+        ("integer", 1, True),
+        ("integer", True, False),
+        ("number", 1, True),
+        ("boolean", False, True),
+        ("string", 1, False),
+        ("object", {}, True),
+    ],
+)
+def test_inputs_accept_their_json_type(kind, value, accepted):
+    """A boolean is no number, and an integer is one."""
+    assert InputDeclaration(type=kind).accepts(value) is accepted
+
+
+def test_every_field_is_described():
+    """The schema and the reference page are made from the descriptions."""
+    models = [getattr(declarations, name) for name in declarations.__all__]
+    for model in models:
+        if isinstance(model, type) and issubclass(model, Declaration):
+            assert model.__doc__
+            missing = [name for name, info in model.model_fields.items() if not info.description]
+            assert missing == [], model

@@ -1,0 +1,127 @@
+"""Templates: names are looked up, nothing is run, and what is missing is named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.declarations import TemplateError, references, resolve
+
+SCOPES = {
+    "env": {"HOME": "/home/ann", "EMPTY": ""},
+    "tasks": {"a": {"output": ["first", {"x": 1}]}, "b.c": {"output": "dotted"}},
+    "input": {"count": 3, "nothing": None, "flag": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ .input.count }}", 3),
+        ("{{.input.count}}", 3),
+        ("{{ .input.nothing }}", None),
+        ("{{ .tasks.a.output }}", ["first", {"x": 1}]),
+        ("{{ .tasks.a.output.1.x }}", 1),
+        ("{{ .tasks.b.c.output }}", "dotted"),
+        ("n={{ .input.count }}, {{ .input.flag }}", "n=3, True"),
+        ("<{{ .input.nothing }}>", "<>"),
+        ("got {{ .tasks.a.output }}", 'got ["first",{"x":1}]'),
+        ("plain { braces } and }}", "plain { braces } and }}"),
+    ],
+)
+def test_what_a_template_becomes(text, value):
+    """One template is the value itself; within a longer text it is written out."""
+    assert resolve(text, SCOPES) == value
+
+
+def test_resolving_goes_through_mappings_and_lists():
+    """Texts are resolved at any depth; keys and other values are left alone."""
+    value = {"a": ["{{ .env.HOME }}", 1, None], "{{ .env.HOME }}": {"b": "x{{ .input.count }}"}}
+
+    assert resolve(value, SCOPES) == {
+        "a": ["/home/ann", 1, None],
+        "{{ .env.HOME }}": {"b": "x3"},
+    }
+
+
+def test_what_is_put_in_is_not_looked_at_again():
+    """A value that looks like a template stays as it is."""
+    assert resolve("{{ .a.b }}!", {"a": {"b": "{{ .a.b }}"}}) == "{{ .a.b }}!"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "{{ .input.cuont }}",
+            "{{ .input.cuont }} is not defined: .input has no 'cuont'; "
+            "did you mean 'count'; known: count, flag, nothing",
+        ),
+        (
+            "{{ .evn.HOME }}",
+            "{{ .evn.HOME }} is not defined: there is no scope 'evn' here; "
+            "did you mean 'env'; known: env, input, tasks",
+        ),
+        (
+            "{{ .tasks.a.output.2 }}",
+            "{{ .tasks.a.output.2 }} is not defined: .tasks.a.output is a list of 2 without '2'",
+        ),
+        (
+            "{{ .input.count.real }}",
+            "{{ .input.count.real }} is not defined: .input.count is a int and has no 'real'",
+        ),
+        (
+            "{{ foo }}",
+            "{{ foo }} is not a template; write {{ .scope.name }}, for example {{ .env.NAME }}",
+        ),
+        (
+            "{{ .env. }}",
+            "{{ .env. }} is not a template; write {{ .scope.name }}, for example {{ .env.NAME }}",
+        ),
+        ("a {{ .env.X", "a template is opened by '{{' and not closed; end it with '}}'"),
+    ],
+)
+def test_undefined_and_malformed_templates_say_what_is_wrong(text, message):
+    """The error names the whole reference, how far it led, and what is there."""
+    with pytest.raises(TemplateError) as caught:
+        resolve(text, SCOPES)
+    assert str(caught.value) == message
+
+
+def test_references_come_in_order():
+    """The names of each template, as often as it stands there."""
+    assert references("{{ .env.A }} and {{ .tasks.x-1.output }}") == [
+        ("env", "A"),
+        ("tasks", "x-1", "output"),
+    ]
+
+
+@given(st.text().filter(lambda text: "{{" not in text))
+def test_a_text_without_templates_is_unchanged(text):
+    """Only '{{' starts a template."""
+    assert resolve(text, {}) == text
+    assert references(text) == []
+
+
+class _Trap:
+    """Fails when anything but a dotted path is evaluated on it."""
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise AssertionError(f"the attribute {name} was read")
+
+    def __call__(self):
+        raise AssertionError("called")
+
+
+@given(st.text(alphabet="{}. ab_-01()[]|'\"+*\n", max_size=40))
+def test_nothing_but_dotted_paths_is_ever_evaluated(inside):
+    """Whatever stands between the braces is a path, an error, or plain text."""
+    scopes = {"a": {"b": "B"}, "b": _Trap()}
+    text = "{{" + inside + "}}"
+    try:
+        value = resolve(text, scopes)
+    except TemplateError:
+        return
+    assert isinstance(value, str | dict | _Trap)
+    assert all(reference[0] in scopes for reference in references(text))
