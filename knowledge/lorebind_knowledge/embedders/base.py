@@ -1,0 +1,116 @@
+"""What an embedder is, and the two functions through which everything else calls one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import EmbedderError, LorebindError
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from lorebind_knowledge.records import Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes two vectors comparable: a change of any field makes another embedder."""
+
+    provider: str
+    model: str
+    revision: str = ""
+    dimension: int | None = None
+    """As configured; None where only a call can tell. An index records the measured one."""
+    normalised: bool = True
+    document_prefix: str = ""
+    query_prefix: str = ""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over all fields, each with its name."""
+        return digest(*(f"{name}={value}" for name, value in asdict(self).items()))
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors. Write the methods `def` or `async def`, whichever is native.
+
+    An implementation inherits the protocol to get its defaults. Vectors are float32; row i of the
+    result belongs to text i. Exceptions of a provider may pass through as they are: callers see
+    them as `EmbedderError`.
+    """
+
+    batch_size: int = 64
+    """How many texts one call should carry. A crash repeats at most one call."""
+
+    hit_score: float | None = None
+    """The cosine from which a question's best passage usually answers it; None if unknown."""
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix | Awaitable[Matrix]:
+        """Vectors of shape (texts, dimension)."""
+        ...
+
+    def embed_query(self, text: str) -> Vector | Awaitable[Vector]:
+        """One vector of shape (dimension,)."""
+        ...
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of these texts are longer than the model reads, and so are cut."""
+        return 0
+
+
+async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:
+    """Embed texts, and make sure that what comes back is one finite vector for each.
+
+    Raises:
+        EmbedderError: when the embedder fails or returns something else.
+    """
+    vectors = await _guarded(embedder, embedder.embed_documents, list(texts))
+    return _as_matrix(vectors, len(texts), embedder.fingerprint)
+
+
+async def embed_query(embedder: Embedder, text: str) -> Vector:
+    """Embed a question, with the same checks as `embed_documents`."""
+    vector = await _guarded(embedder, embedder.embed_query, text)
+    row: Vector = _as_matrix([vector], 1, embedder.fingerprint)[0]
+    return row
+
+
+async def _guarded(embedder: Embedder, method: Any, argument: Any) -> Any:
+    try:
+        return await call(method, argument)
+    except LorebindError:
+        raise
+    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+        raise EmbedderError(
+            f"embedder {embedder.fingerprint} failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _as_matrix(vectors: Any, count: int, fingerprint: Fingerprint) -> Matrix:
+    import numpy as np
+
+    try:
+        matrix = np.ascontiguousarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise EmbedderError(
+            f"embedder {fingerprint} returned vectors of unequal length or not of numbers"
+        ) from error
+    expected = fingerprint.dimension
+    if matrix.ndim != 2 or matrix.shape[0] != count or (expected and matrix.shape[1] != expected):
+        raise EmbedderError(
+            f"embedder {fingerprint} returned an array of shape {matrix.shape} for {count} texts; "
+            f"expected ({count}, {expected or 'dimension'})"
+        )
+    if not np.isfinite(matrix).all():
+        raise EmbedderError(f"embedder {fingerprint} returned a vector that is not finite")
+    return matrix

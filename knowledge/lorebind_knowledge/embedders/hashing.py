@@ -1,0 +1,52 @@
+"""A deterministic bag of words: fast, exact to reproduce, and lexical, never semantic.
+
+Feature hashing with signs (Weinberger et al., 2009, https://arxiv.org/abs/0902.2206) over
+lower-cased words, square root of the counts, unit length. For tests and dry runs.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.records import Matrix, Vector
+
+_WORD = re.compile(r"\w+")
+
+
+class HashingEmbedder(Embedder):
+    """Texts that share words are near each other; texts that share none are orthogonal or so."""
+
+    hit_score = 0.1
+
+    def __init__(self, *, dimension: int = 256, batch_size: int = 1024) -> None:
+        self._dimension = dimension
+        self.batch_size = batch_size
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint("hashing", "bag-of-words", "1", self._dimension)
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        vectors: Matrix = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word, count in Counter(_WORD.findall(text.lower())).items():
+                code = zlib.crc32(word.encode())
+                sign = 1.0 if code & 1 else -1.0
+                vectors[row, (code >> 1) % self._dimension] += sign * count**0.5
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return vectors
+
+    def embed_query(self, text: str) -> Vector:
+        vector: Vector = self.embed_documents([text])[0]
+        return vector

