@@ -1,0 +1,1 @@
+"""Splitting documents into passages whose places are known to the character."""

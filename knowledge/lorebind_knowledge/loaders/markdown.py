@@ -1,0 +1,88 @@
+"""Markdown: front matter, title and headings; the text itself stays as it was written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lorebind_knowledge.loaders.base import Heading, LoadedDocument, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIXES = (".md", ".markdown")
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+# CommonMark 4.5 (fences), 4.2 (ATX) and 4.3 (setext headings).
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
+_CLOSING_HASHES = re.compile(r"(?:^|(?<=[ \t]))#+$")
+_SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_NOT_A_PARAGRAPH = re.compile(r" {0,3}([-*+>|#]|\d+[.)] )|    |\t|$")
+_ATTRIBUTES = re.compile(r"\s*\{[^{}]*\}\s*$")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKUP = re.compile(r"(`+)(.+?)\1|[*`]+|</?[A-Za-z][^<>]*>")
+
+_LONGEST_HEADING = 1000
+"""In characters. What is longer is no heading, and costs no time."""
+
+
+def load_markdown(data: bytes, uri: str) -> LoadedDocument:
+    """The title is the front matter's, else the first heading's, else the file's name."""
+    text = decode(data, uri)
+    front_matter, body_start = _front_matter(text)
+    headings = tuple(_headings(text, body_start))
+    title = front_matter.get("title")
+    if not isinstance(title, str) or not title.strip():
+        title = headings[0].title if headings else PurePosixPath(uri).stem
+    return LoadedDocument(text, title.strip(), headings, body_start)
+
+
+def _front_matter(text: str) -> tuple[dict[str, Any], int]:
+    """The front matter and the offset after it; what is not a YAML mapping is part of the text."""
+    found = _FRONT_MATTER.match(text)
+    if not found:
+        return {}, 0
+    try:
+        values = yaml.safe_load(found[1])
+    except Exception:  # beside YAMLError, whatever a wrong tag or deep nesting makes PyYAML raise
+        return {}, 0
+    return (values, found.end()) if isinstance(values, dict) else ({}, 0)
+
+
+def _headings(text: str, start: int) -> Iterator[Heading]:
+    fence = ""
+    above: int | None = None  # where a paragraph starts that an underline would make a heading
+    for line in _LINE.finditer(text, start):
+        content = line[0].rstrip("\r\n")
+        mark = _FENCE.match(content)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence, above = mark[1], None
+        elif heading := _ATX.match(content):
+            above = None
+            if title := _plain(_CLOSING_HASHES.sub("", (heading[2] or "").rstrip(" \t"))):
+                yield Heading(line.start(), len(heading[1]), title)
+        elif above is not None and (underline := _SETEXT.match(content)):
+            if title := _plain(text[above : line.start()]):
+                yield Heading(above, 1 if underline[1][0] == "=" else 2, title)
+            above = None
+        elif _NOT_A_PARAGRAPH.match(content):
+            above = None
+        elif above is None:
+            above = line.start()
+
+
+def _plain(title: str) -> str:
+    """A heading without its attribute list (`{ #anchor }`) and inline markup."""
+    if len(title) > _LONGEST_HEADING:
+        return ""
+    title = _ATTRIBUTES.sub("", " ".join(title.split()))
+    title = _LINK.sub(r"\1", _LINK.sub(r"\1", title))  # twice: an image may be a link's text
+    return _MARKUP.sub(lambda found: found[2] or "", title).strip()
