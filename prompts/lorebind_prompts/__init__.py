@@ -1,0 +1,49 @@
+"""What the model is told: counting tokens, rendering passages, budgets, citations, prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.optional import lazy_door
+from lorebind_prompts.assembler import Assembler, AssembleResult, Dropped, assemble_simple
+from lorebind_prompts.citations import Citation, CitedAnswer, check, label
+from lorebind_prompts.contexts import RetrievedContext
+from lorebind_prompts.renderers import Passage, Renderer, parse, render, renderer_for
+from lorebind_prompts.tokens import EstimateCounter, TiktokenCounter, TokenCounter, counter_for
+
+if TYPE_CHECKING:
+    from lorebind_prompts.builder import build_messages, count_messages
+    from lorebind_prompts.extractive import ExtractiveChatModel
+
+__all__ = [
+    "AssembleResult",
+    "Assembler",
+    "Citation",
+    "CitedAnswer",
+    "Dropped",
+    "EstimateCounter",
+    "ExtractiveChatModel",
+    "Passage",
+    "Renderer",
+    "RetrievedContext",
+    "TiktokenCounter",
+    "TokenCounter",
+    "assemble_simple",
+    "build_messages",
+    "check",
+    "count_messages",
+    "counter_for",
+    "label",
+    "parse",
+    "render",
+    "renderer_for",
+]
+
+# These stand on langchain-core, which takes its time to import.
+__getattr__ = lazy_door(
+    __name__,
+    {
+        "builder": ("build_messages", "count_messages"),
+        "extractive": ("ExtractiveChatModel",),
+    },
+)

@@ -1,0 +1,261 @@
+"""The context assembler: the best passages that fit into a budget of tokens, with citations.
+
+What is counted is the rendered block with all its markup, so that the budget means what the model
+is charged. The contract follows Weave's Context Assembler; the cut of a passage that is too long,
+the reasons for what was dropped, and duplicates told apart are additions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_prompts.citations import Citation
+from lorebind_prompts.cleaning import clean_text
+from lorebind_prompts.renderers import Passage, renderer_for, source_line
+from lorebind_prompts.tokens import EstimateCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lorebind_prompts.contexts import RetrievedContext
+    from lorebind_prompts.tokens import TokenCounter
+
+# Tokens of joined texts are not the sum of their tokens: between entries they merge, and the
+# block's id changes with its content. Within this distance of the budget the block itself counts.
+_SLACK = 32
+_SLACK_PER_ENTRY = 2
+
+# A shorter rest of a passage tells nothing. More characters than this to a token are rare.
+_SHORTEST_CUT = 24
+_CHARACTERS_PER_TOKEN = 12
+
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]*`]*(?=\s)|[。！？]|\n(?=\s*\n)")
+_WORD_END = re.compile(r"(?<=\S)(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A passage that is not in the block, and why."""
+
+    id: str
+    uri: str
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssembleResult:
+    """A block for a prompt, and an account of what is in it."""
+
+    context: str
+    """The rendered block; empty when there is nothing to show."""
+    citations: list[Citation] = field(default_factory=list)
+    """One for each passage shown, in the order of the block."""
+    total_tokens: int = 0
+    """Tokens of `context`, by `counter`; never more than the budget."""
+    truncated_count: int = 0
+    """How many passages were left out because of the budget; duplicates are none of them."""
+    dropped: list[Dropped] = field(default_factory=list)
+    counter: str = ""
+    """What counted the tokens."""
+    exact: bool = False
+    """Whether the model counts the same, or it is an estimate."""
+    cut: bool = False
+    """Whether the one passage shown was shortened, because none fitted as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    context: RetrievedContext
+    content: str
+
+    @property
+    def keys(self) -> set[str]:
+        """What makes it the same passage as another: its id, and its text but for blanks."""
+        text = " ".join(self.content.split())
+        return {f"text {text}", f"id {self.context.id}" if self.context.id else f"text {text}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    candidate: _Candidate
+    passage: Passage
+
+
+class Assembler:
+    """Packs passages into a budget.
+
+    Args:
+        max_tokens: The budget, for the block with all its markup.
+        counter: What counts; without one, four characters are a token.
+        renderer: The name of a renderer.
+        label: Names the block, see `inject_as`.
+
+    Raises:
+        UsageError: for a negative budget, or a renderer that is not there.
+    """
+
+    def __init__(
+        self,
+        max_tokens: int = 4096,
+        counter: TokenCounter | None = None,
+        renderer: str = "bullets",
+        label: str | None = None,
+    ) -> None:
+        if max_tokens < 0:
+            raise UsageError(f"max_tokens must not be negative, and is {max_tokens}")
+        self.max_tokens = max_tokens
+        self.counter: TokenCounter = counter or EstimateCounter()
+        self.renderer = renderer_for(renderer)
+        self.label = label
+
+    def assemble(
+        self, contexts: Iterable[RetrievedContext], *, first_marker: int = 1
+    ) -> AssembleResult:
+        """The block for these passages, best score first, equal scores in the order given.
+
+        A passage that does not fit is left out, and a smaller one after it may still fit. If none
+        fits, the best is cut at the end of a sentence or a word. Markers count from
+        `first_marker` in the order of the block. A passage with the text or the id of one that is
+        shown is not shown again.
+        """
+        ranked = sorted(contexts, key=lambda context: context.score, reverse=True)
+        candidates = [_Candidate(context, clean_text(context.content)) for context in ranked]
+        kept = self._pack(candidates, first_marker)
+        cut = not kept
+        if cut:
+            kept = self._cut_best(candidates, first_marker)
+        dropped = list(self._dropped(candidates, kept))
+        text = self._render([one.passage for one in kept])
+        return AssembleResult(
+            context=text,
+            citations=[_citation(one) for one in kept],
+            total_tokens=self.counter.count(text),
+            truncated_count=sum(drop.reason == self._too_long for drop in dropped),
+            dropped=dropped,
+            counter=self.counter.name,
+            exact=self.counter.exact,
+            cut=cut and bool(kept),
+        )
+
+    def _pack(self, candidates: Sequence[_Candidate], first_marker: int) -> list[_Kept]:
+        kept: list[_Kept] = []
+        shown: set[str] = set()
+        entries: list[str] = []
+        used, slack = self.counter.count(self.renderer.block([], self.label)), _SLACK
+        for candidate in candidates:
+            if not candidate.content or shown & candidate.keys:
+                continue
+            passage = _passage(candidate, first_marker + len(kept))
+            entry = self.renderer.entry(passage)
+            after = used + self.counter.count(f"\n{entry}")
+            if after > self.max_tokens + slack:
+                continue
+            if after > self.max_tokens - slack:
+                after = self.counter.count(self.renderer.block([*entries, entry], self.label))
+                if after > self.max_tokens:
+                    continue
+                slack = _SLACK
+            kept.append(_Kept(candidate, passage))
+            entries.append(entry)
+            shown |= candidate.keys
+            used, slack = after, slack + _SLACK_PER_ENTRY
+        # The sums above are only near the truth, and a counter may be anybody's.
+        while kept and not self._fits([one.passage for one in kept]):
+            kept.pop()
+        return kept
+
+    def _cut_best(self, candidates: Sequence[_Candidate], marker: int) -> list[_Kept]:
+        best = next((candidate for candidate in candidates if candidate.content), None)
+        if best is None:
+            return []
+
+        def shortened(end: int) -> Passage:
+            content = best.content[:end].rstrip()
+            return _passage(_Candidate(best.context, f"{content} …"), marker)
+
+        low, high = 0, min(len(best.content), self.max_tokens * _CHARACTERS_PER_TOKEN)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._fits([shortened(middle)])
+            low, high = (middle, high) if fits else (low, middle - 1)
+        for end in _cut_places(best.content, low):
+            if self._fits([passage := shortened(end)]):
+                return [_Kept(best, passage)]
+        return []
+
+    def _fits(self, passages: Sequence[Passage]) -> bool:
+        return self.counter.count(self._render(passages)) <= self.max_tokens
+
+    def _render(self, passages: Sequence[Passage]) -> str:
+        if not passages:
+            return ""
+        return self.renderer.block([self.renderer.entry(one) for one in passages], self.label)
+
+    def _dropped(
+        self, candidates: Sequence[_Candidate], kept: Sequence[_Kept]
+    ) -> Iterable[Dropped]:
+        shown = {key: one for one in kept for key in one.candidate.keys}
+        for candidate in candidates:
+            same = next((shown[key] for key in candidate.keys if key in shown), None)
+            if same is not None and same.candidate is candidate:
+                continue
+            if not candidate.content:
+                reason = "no text"
+            elif same is not None:
+                reason = f"duplicate of {same.passage.marker}"
+            else:
+                reason = self._too_long
+            context = candidate.context
+            uri = str(context.metadata.get("uri", ""))
+            yield Dropped(context.id, uri, context.score, reason)
+
+    @property
+    def _too_long(self) -> str:
+        return f"does not fit into {self.max_tokens} tokens"
+
+
+def assemble_simple(contexts: Iterable[RetrievedContext]) -> str:
+    """The bare texts in the order given, `---` between them; no budget, no citations."""
+    return "\n\n---\n\n".join(context.content for context in contexts)
+
+
+def _passage(candidate: _Candidate, number: int) -> Passage:
+    source = source_line(candidate.context.metadata)
+    return Passage(f"[{number}]", source, candidate.content)
+
+
+def _citation(kept: _Kept) -> Citation:
+    context, passage = kept.candidate.context, kept.passage
+    return Citation(
+        marker=passage.marker,
+        id=context.id,
+        uri=str(context.metadata.get("uri", "")),
+        title=str(context.metadata.get("title", "")),
+        score=context.score,
+        metadata=context.metadata,
+        content=passage.content,
+    )
+
+
+def _cut_places(text: str, longest: int) -> Iterable[int]:
+    """Where to cut a text of which `longest` characters fit, best place first.
+
+    The last sentence end, unless less than a third of what fits would be left; then the last
+    few word ends; a text without words (an endless line, some scripts) is cut anywhere.
+    """
+    sentences = [
+        at
+        for found in _SENTENCE_END.finditer(text, 0, longest + 1)
+        if (at := found.end()) <= longest
+    ]
+    words = [
+        at for found in _WORD_END.finditer(text, 0, longest + 1) if (at := found.start()) <= longest
+    ]
+    sentences = [at for at in sentences if at >= longest / 3]
+    words = [at for at in words if at >= longest / 3]
+    places = [*sentences[:-4:-1], *words[:-4:-1], longest, longest - _SLACK]
+    return [at for at in places if at >= _SHORTEST_CUT]

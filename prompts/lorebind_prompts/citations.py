@@ -1,0 +1,173 @@
+"""Citations: how a source is shown, and which of the given ones an answer really cites."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_prompts.cleaning import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+# Scripts that put no space between a word and a marker, so that a letter before `[1]` says nothing.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
+
+_NUMBERS = r"[0-9]{1,6}(?:\s?[-–]\s?[0-9]{1,6})?"
+_MARKER = re.compile(rf"\[\s?({_NUMBERS}(?:\s?[,;]\s?{_NUMBERS})*)\s?\]")
+_INDEXED = re.compile(rf"[^\W{_UNSPACED}]")
+_FENCE = re.compile(r"[ >]*(?:[-*+] +)?(`{3,}|~{3,})(.*)")
+_LONGEST_RANGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A passage that was put before the model, under the marker that stands for it."""
+
+    marker: str
+    """As it stands in the prompt and in the answer: `[1]`."""
+    id: str
+    uri: str
+    title: str
+    score: float
+    metadata: Mapping[str, Any]
+    content: str
+    """The passage as the model saw it: cleaned, and shortened if it had to be."""
+
+    @property
+    def label(self) -> str:
+        return label(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class CitedAnswer:
+    """An answer, and what its markers stand for."""
+
+    text: str
+    citations: list[Citation] = field(default_factory=list)
+    """The cited ones only, in the order in which the answer first names them."""
+    unknown: list[str] = field(default_factory=list)
+    """Markers in the answer that stand for no passage of the prompt."""
+
+
+def label(metadata: Mapping[str, Any]) -> str:
+    """How a source is shown to people and models, on one line: `docs/cors.md, lines 12-30`.
+
+    A page or a time says more than lines do, and is shown instead where the format has one.
+    """
+    name = next((str(metadata[key]) for key in ("uri", "title", "kb_id") if metadata.get(key)), "")
+    name = clean_line(name) or "untitled"
+    place = clean_line(_place(metadata))
+    return f"{name}, {place}" if place else name
+
+
+def _place(metadata: Mapping[str, Any]) -> str:
+    if (page := metadata.get("page")) is not None:
+        return f"page {page}"
+    if (time := metadata.get("time_start")) is not None:
+        return time if isinstance(time, str) else _clock(time)
+    first, last = metadata.get("line_start"), metadata.get("line_end")
+    if first is None:
+        return ""
+    return f"line {first}" if last in (None, first) else f"lines {first}-{last}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02}:{minute:02}:{second:02}"
+
+
+def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
+    """Find the markers in an answer and say which passages they stand for.
+
+    Understood are `[1]`, `[1][2]`, `[1, 3]` and `[1-3]`. No markers are: what stands in code
+    (fenced or inline), an index (`items[0]`), a link (`[1](https://…)`, `[text][1]`), and what
+    is escaped (`\\[1]`).
+    """
+    known = {citation.marker: citation for citation in citations}
+    named = list(dict.fromkeys(_markers(_without_code(text))))
+    return CitedAnswer(
+        text=text,
+        citations=[known[marker] for marker in named if marker in known],
+        unknown=[marker for marker in named if marker not in known],
+    )
+
+
+def escape_markers(text: str) -> str:
+    """The text with a backslash before what `check` would take for a marker, code left as it is."""
+    places = [found.start() for found in _found(_without_code(text))]
+    for at in reversed(places):
+        text = f"{text[:at]}\\{text[at:]}"
+    return text
+
+
+def _markers(text: str) -> Iterator[str]:
+    for found in _found(text):
+        for part in re.split("[,;]", found[1]):
+            first, _, last = re.sub(r"\s", "", part).replace("–", "-").partition("-")
+            start, stop = int(first), int(last or first)
+            if start <= stop < start + _LONGEST_RANGE:
+                yield from (f"[{number}]" for number in range(start, stop + 1))
+            else:
+                yield f"[{start}-{stop}]"
+
+
+def _found(text: str) -> Iterator[re.Match[str]]:
+    """The markers of a text; one that follows another directly counts as that one did."""
+    last_end, last_counted = -1, False
+    for found in _MARKER.finditer(text):
+        before = text[found.start() - 1 : found.start()]
+        if found.start() == last_end:
+            counted = last_counted
+        else:
+            counted = not (before in ("\\", "]") or _INDEXED.match(before))
+        last_end, last_counted = found.end(), counted
+        if counted and text[found.end() : found.end() + 1] != "(":
+            yield found
+
+
+def _without_code(text: str) -> str:
+    """The text with blanks in place of code, so that positions stay what they were."""
+    lines: list[str] = []
+    paragraph: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        opened = _FENCE.match(line)
+        if fence:
+            closes = opened and opened[1].startswith(fence) and not opened[2].strip()
+            fence = "" if closes else fence
+            lines.append(" " * len(line))
+        elif opened and not (opened[1][0] == "`" and "`" in opened[2]):
+            lines += [*_without_spans(paragraph), " " * len(line)]
+            paragraph, fence = [], opened[1]
+        elif line.strip(" >"):
+            paragraph.append(line)
+        else:
+            lines += [*_without_spans(paragraph), line]
+            paragraph = []
+    return "\n".join([*lines, *_without_spans(paragraph)])
+
+
+def _without_spans(lines: list[str]) -> list[str]:
+    """A paragraph without its inline code: from a run of backticks to the next of that length."""
+    if not lines:
+        return []
+    text = "\n".join(lines)
+    runs = list(re.finditer("`+", text))
+    closing: dict[int, list[int]] = {}
+    for index in reversed(range(len(runs))):
+        closing.setdefault(len(runs[index][0]), []).append(index)
+    pieces, at, index = [], 0, 0
+    while index < len(runs):
+        same = closing[len(runs[index][0])]
+        while same and same[-1] <= index:
+            same.pop()
+        if not same:
+            index += 1
+            continue
+        start, end = runs[index].start(), runs[same[-1]].end()
+        pieces += [text[at:start], re.sub(r"[^\n]", " ", text[start:end])]
+        at, index = end, same[-1] + 1
+    return "".join([*pieces, text[at:]]).split("\n")

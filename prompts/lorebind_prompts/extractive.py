@@ -1,0 +1,148 @@
+"""A chat model that needs no model: it quotes the passages that are in the prompt, and cites them.
+
+It makes the whole way from question to cited answer work without a key and without a network, and
+shows what retrieval found and what it did not. It never adds a word of its own to a quote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from lorebind_prompts.builder import count_messages
+from lorebind_prompts.citations import escape_markers
+from lorebind_prompts.quoting import Quote, choose
+from lorebind_prompts.renderers import Passage, parse, without_blocks
+from lorebind_prompts.tokens import TiktokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_core.callbacks import CallbackManagerForLLMRun
+    from langchain_core.messages.ai import UsageMetadata
+    from langchain_core.runnables import Runnable
+
+INTRODUCTION = "Quoted from the retrieved passages (extractive, no language model):"
+NO_PASSAGES = (
+    "No passages were retrieved for this question, so there is nothing to quote "
+    "(extractive, no language model)."
+)
+NO_ANSWER = (
+    "None of the retrieved passages answers this question, so there is nothing to quote "
+    "(extractive, no language model)."
+)
+
+_METADATA = {"model_name": "extractive", "model_provider": "lorebind"}
+
+
+class ExtractiveChatModel(BaseChatModel):
+    """Answers the last question by quoting the passages of the prompt, with their markers.
+
+    Passages are read out of the blocks that `render` wrote, in system messages and in the current
+    turn; those of earlier turns belong to other questions. The answer says that it is extractive,
+    and says so plainly when no passage answers. The same prompt gives the same answer always.
+    """
+
+    max_quotes: int = 3
+    max_characters: int = 600
+    """Of all quotes together; one sentence that is longer is still quoted whole."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "lorebind-extractive"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        """The model itself: it takes part where tools are offered, and never calls one."""
+        return self
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text, usage = self._answer(messages)
+        message = AIMessage(text, usage_metadata=usage, response_metadata=dict(_METADATA))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        text, usage = self._answer(messages)
+        for word in re.findall(r"\S+\s*|\s+", text):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
+            if run_manager:
+                run_manager.on_llm_new_token(word, chunk=chunk)
+            yield chunk
+        # What is said of the whole comes once: values of several chunks would be added up.
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(
+                content="",
+                usage_metadata=usage,
+                response_metadata=dict(_METADATA),
+                chunk_position="last",
+            )
+        )
+
+    def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, UsageMetadata]:
+        question, passages = read_prompt(messages)
+        quotes = choose(
+            question, passages, max_quotes=self.max_quotes, max_characters=self.max_characters
+        )
+        if quotes:
+            text = "\n\n".join([INTRODUCTION, *map(_written, quotes)])
+        else:
+            text = NO_ANSWER if passages else NO_PASSAGES
+        counter = TiktokenCounter()
+        given, made = count_messages(messages, counter), counter.count(text)
+        return text, {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+
+
+def read_prompt(messages: Sequence[BaseMessage]) -> tuple[str, list[Passage]]:
+    """The question of a prompt, and the passages that were put into it for that question.
+
+    The question is what the last human message says besides its blocks. The turn it belongs to
+    reaches back to what the model said before it, so that a block may be a message of its own.
+    """
+    humans = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    if not humans:
+        return "", []
+    start = humans[-1]
+    while start and not isinstance(messages[start - 1], AIMessage):
+        start -= 1
+    turn = messages[start:]
+    asked = [without_blocks(str(one.text)) for one in turn if isinstance(one, HumanMessage)]
+    question = next((text for text in reversed(asked) if text), "")
+    system = [one for one in messages[:start] if one.type == "system"]
+    passages: dict[str, Passage] = {}
+    for one in (*system, *turn):
+        for passage in parse(str(one.text)):
+            passages.setdefault(passage.marker, passage)
+    return question, list(passages.values())
+
+
+def _written(quote: Quote) -> str:
+    """A quote as Markdown, the marker at its end."""
+    parts: list[str] = []
+    for unit in quote.units:
+        if unit.kind == "code":
+            runs = re.findall("`{3,}", unit.text)
+            fence = "`" * max(3, *(len(run) + 1 for run in runs), 0)
+            parts += ["", f"{fence}{unit.language}", unit.text, fence, ""]
+        else:
+            bullet = "- " if unit.kind == "item" and len(quote.units) > 1 else ""
+            parts.append(f"> {bullet}{escape_markers(unit.text)}")
+    if quote.units[-1].kind == "code":
+        parts.append(quote.marker)
+    else:
+        parts[-1] += f" {quote.marker}"
+    return "\n".join(parts).strip()

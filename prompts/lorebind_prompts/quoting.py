@@ -1,0 +1,222 @@
+"""Choosing the words of passages that answer a question best, without a language model.
+
+A unit is worth the question's content words that it holds, rare ones more than frequent ones,
+with small additions for phrases, for the heading and source it stands under, for its neighbours,
+and for the rank that retrieval gave its passage.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_prompts.units import Unit, split_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lorebind_prompts.renderers import Passage
+
+_STOP_WORDS = """
+a about after all also am an and any are as at be been before being both but by can cannot
+could did do does doing done each for from get give gives had has have having he her here him
+his how i if in into is it its just let like may me might more most much must my need needed
+no nor not of on one only or our out over own please shall she should so some such tell than
+that the their them then there these they this those through to too up us use used using via
+want was way we were what when where which while who whom whose why will with without would
+yes you your show explain describe make makes
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_WORD = re.compile(r"[^\W_]+")
+_IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+# Words that tie a sentence to the one before it, and words that send the reader elsewhere.
+_HANGING = re.compile(
+    r"(?:for example|in this case|as in|later|but|and|or|so|then|this|that|these|those|it|they|also"
+    r"|still|however|otherwise|in the same way|you can also|other)\b",
+    re.IGNORECASE,
+)
+_POINTER = re.compile(
+    r"\b(?:(?:will|['’]ll) (?:see|learn|read)|have a look|take a look|see the|read more|learn more"
+    r"|next (?:chapter|section|page)|(?:the|this|previous) (?:chapter|tutorial|section))\b",
+    re.IGNORECASE,
+)
+
+# A unit must hold this share of the question's weight, by itself and with its heading.
+_LEAST_ALONE = 0.15
+_LEAST_COVERED = 0.34
+_PHRASE = 0.08
+_HEADING = 0.35
+_NEIGHBOUR = 0.15
+_RANK = 0.1
+_COMFORTABLE_LENGTH = 280
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Words of a passage, with the marker that stands for it."""
+
+    marker: str
+    units: tuple[Unit, ...]
+    """One, or a sentence and the code or the list that it announces."""
+
+
+@dataclass(slots=True)
+class _Scored:
+    passage: int
+    position: int
+    unit: Unit
+    words: set[str]
+    score: float = 0.0
+
+
+def stems(text: str) -> list[str]:
+    """The content words of a text without their endings.
+
+    `CORSMiddleware` is two words; `response_model` is three, because it is a name besides.
+    """
+    words = _WORD.findall(_HUMP.sub(" ", text))
+    plain = [stem(word) for word in map(str.lower, words) if word not in STOP_WORDS]
+    return plain + [name.lower() for name in _IDENTIFIER.findall(text)]
+
+
+@functools.lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """An English word without its most frequent endings; good enough to compare words with."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ation", "ing", "ed", "ly", "er", "or"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            if word[-1] == word[-2] and word[-1] not in "ls":
+                word = word[:-1]
+            break
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def choose(
+    question: str, passages: Sequence[Passage], *, max_quotes: int = 3, max_characters: int = 600
+) -> list[Quote]:
+    """The best quotes for a question, those of one passage together and in its order.
+
+    Empty when no unit says enough of what the question asks. A passage beside the best is quoted
+    only if it is nearly as good.
+    """
+    asked = stems(question)
+    scored = _score(asked, passages) if asked else []
+    ranked = sorted(scored, key=lambda one: (-one.score, one.passage, one.position))
+    chosen: list[_Scored] = []
+    room = max_characters
+    for one in ranked:
+        if len(chosen) == max_quotes or one.score < _bar(one, ranked[0]):
+            break
+        if chosen and (len(one.unit.text) > room or _repeats(one, chosen)):
+            continue
+        chosen.append(one)
+        room -= len(one.unit.text)
+    order = list(dict.fromkeys(one.passage for one in chosen))
+    chosen.sort(key=lambda one: (order.index(one.passage), one.position))
+    return _quotes(chosen, passages, room)
+
+
+def _bar(one: _Scored, best: _Scored) -> float:
+    return best.score * (0.55 if one.passage == best.passage else 0.85)
+
+
+def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> bool:
+    return any(
+        len(one.words & other.words) > 0.8 * len(one.words | other.words) for other in chosen
+    )
+
+
+def _score(asked: Sequence[str], passages: Sequence[Passage]) -> list[_Scored]:
+    """All units that hold something of the question, with what they are worth."""
+    units = [
+        _Scored(number, position, unit, set(stems(unit.text)))
+        for number, passage in enumerate(passages)
+        for position, unit in enumerate(split_units(passage.content))
+    ]
+    frequency = Counter(word for one in units for word in one.words)
+    weight = {word: _rarity(len(units), frequency[word]) for word in asked}
+    total = sum(weight.values())
+    pairs = set(itertools.pairwise(asked))
+    sources = [set(stems(passage.source)) for passage in passages]
+    for one in units:
+        said = stems(one.unit.text)
+        alone = sum(weight[word] for word in weight.keys() & one.words) / total
+        around = (sources[one.passage] | set(stems(one.unit.heading))) & weight.keys()
+        beside = sum(weight[word] for word in around - one.words) / total
+        if alone < _LEAST_ALONE or alone + beside < _LEAST_COVERED:
+            continue
+        phrases = len(pairs & set(itertools.pairwise(said)))
+        one.score = alone + _HEADING * beside + _PHRASE * phrases + _RANK / (one.passage + 1)
+        one.score *= _form(one.unit)
+    return _with_neighbours(units)
+
+
+def _rarity(units: int, frequency: int) -> float:
+    # The root, because retrieval chose the passages for the question: what is frequent in them
+    # is what the question is about, more often than it is noise.
+    return math.sqrt(math.log(1 + units / (frequency + 0.5)))
+
+
+def _form(unit: Unit) -> float:
+    """What a unit loses for being no statement, or hanging on others, or of an awkward length."""
+    if unit.kind == "code":
+        return 0.5
+    factor: float = min(1.0, _COMFORTABLE_LENGTH / len(unit.text)) ** 0.3
+    if unit.text.endswith("?"):
+        factor *= 0.5
+    if _HANGING.match(unit.text):
+        factor *= 0.8
+    if _POINTER.search(unit.text):
+        factor *= 0.7
+    return factor * (0.7 if len(unit.text.split()) < 5 else 1.0)
+
+
+def _with_neighbours(units: list[_Scored]) -> list[_Scored]:
+    """A unit gains from standing next to a good one: answers run over several sentences."""
+    before = [one.score for one in units]
+    for index, one in enumerate(units):
+        for near in (index - 1, index + 1):
+            if one.score and 0 <= near < len(units) and units[near].passage == one.passage:
+                one.score += _NEIGHBOUR * before[near]
+    return [one for one in units if one.score]
+
+
+def _quotes(chosen: Sequence[_Scored], passages: Sequence[Passage], room: int) -> list[Quote]:
+    quotes: list[Quote] = []
+    used = {(one.passage, one.position) for one in chosen}
+    for one in chosen:
+        units = [one.unit]
+        if one.unit.text.endswith(":"):
+            for position, unit in _announced(one, split_units(passages[one.passage].content)):
+                if len(unit.text) > room or (one.passage, position) in used:
+                    break
+                units.append(unit)
+                room -= len(unit.text)
+                used.add((one.passage, position))
+        quotes.append(Quote(passages[one.passage].marker, tuple(units)))
+    return quotes
+
+
+def _announced(one: _Scored, units: Sequence[Unit]) -> Iterable[tuple[int, Unit]]:
+    """What follows a sentence that ends in a colon: one block of code, or the items of a list."""
+    for position in range(one.position + 1, len(units)):
+        unit = units[position]
+        if unit.kind == "sentence":
+            return
+        yield position, unit
+        if unit.kind == "code":
+            return

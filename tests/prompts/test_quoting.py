@@ -1,0 +1,77 @@
+"""Choosing quotes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_prompts import Passage
+from lorebind_prompts.quoting import choose, stem, stems
+
+from .helpers import texts
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("declare", "declared", "declaring", "declares"),
+        ("parameter", "parameters"),
+        ("run", "running"),
+        ("query", "queries"),
+        ("type", "types", "typed"),
+        ("status",),
+    ],
+)
+def test_forms_of_a_word_are_one(words: tuple[str, ...]) -> None:
+    """The forms of an English word have one stem."""
+    assert len({stem(word) for word in words}) == 1
+
+
+def test_names_of_code_are_words_too() -> None:
+    """Names are compared by their parts, and as a whole where an underscore joins them."""
+    assert stems("How do I use CORSMiddleware?") == ["cor", "middlewar"]
+    assert stems("allow_credentials") == ["allow", "credential", "allow_credentials"]
+
+
+def test_other_passages_only_if_comparably_good() -> None:
+    """A passage that says it better is quoted alone, one as good is quoted beside it."""
+    good = Passage("[1]", "a.md", "Rotate the signing keys once in a week.")
+    weak = Passage("[2]", "b.md", "The keys of the piano are mostly white in colour.")
+    equal = Passage("[3]", "c.md", "To rotate signing keys, call the admin endpoint first.")
+    question = "How do I rotate signing keys?"
+    assert [one.marker for one in choose(question, [good, weak])] == ["[1]"]
+    assert {one.marker for one in choose(question, [good, weak, equal])} == {"[1]", "[3]"}
+
+
+def test_the_limits_hold() -> None:
+    """No more quotes, and no more characters, than asked for; one long sentence is whole."""
+    text = " ".join(
+        f"Keys are rotated on day {number} by hand number {number}." for number in range(20)
+    )
+    passages = [Passage("[1]", "keys.md", text)]
+    quotes = choose("keys rotated", passages, max_quotes=3, max_characters=100)
+    assert 1 <= len(quotes) <= 3
+    assert sum(len(unit.text) for quote in quotes for unit in quote.units) <= 100
+    long = [Passage("[1]", "keys.md", "Keys are rotated " + "very " * 300 + "often.")]
+    assert len(choose("keys rotated", long)[0].units[0].text) > 600
+
+
+@settings(deadline=None)
+@given(texts, st.lists(texts, max_size=4))
+def test_any_question_gets_an_answer(question: str, contents: list[str]) -> None:
+    """Choosing never fails, and names given passages only."""
+    passages = [Passage(f"[{at}]", "a.md", text) for at, text in enumerate(contents, 1)]
+    assert {one.marker for one in choose(question, passages)} <= {one.marker for one in passages}
+
+
+@pytest.mark.parametrize("text", ["a" * 200_000, "`" * 100_000, "[" * 50_000, "<a" * 50_000,
+                                  "| " * 50_000, ". " * 50_000, "![](" * 30_000, "{ #" * 30_000,
+                                  "*_" * 50_000, "` `` " * 20_000, "[a](" * 30_000])  # fmt: skip
+def test_hostile_markup_takes_no_time(text: str) -> None:
+    """A passage made to slow a parser down is split in a moment."""
+    started = time.perf_counter()
+    choose("a", [Passage("[1]", "a.md", text)])
+    assert time.perf_counter() - started < 5

