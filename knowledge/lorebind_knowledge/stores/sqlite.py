@@ -1,0 +1,306 @@
+"""The embedded store: one SQLite file, the standard library's sqlite3, and a matrix in memory.
+
+Vectors are float32 blobs in the file. Each process keeps the published ones of an index as a
+matrix, which it brings up to date when the index's version in the file says that something visible
+has changed. A search reads that version, ranks, and fetches texts within one read transaction, so
+no other process can make its answer a mixture.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.stores.checks import (
+    by_index,
+    check_dimension,
+    check_options,
+    check_query,
+    check_room,
+    entry_of,
+    not_opened,
+)
+from lorebind_knowledge.stores.masks import Masks
+from lorebind_knowledge.stores.matrix import ExactMatrix, score_of
+from lorebind_knowledge.stores.sqlite_file import SqliteFile
+from lorebind_knowledge.stores.terms import terms
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
+    from lorebind_knowledge.scope import IndexKey
+
+
+class _Index(NamedTuple):
+    """An index as one transaction sees it."""
+
+    key: int
+    dimension: int
+    birth: int
+    """A random number: an index of the same name in another file is another index."""
+    version: int
+    """Counts the changes to what is published."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Snapshot:
+    """All that is published in an index at one version. Immutable."""
+
+    index: _Index
+    matrix: ExactMatrix
+    masks: Masks
+
+
+class _Latest:
+    """The newest snapshot of an index that this process has loaded."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.snapshot: _Snapshot | None = None
+
+
+class SqliteStore:
+    """A `VectorStore` and `LexicalStore` in one SQLite file; exact, for one machine.
+
+    The file is made, with its folder, when the first index is opened; other tables may live beside
+    those named `vector_…`. Any number of threads and processes may use it at once.
+
+    Lexical search is FTS5's BM25 over all published records of the file: how rare a word is, is
+    counted over every index in it, so a figure may change with an index that was not asked.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        if str(path) == ":memory:":
+            raise UsageError("SqliteStore keeps a file; use MemoryStore to keep nothing")
+        self._file = SqliteFile(Path(path))
+        self._latest: dict[IndexKey, _Latest] = {}
+
+    def open(self, index: IndexKey, dimension: int) -> None:
+        check_room(index, dimension)
+        with self._file.reading() as db:
+            found = _find(db, index)
+        if found is None:
+            with self._file.writing(create=True) as db:
+                assert db is not None  # what `create` is for
+                db.execute(
+                    "insert or ignore into vector_indexes"
+                    " (tenant, project, scope, kb, number, dimension, birth)"
+                    " values (?, ?, ?, ?, ?, ?, ?)",
+                    (*_names(index), dimension, secrets.randbits(62)),
+                )
+                _, found = self._opened(db, index)
+        check_dimension(index, found.dimension, dimension)
+
+    def upsert(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        with self._file.writing() as view:
+            for index, group in by_index(records).items():
+                db, found = self._opened(view, index)
+                entries = [entry_of(record, found.dimension) for record in group]
+                db.executemany(
+                    "delete from vector_records where index_key = ? and uri = ? and id = ?"
+                    " and generation = ? and live = 0",
+                    [(found.key, e.uri, e.id, e.generation) for e in entries],
+                )
+                db.executemany(
+                    "insert into vector_records"
+                    " (index_key, uri, id, generation, text, metadata, vector)"
+                    " values (?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (found.key, e.uri, e.id, e.generation, e.text, e.metadata, e.vector.data)
+                        for e in entries
+                    ],
+                )
+
+    def publish(self, index: IndexKey, uri: str, generation: int) -> None:
+        with self._file.writing() as view:
+            db, found = self._opened(view, index)
+            # What was staged again is newer than what is live under the same identity.
+            db.execute(
+                "delete from vector_records as old where index_key = ?1 and uri = ?2 and live"
+                " and exists (select 1 from vector_records as new where new.index_key = ?1"
+                " and new.uri = ?2 and new.id = old.id and new.generation = old.generation"
+                " and new.live = 0)",
+                (found.key, uri),
+            )
+            changed = db.execute(
+                "update vector_records set live = (generation = ?3)"
+                " where index_key = ?1 and uri = ?2 and live <> (generation = ?3)",
+                (found.key, uri, generation),
+            )
+            if changed.rowcount:
+                _count_change(db, found)
+
+    def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
+        check_options(options)
+        compile_filter(options.where)
+        vector = np.asarray(vector)
+        with self._file.reading() as view:
+            db, found = self._opened(view, options.index)
+            check_query(vector, options.index, found.dimension)
+            snapshot = self._snapshot(db, options.index, found)
+            allowed = snapshot.masks.mask(
+                options.where, lambda rows: _by_rows(db, "metadata", rows)
+            )
+            hits = snapshot.matrix.top(vector, options.top_k, options.min_score, allowed)
+            return _matches(db, hits)
+
+    def lexical_search(self, query: str, options: SearchOptions) -> list[DocumentMatch]:
+        check_options(options)
+        allows = compile_filter(options.where)
+        words = terms(query)
+        with self._file.reading() as view:
+            db, found = self._opened(view, options.index)
+            if not words:
+                return []
+            # FTS5 gives the best first and computes the join lazily, so reading can stop early.
+            rows = db.execute(
+                "select r.id, r.text, r.metadata, -f.rank from vector_fts as f"
+                " cross join vector_records as r on r.row = f.rowid"
+                " where f.vector_fts match ? and r.index_key = ? order by f.rank",
+                (" OR ".join(f'"{word}"' for word in words), found.key),
+            )
+            best: float | None = None
+            hits: list[DocumentMatch] = []
+            for id_, text, encoded, bm25 in rows:
+                metadata = json.loads(encoded)
+                if not allows(metadata):
+                    continue
+                best = best or bm25
+                score = score_of(bm25 / best)
+                if len(hits) >= options.top_k and score < hits[-1].score:
+                    break
+                hits.append(DocumentMatch(id_, score, {"lexical": bm25}, text, metadata))
+            rows.close()
+        return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: options.top_k]
+
+    def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
+        with self._file.writing() as db:
+            found = _find(db, filter.index)
+            if db is None or found is None:
+                return 0
+            meant = "index_key = :key"
+            if filter.uri is not None:
+                meant += " and uri = :uri"
+            if filter.generation is not None:
+                meant += " and generation = :generation"
+            if filter.except_generation is not None:
+                meant += " and generation <> :except_generation"
+            values = {
+                "key": found.key,
+                "uri": filter.uri,
+                "generation": filter.generation,
+                "except_generation": filter.except_generation,
+            }
+            seen = f"select 1 from vector_records where {meant} and live limit 1"
+            if db.execute(seen, values).fetchone():
+                _count_change(db, found)
+            return db.execute(f"delete from vector_records where {meant}", values).rowcount
+
+    def count(self, index: IndexKey) -> int:
+        with self._file.reading() as view:
+            db, found = self._opened(view, index)
+            counting = "select count(*) from vector_records where index_key = ? and live"
+            return int(db.execute(counting, (found.key,)).fetchone()[0])
+
+    def drop(self, index: IndexKey) -> None:
+        with self._file.writing() as db:
+            found = _find(db, index)
+            if db is not None and found is not None:
+                db.execute("delete from vector_records where index_key = ?", (found.key,))
+                db.execute("delete from vector_indexes where key = ?", (found.key,))
+        self._latest.pop(index, None)
+
+    def close(self) -> None:
+        self._file.close()
+        self._latest = {}
+
+    def __str__(self) -> str:
+        return f"sqlite store {self._file}"
+
+    def _opened(
+        self, view: sqlite3.Connection | None, index: IndexKey
+    ) -> tuple[sqlite3.Connection, _Index]:
+        found = _find(view, index)
+        if view is None or found is None:
+            self._latest.pop(index, None)
+            raise not_opened(index, self)
+        return view, found
+
+    def _snapshot(self, db: sqlite3.Connection, index: IndexKey, found: _Index) -> _Snapshot:
+        latest = self._latest.setdefault(index, _Latest())
+        with latest.lock:
+            known = latest.snapshot
+            if known is not None and known.index == found:
+                return known
+            if known is not None and known.index.birth != found.birth:
+                known = None
+            loaded = _load(db, found, known)
+            # Another thread may have begun earlier and still see an older version.
+            if known is None or known.index.version < found.version:
+                latest.snapshot = loaded
+            return loaded
+
+
+def _find(db: sqlite3.Connection | None, index: IndexKey) -> _Index | None:
+    if db is None:
+        return None
+    row = db.execute(
+        "select key, dimension, birth, version from vector_indexes"
+        " where tenant = ? and project = ? and scope = ? and kb = ? and number = ?",
+        _names(index),
+    ).fetchone()
+    return None if row is None else _Index(*row)
+
+
+def _names(index: IndexKey) -> tuple[str, str, str, str, int]:
+    owner = index.namespace
+    return owner.tenant, owner.project, owner.scope, owner.kb, index.number
+
+
+def _count_change(db: sqlite3.Connection, index: _Index) -> None:
+    db.execute("update vector_indexes set version = version + 1 where key = ?", (index.key,))
+
+
+def _load(db: sqlite3.Connection, index: _Index, known: _Snapshot | None) -> _Snapshot:
+    matrix = ExactMatrix.empty(index.dimension) if known is None else known.matrix
+    live = db.execute("select id, row from vector_records where index_key = ? and live", index[:1])
+    matrix = matrix.replaced(live, lambda rows: _vectors(db, rows))
+    return _Snapshot(index, matrix, Masks(matrix.rows, None if known is None else known.masks))
+
+
+def _vectors(db: sqlite3.Connection, rows: Sequence[int]) -> Iterator[tuple[int, Vector]]:
+    for row, blob in _by_rows(db, "vector", rows):
+        yield row, np.frombuffer(blob, "<f4")
+
+
+def _by_rows(db: sqlite3.Connection, columns: str, rows: Sequence[int]) -> sqlite3.Cursor:
+    # One parameter for any number of rows: how many SQLite takes varies with its build.
+    return db.execute(
+        f"select row, {columns} from vector_records where row in (select value from json_each(?))",
+        (json.dumps(rows),),
+    )
+
+
+def _matches(db: sqlite3.Connection, hits: list[tuple[int, float]]) -> list[DocumentMatch]:
+    stored = {
+        row: rest for row, *rest in _by_rows(db, "id, text, metadata", [row for row, _ in hits])
+    }
+    matches = []
+    for row, cosine in hits:
+        id_, text, metadata = stored[row]
+        scores = {"dense": cosine}
+        matches.append(DocumentMatch(id_, score_of(cosine), scores, text, json.loads(metadata)))
+    return matches

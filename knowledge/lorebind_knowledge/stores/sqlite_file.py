@@ -1,0 +1,346 @@
+"""The SQLite file behind `SqliteStore`: its tables, its connections, and its errors in words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from lorebind_knowledge.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 10.0
+_IDLE_KEPT = 8
+
+# A row number is never given twice (AUTOINCREMENT), so that a matrix in memory can tell by it which
+# vectors it has already. The words of published records alone are indexed: what is staged or
+# superseded would otherwise count in BM25.
+_TABLES = """
+create table vector_schema (version integer not null);
+create table vector_indexes (
+  key integer primary key autoincrement,
+  tenant text not null, project text not null, scope text not null, kb text not null,
+  number integer not null,
+  dimension integer not null,
+  birth integer not null,
+  version integer not null default 0,
+  unique (tenant, project, scope, kb, number)
+);
+create table vector_records (
+  row integer primary key autoincrement,
+  index_key integer not null references vector_indexes (key),
+  id text not null,
+  uri text not null,
+  generation integer not null,
+  live integer not null default 0,
+  metadata text not null,
+  vector blob not null,
+  text text not null
+);
+create unique index vector_records_identity
+  on vector_records (index_key, uri, id, generation, live);
+create index vector_records_live on vector_records (index_key, id) where live;
+create view vector_live as select row, text from vector_records where live;
+create virtual table vector_fts
+  using fts5 (text, content='vector_live', content_rowid='row', tokenize='porter unicode61');
+create trigger vector_published after update of live on vector_records
+  when new.live and not old.live begin
+  insert into vector_fts (rowid, text) values (new.row, new.text);
+end;
+create trigger vector_superseded after update of live on vector_records
+  when old.live and not new.live begin
+  insert into vector_fts (vector_fts, rowid, text) values ('delete', old.row, old.text);
+end;
+create trigger vector_deleted after delete on vector_records when old.live begin
+  insert into vector_fts (vector_fts, rowid, text) values ('delete', old.row, old.text);
+end;
+"""
+
+
+class SqliteFile:
+    """Transactions on one file, from any thread, in any process, before and after a fork.
+
+    Connections are pooled, so that none belongs to a thread that may be gone. One writer at a time
+    holds the lock here, which is fair to threads; other processes wait for SQLite's own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._idle: list[sqlite3.Connection] = []
+        self._used = 0
+        self._paused = False
+        self._inode: tuple[int, int] | None = None
+        self._has_tables = False
+        self._closed = False
+        self._pool = threading.Condition()
+        self._writer = threading.Lock()
+        with _files_lock:
+            _files.add(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """One consistent view; None if the file or its vector tables are not there yet."""
+        with self._connection(create=False) as db:
+            if db is None:
+                yield None
+                return
+            db.execute("BEGIN")
+            yield db if self._check_tables(db) else None
+            db.execute("COMMIT")
+
+    @contextmanager
+    def writing(self, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
+        """A transaction that is committed at the end of the block, or not at all.
+
+        None if the file or its vector tables are not there yet and `create` does not ask for them.
+        """
+        with self._writer, self._connection(create=create) as db:
+            if db is None:
+                yield None
+                return
+            _use_wal(db)
+            db.execute("BEGIN IMMEDIATE")
+            if not self._check_tables(db):
+                if not create:
+                    yield None
+                    return
+                _make_tables(db)
+            yield db
+            db.execute("COMMIT")
+
+    def close(self) -> None:
+        self._closed = True
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        with self._pool:
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
+
+    def pause(self) -> None:
+        """Wait for the connections in use, close all, and hold back whoever wants one."""
+        with self._pool:
+            self._paused = True
+            self._pool.wait_for(lambda: not self._used, timeout=BUSY_SECONDS)
+        self.close_idle()
+
+    def resume(self) -> None:
+        with self._pool:
+            self._paused = False
+            self._pool.notify_all()
+
+    def resume_in_child(self) -> None:
+        """The same after a fork, where locks may be held by threads that are not here."""
+        self._pool, self._writer = threading.Condition(), threading.Lock()
+        self._idle, self._used, self._paused = [], 0, False
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @contextmanager
+    def _connection(self, *, create: bool) -> Iterator[sqlite3.Connection | None]:
+        if self._closed:
+            raise StoreError(f"{self.path}: the store is closed")
+        with self._pool:
+            self._pool.wait_for(lambda: not self._paused)
+            self._used += 1
+        try:
+            yield from self._lent(create=create)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path}: {_advice(error)}") from error
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{self.path}: not valid Unicode: {error}") from error
+        finally:
+            with self._pool:
+                self._used -= 1
+                self._pool.notify_all()
+
+    def _lent(self, *, create: bool) -> Iterator[sqlite3.Connection | None]:
+        db = self._take(create=create)
+        if db is None:
+            yield None
+            return
+        try:
+            yield db
+            # Left by a block that found nothing to read or write.
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        except BaseException:
+            db.close()
+            raise
+        self._give_back(db)
+
+    def _take(self, *, create: bool) -> sqlite3.Connection | None:
+        inode = _inode(self.path)
+        if inode != self._inode:
+            # Somebody removed or replaced the file: what is open leads to the one that was.
+            self.close_idle()
+            self._inode, self._has_tables = inode, False
+        if inode is None:
+            if not create:
+                return None
+            _make_folder(self.path.parent)
+        with self._pool:
+            if self._idle:
+                return self._idle.pop()
+        return self._connect("rwc" if create else "rw")
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            db.execute("PRAGMA foreign_keys = ON")
+            db.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            db.close()
+            raise
+        if self._inode is None:
+            self._inode = _inode(self.path)
+        return db
+
+    def _give_back(self, db: sqlite3.Connection) -> None:
+        with self._pool:
+            if not self._closed and len(self._idle) < _IDLE_KEPT:
+                self._idle.append(db)
+                return
+        db.close()
+
+    def _check_tables(self, db: sqlite3.Connection) -> bool:
+        if self._has_tables:
+            return True
+        if not db.execute("select 1 from sqlite_master where name = 'vector_schema'").fetchone():
+            return False
+        (version,) = db.execute("select version from vector_schema").fetchone()
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}: was written by a newer version of Lorebind (schema {version}, "
+                f"this one understands {SCHEMA_VERSION}); upgrade Lorebind, or use another file"
+            )
+        self._has_tables = True
+        return True
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    # Not `executescript`, which would commit the transaction that it is part of.
+    statement = ""
+    for line in _TABLES.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
+    db.execute("insert into vector_schema (version) values (?)", (SCHEMA_VERSION,))
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Let readers go on while one writes. Only the first switch of a new file may have to wait."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this one lock by itself.
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.name == ".lorebind":
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _code(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _code(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "")
+
+
+_ADVICE = {
+    "SQLITE_BUSY": f"another process has held its lock for {BUSY_SECONDS:.0f} s; "
+    "let that one finish or stop it, then try again",
+    "SQLITE_LOCKED": "another connection holds its lock; try again when that one has finished",
+    "SQLITE_FULL": "the disk is full; free some space, then try again",
+    "SQLITE_NOTADB": "is not a SQLite database; move it away, or name another file",
+    "SQLITE_CORRUPT": "is damaged; move it away and ingest again, or restore a copy",
+    "SQLITE_READONLY": "cannot be written; give this user the right to write the file and its "
+    "folder",
+    "SQLITE_CANTOPEN": "cannot be opened; check that it is a file, and that this user may read "
+    "and write it and its folder",
+    "SQLITE_PERM": "access was refused; check the rights of the file and its folder",
+    "SQLITE_IOERR": "reading or writing the disk failed; check the disk and its free space",
+}
+
+
+def _advice(error: Exception) -> str:
+    """What happened and what to do about it."""
+    if isinstance(error, OSError):
+        return f"cannot be reached: {error.strerror or error}; check its folder and your rights"
+    code = _code(error) if isinstance(error, sqlite3.Error) else ""
+    if "no such module: fts5" in str(error):
+        return "this Python's SQLite was built without FTS5; use another Python, or another store"
+    for name, advice in _ADVICE.items():
+        if code.startswith(name):
+            return f"{advice} ({error})"
+    return str(error)
+
+
+# A connection must not be used, nor even closed, on the other side of a fork: SQLite's locks stay
+# with the parent, while the child's copy of the library believes that it holds them, and a lock
+# inside the library that a thread holds at that moment is never freed in the child. So a fork waits
+# for the connections in use, and all are closed before it.
+_files: WeakSet[SqliteFile] = WeakSet()
+_files_lock = threading.Lock()
+
+
+def _before_fork() -> None:
+    _files_lock.acquire()
+    for file in list(_files):
+        file.pause()
+
+
+def _after_fork_in_parent() -> None:
+    for file in list(_files):
+        file.resume()
+    _files_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for file in list(_files):
+        file.resume_in_child()
+    _files_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
