@@ -1,0 +1,75 @@
+"""The catalog of one vector database: its ledger, its embedding cache, its ingest locks."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.catalog.database import Database, make_data_folder
+from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
+from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.errors import IngestRefusedError, StoreError
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.scope import Namespace
+
+
+class Catalog:
+    """What must be as durable as the vectors it speaks of, and so lives beside them."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """
+        Args:
+            path: the SQLite file; None keeps the catalog in memory.
+        """
+        self._database = Database(path)
+        self.ledger = Ledger(self._database)
+        self.embeddings = EmbeddingCache(self._database)
+        self._locked: set[Namespace] = set()
+
+    @contextmanager
+    def ingest_lock(self, namespace: Namespace) -> Iterator[None]:
+        """Held while a knowledge base is ingested; the operating system frees it on a crash.
+
+        Raises:
+            IngestRefusedError: when an ingest of the same knowledge base is under way.
+            StoreError: when the lock's file cannot be made.
+        """
+        from filelock import FileLock, Timeout
+
+        refusal = IngestRefusedError(
+            f"another ingest of knowledge base {namespace.kb!r} is under way; wait for it to end"
+        )
+        path = self._database.path
+        if path is None:
+            if namespace in self._locked:
+                raise refusal
+            self._locked.add(namespace)
+            try:
+                yield
+            finally:
+                self._locked.discard(namespace)
+            return
+        make_data_folder(path)
+        name = digest(namespace.tenant, namespace.project, namespace.scope, namespace.kb)[:16]
+        lock = FileLock(path.with_name(f"{path.name}.{name}.lock"), timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise refusal from None
+        except OSError as error:
+            raise StoreError(
+                f"cannot lock {lock.lock_file}: {error.strerror or error}; "
+                "make the folder of the database writable"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        self._database.close()

@@ -1,0 +1,164 @@
+"""Opening the catalog's database: one SQLite file, or memory."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, inspect, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+
+class Database:
+    """Transactions on the catalog, with its errors named. Safe to share among threads."""
+
+    def __init__(self, path: Path | None) -> None:
+        """
+        Args:
+            path: the SQLite file, made with its folder when first written; None is memory.
+        """
+        self.path = path
+        self._engine: Engine | None = None
+        self._nothing: Database | None = None
+        self._opening = threading.Lock()
+        # In memory there is one connection, and so one transaction at a time.
+        self._turn = threading.Lock() if path is None else nullcontext()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end of the block, or not at all.
+
+        Raises:
+            StoreError: naming the file and the way out, for whatever the database refuses.
+        """
+        if self.path is not None:
+            make_data_folder(self.path)
+        with self._transaction(self._open(), "BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent view. A file that is not there yet reads as empty and is not made."""
+        if self.path is not None and not self.path.exists():
+            if self._nothing is None:
+                self._nothing = Database(None)
+            with self._nothing.reading() as connection:
+                yield connection
+            return
+        with self._transaction(self._open(), "BEGIN") as connection:
+            yield connection
+
+    def close(self) -> None:
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+            if self._nothing is not None:
+                self._nothing.close()
+
+    def __str__(self) -> str:
+        return f"catalog {self.path or 'in memory'}"
+
+    @contextmanager
+    def _transaction(self, engine: Engine, begin: str) -> Iterator[Connection]:
+        try:
+            with self._turn, engine.connect() as opened:
+                connection = opened.execution_options(lorebind_begin=begin)
+                with connection.begin():
+                    yield connection
+        except DBAPIError as error:
+            raise StoreError(f"{self}: {_advice(str(error.orig))}") from error
+
+    def _open(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                engine = _engine(self.path)
+                self._migrate(engine)
+                self._engine = engine
+            return self._engine
+
+    def _migrate(self, engine: Engine) -> None:
+        with self._transaction(engine, "BEGIN") as connection:
+            if inspect(connection).has_table(schema.versions.name):
+                self._check_version(connection.scalar(select(schema.versions.c.version)))
+                return
+        with self._transaction(engine, "BEGIN IMMEDIATE") as connection:
+            schema.metadata.create_all(connection)
+            if connection.scalar(select(schema.versions.c.version)) is None:
+                connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
+
+    def _check_version(self, version: int | None) -> None:
+        if version is not None and version > schema.SCHEMA_VERSION:
+            raise StoreError(
+                f"{self}: was written by a newer Lorebind (schema {version}, this one knows "
+                f"{schema.SCHEMA_VERSION}); upgrade with: pip install -U lorebind"
+            )
+
+
+def make_data_folder(path: Path) -> None:
+    """The folder of a database file, kept out of version control when it is made here.
+
+    Raises:
+        StoreError: when it cannot be made.
+    """
+    folder = path.parent
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            if folder.name == ".lorebind":
+                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the folder {folder}: {error.strerror or error}; "
+            "choose another place with the path of a vector database of type sqlite"
+        ) from error
+
+
+def _engine(path: Path | None) -> Engine:
+    if path is None:
+        engine = create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
+    else:
+        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    # sqlite3 would open transactions by itself, and late: it is told not to, and `_begin` does.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # A writer that starts as a reader can be refused half-way; one that starts as a writer waits.
+    connection.exec_driver_sql(connection.get_execution_options()["lorebind_begin"])
+
+
+def _advice(message: str) -> str:
+    advice = {
+        "locked": "another process holds it; wait for it to end, or stop it",
+        "readonly": "make the file and its folder writable",
+        "unable to open": "make the file and its folder readable and writable",
+        "disk is full": "free some space, then run again: nothing is lost",
+        "not a database": "move the file away, then ingest again",
+        "malformed": "move the file away, then ingest again",
+    }
+    hint = next((text for sign, text in advice.items() if sign in message), "")
+    return f"{message}; {hint}" if hint else message

@@ -1,0 +1,216 @@
+"""The ledger: which indexes, documents and runs a knowledge base has."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, func, insert, select, update
+
+from lorebind_knowledge.catalog.schema import documents, indexes, runs
+from lorebind_knowledge.scope import IndexKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Table
+
+    from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.scope import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index was built with. Vectors of another embedder do not belong in it."""
+
+    embedder: str
+    """The embedder's name, for messages."""
+    embedder_key: str
+    """The embedder's fingerprint."""
+    dimension: int
+    """Measured, not configured."""
+    chunker: str
+    """The fingerprint of chunker and loaders, as of the last ingest."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One index of a knowledge base: `active` is searched, `building` is its successor."""
+
+    key: IndexKey
+    state: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """What the ledger knows of a document."""
+
+    uri: str
+    source: str
+    title: str = ""
+    state: str = "pending"
+    """`pending`: being ingested, or interrupted; `ready`; `failed`: its older version may serve."""
+    reason: str = ""
+    attempts: int = 0
+    signature: str = ""
+    generation: int = 0
+    staged: int = 0
+    chunk_count: int = 0
+    updated_at: float = 0.0
+
+
+class Ledger:
+    """Reads and writes the catalog's rows; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
+        """The newest index in that state, if there is one."""
+        query = (
+            select(indexes.c.number, indexes.c.manifest)
+            .where(_of(indexes, namespace), indexes.c.state == state)
+            .order_by(indexes.c.number.desc())
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            return None
+        return IndexEntry(IndexKey(namespace, row.number), state, Manifest(**row.manifest))
+
+    def create_index(self, namespace: Namespace, manifest: Manifest) -> IndexEntry:
+        """A new index, `building` until it is activated."""
+        with self._database.writing() as connection:
+            last = connection.scalar(
+                select(func.max(indexes.c.number)).where(_of(indexes, namespace))
+            )
+            key = IndexKey(namespace, (last or 0) + 1)
+            connection.execute(
+                insert(indexes).values(
+                    **_columns(namespace),
+                    number=key.number,
+                    state="building",
+                    manifest=asdict(manifest),
+                    created_at=time.time(),
+                )
+            )
+        return IndexEntry(key, "building", manifest)
+
+    def activate_index(self, key: IndexKey) -> None:
+        """In one step this index is the one searched, and the one before it is retired."""
+        ours = _of(indexes, key.namespace)
+        with self._database.writing() as connection:
+            connection.execute(
+                update(indexes).where(ours, indexes.c.state == "active").values(state="retired")
+            )
+            connection.execute(
+                update(indexes).where(ours, indexes.c.number == key.number).values(state="active")
+            )
+
+    def set_manifest(self, key: IndexKey, manifest: Manifest) -> None:
+        with self._database.writing() as connection:
+            connection.execute(
+                update(indexes)
+                .where(_of(indexes, key.namespace), indexes.c.number == key.number)
+                .values(manifest=asdict(manifest))
+            )
+
+    def retired_indexes(self, namespace: Namespace) -> list[IndexKey]:
+        query = select(indexes.c.number).where(
+            _of(indexes, namespace), indexes.c.state == "retired"
+        )
+        with self._database.reading() as connection:
+            return [IndexKey(namespace, number) for number in connection.scalars(query)]
+
+    def drop_index(self, key: IndexKey) -> None:
+        """Forget an index and its documents."""
+        with self._database.writing() as connection:
+            connection.execute(delete(documents).where(_in(documents, key)))
+            connection.execute(delete(indexes).where(_in(indexes, key)))
+
+    def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
+        """All documents of an index, by uri."""
+        names = DocumentEntry.__dataclass_fields__
+        query = select(*(documents.c[name] for name in names)).where(_in(documents, key))
+        with self._database.reading() as connection:
+            entries = [DocumentEntry(*row) for row in connection.execute(query.order_by("uri"))]
+        return {entry.uri: entry for entry in entries}
+
+    def chunk_ids(self, key: IndexKey, uri: str) -> list[str]:
+        """The ids of a document's visible chunks, in order."""
+        here = and_(_in(documents, key), documents.c.uri == uri)
+        with self._database.reading() as connection:
+            return connection.scalar(select(documents.c.chunk_ids).where(here)) or []
+
+    def put_document(
+        self, key: IndexKey, entry: DocumentEntry, run_id: str, chunk_ids: list[str] | None = None
+    ) -> None:
+        """Write a document's row, whether it was there or not; None keeps its chunk ids."""
+        values: dict[str, Any] = asdict(entry) | {"run_id": run_id, "updated_at": time.time()}
+        if chunk_ids is not None:
+            values["chunk_ids"] = chunk_ids
+        here = and_(_in(documents, key), documents.c.uri == entry.uri)
+        with self._database.writing() as connection:
+            if connection.execute(update(documents).where(here).values(values)).rowcount == 0:
+                connection.execute(
+                    insert(documents).values(**_columns(key.namespace), number=key.number, **values)
+                )
+
+    def remove_document(self, key: IndexKey, uri: str) -> None:
+        with self._database.writing() as connection:
+            connection.execute(delete(documents).where(_in(documents, key), documents.c.uri == uri))
+
+    def start_run(self, namespace: Namespace, strategy: str) -> str:
+        """A new run; rows of runs that never ended are marked as failed."""
+        run_id = uuid.uuid4().hex[:12]
+        with self._database.writing() as connection:
+            connection.execute(
+                update(runs)
+                .where(_of(runs, namespace), runs.c.status == "running")
+                .values(status="failed", finished_at=time.time())
+            )
+            connection.execute(
+                insert(runs).values(
+                    **_columns(namespace),
+                    run_id=run_id,
+                    strategy=strategy,
+                    status="running",
+                    started_at=time.time(),
+                )
+            )
+        return run_id
+
+    def finish_run(
+        self, namespace: Namespace, run_id: str, status: str, report: Mapping[str, Any] | None
+    ) -> None:
+        with self._database.writing() as connection:
+            connection.execute(
+                update(runs)
+                .where(_of(runs, namespace), runs.c.run_id == run_id)
+                .values(status=status, finished_at=time.time(), report=report)
+            )
+
+    def last_runs(self, namespace: Namespace, limit: int) -> Sequence[Mapping[str, Any]]:
+        query = (
+            select(runs.c.run_id, runs.c.strategy, runs.c.status, runs.c.started_at)
+            .where(_of(runs, namespace))
+            .order_by(runs.c.started_at.desc())
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def _columns(namespace: Namespace) -> dict[str, str]:
+    return asdict(namespace)
+
+
+def _of(table: Table, namespace: Namespace) -> ColumnElement[bool]:
+    return and_(*(table.c[name] == value for name, value in _columns(namespace).items()))
+
+
+def _in(table: Table, key: IndexKey) -> ColumnElement[bool]:
+    return and_(_of(table, key.namespace), table.c.number == key.number)

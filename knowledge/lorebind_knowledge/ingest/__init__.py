@@ -1,0 +1,1 @@
+"""From sources to a searchable index: enumerate, embed and persist, finalise."""

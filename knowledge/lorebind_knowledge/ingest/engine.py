@@ -1,0 +1,358 @@
+"""Ingestion in three steps: enumerate, embed and persist in batches, finalise.
+
+Every step can be cut off anywhere and done again. A document's row goes to `pending` before the
+store hears of it; its new generation is staged, published in one step, the old one is deleted, and
+only then is the row `ready`. Vectors are cached as soon as they are made. So a rerun finds each
+document either untouched, or pending with its vectors in the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest
+from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.errors import IngestRefusedError, UsageError, did_you_mean
+from lorebind_knowledge.events import Event
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents
+from lorebind_knowledge.ingest.report import Failure, IngestReport
+from lorebind_knowledge.records import Record, RecordFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lorebind_knowledge.ingest.enumeration import Enumeration
+    from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import Matrix
+    from lorebind_knowledge.scope import IndexKey
+
+STRATEGIES = ("upsert", "replace")
+
+_DOCUMENTS_PER_READ = 16
+"""Read and chunked in one go; with the queues below, the bound on what is held in memory."""
+
+_BATCHES_AHEAD = 2
+
+
+async def ingest(
+    kb: KnowledgeBase, *, strategy: str = "upsert", allow_mass_delete: bool = False
+) -> IngestReport:
+    """Bring the index of a knowledge base to what its sources hold now.
+
+    Args:
+        kb: the knowledge base.
+        strategy: `upsert` changes the index in use, document by document; `replace` builds a new
+            one beside it and switches when that is complete. A change of the embedder always
+            builds a new one.
+        allow_mass_delete: let the run remove more than half of the known documents.
+
+    Raises:
+        IngestRefusedError: another ingest is under way, or too much would be removed. Nothing
+            was changed.
+        EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
+    """
+    if strategy not in STRATEGIES:
+        hint = did_you_mean(strategy, STRATEGIES)
+        raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
+    with ExitStack() as stack:
+        await call(stack.enter_context, kb.catalog.ingest_lock(kb.namespace))
+        return await _Run(kb, strategy).execute(allow_mass_delete)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A document whose chunks are on their way into the store."""
+
+    document: PreparedDocument
+    entry: DocumentEntry
+    waiting: int
+    """Chunks that have not been staged yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Chunks that were embedded together, each with the document it belongs to."""
+
+    parts: list[tuple[_Pending, Chunk]]
+    vectors: Matrix
+
+
+class _Run:
+    """One ingest of one knowledge base."""
+
+    def __init__(self, kb: KnowledgeBase, strategy: str) -> None:
+        self._kb = kb
+        self._ledger = kb.catalog.ledger
+        self._report = IngestReport(kb.id, strategy)
+        self._started = time.perf_counter()
+
+    async def execute(self, allow_mass_delete: bool) -> IngestReport:
+        kb, report = self._kb, self._report
+        report.run_id = await call(self._ledger.start_run, kb.namespace, report.strategy)
+        self._emit("ingest_started", strategy=report.strategy)
+        try:
+            await self._three_steps(allow_mass_delete)
+        except BaseException as error:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            report.status = "cancelled" if cancelled else "failed"
+            self._emit("ingest_failed", reason=report.status if cancelled else str(error))
+            self._finish()
+            raise
+        await call(self._finish)
+        self._emit("ingest_completed", report=report)
+        return report
+
+    async def _three_steps(self, allow_mass_delete: bool) -> None:
+        kb = self._kb
+        enumeration = await call(enumerate_sources, kb.sources)
+        self._report.sources = enumeration.sources
+        if not allow_mass_delete:
+            await self._refuse_mass_delete(enumeration)
+        index = await self._choose_index()
+        known = await call(self._ledger.documents, index.key)
+        await self._embed_and_persist(index.key, enumeration, known)
+        await self._finalise(index, enumeration.vanished(known))
+
+    async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
+        kb = self._kb
+        active = await call(self._ledger.index, kb.namespace, "active")
+        served = await call(self._ledger.documents, active.key) if active else {}
+        vanished = enumeration.vanished(served)
+        if len(vanished) * 2 > len(served):
+            raise IngestRefusedError(
+                f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
+                "sources; nothing was changed. If they are meant to go: "
+                f"lorebind knowledge ingest {kb.id} --allow-mass-delete"
+            )
+
+    async def _choose_index(self) -> IndexEntry:
+        """The index to write: the active one, or the successor that is, or has to be, begun."""
+        kb = self._kb
+        active = await call(self._ledger.index, kb.namespace, "active")
+        same = active is not None and active.manifest.embedder_key == kb.embedder.fingerprint.key
+        if active and same and self._report.strategy == "upsert":
+            index: IndexEntry | None = active
+        else:
+            index = await call(self._ledger.index, kb.namespace, "building")
+            if index and index.manifest.embedder_key != kb.embedder.fingerprint.key:
+                await self._drop(index.key)
+                index = None
+        if index is None:
+            index = await call(self._ledger.create_index, kb.namespace, await self._manifest())
+            if active is None:  # nothing is served yet: documents may be found as they come
+                await call(self._ledger.activate_index, index.key)
+        await call(kb.store.open, index.key, index.manifest.dimension)
+        return index
+
+    async def _manifest(self) -> Manifest:
+        embedder = self._kb.embedder
+        fingerprint = embedder.fingerprint
+        dimension = fingerprint.dimension or len(await embed_query(embedder, "dimension"))
+        return Manifest(str(fingerprint), fingerprint.key, dimension, chunker_fingerprint(self._kb))
+
+    # Step two: three stages that overlap, held together by bounded queues.
+
+    async def _embed_and_persist(
+        self, index: IndexKey, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
+    ) -> None:
+        prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
+        embedded: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_AHEAD)
+        try:
+            async with asyncio.TaskGroup() as stages:
+                documents = prepare_documents(self._kb, enumeration, known)
+                stages.create_task(_read_ahead(documents, prepared))
+                stages.create_task(self._embed(index, known, prepared, embedded))
+                stages.create_task(self._persist(index, embedded))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group.exceptions[0].__cause__
+
+    async def _embed(
+        self,
+        index: IndexKey,
+        known: Mapping[str, DocumentEntry],
+        prepared: asyncio.Queue[list[PreparedDocument]],
+        embedded: asyncio.Queue[_Batch | None],
+    ) -> None:
+        size = self._kb.embedder.batch_size
+        parts: list[tuple[_Pending, Chunk]] = []
+        while documents := await prepared.get():
+            for document in documents:
+                entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
+                pending = await self._compare(index, document, entry)
+                if pending is None:
+                    continue
+                parts += [(pending, chunk) for chunk in document.chunks]
+                while len(parts) >= size:
+                    await embedded.put(await self._embed_batch(parts[:size]))
+                    parts = parts[size:]
+        if parts:
+            await embedded.put(await self._embed_batch(parts))
+        await embedded.put(None)
+
+    async def _compare(
+        self, index: IndexKey, document: PreparedDocument, entry: DocumentEntry
+    ) -> _Pending | None:
+        """Account for a document; what comes back is to be embedded and persisted."""
+        report = self._report
+        report.documents[document.action] += 1
+        self._emit(
+            "ingest_chunked",
+            uri=document.uri,
+            action=document.action,
+            chunks=len(document.chunks),
+        )
+        if document.action == "failed":
+            failed = replace(
+                entry, state="failed", reason=document.reason, attempts=entry.attempts + 1
+            )
+            report.failures.append(Failure(document.uri, document.reason, failed.attempts))
+            report.chunks["total"] += entry.chunk_count
+            await call(self._ledger.put_document, index, failed, report.run_id)
+            return None
+        if document.action == "unchanged":
+            report.chunks["unchanged"] += entry.chunk_count
+            report.chunks["total"] += entry.chunk_count
+            if entry.source != document.source:
+                moved = replace(entry, source=document.source)
+                await call(self._ledger.put_document, index, moved, report.run_id)
+            return None
+        staged = replace(
+            entry,
+            source=document.source,
+            title=document.title,
+            state="pending",
+            staged=entry.staged + 1,
+        )
+        await call(self._ledger.put_document, index, staged, report.run_id)
+        pending = _Pending(document, staged, len(document.chunks))
+        if not document.chunks:
+            await self._publish(index, pending)
+        return pending
+
+    async def _embed_batch(self, parts: list[tuple[_Pending, Chunk]]) -> _Batch:
+        texts = [chunk.embedded_text for _, chunk in parts]
+        result = await self._kb.catalog.embeddings.embed(self._kb.embedder, texts)
+        report = self._report
+        report.texts_embedded += result.texts_embedded
+        report.cache_hits += result.cache_hits
+        report.texts_truncated += await call(self._kb.embedder.count_truncated, texts)
+        self._emit(
+            "ingest_embedded",
+            chunks=len(texts),
+            texts_embedded=result.texts_embedded,
+            cache_hits=result.cache_hits,
+        )
+        return _Batch(parts, result.vectors)
+
+    async def _persist(self, index: IndexKey, embedded: asyncio.Queue[_Batch | None]) -> None:
+        while (batch := await embedded.get()) is not None:
+            records = [
+                Record(
+                    chunk.id,
+                    index,
+                    pending.document.uri,
+                    pending.entry.staged,
+                    chunk.text,
+                    vector,
+                    chunk.metadata,
+                )
+                for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
+            ]
+            await call(self._kb.store.upsert, records)
+            for pending, _ in batch.parts:
+                pending.waiting -= 1
+                if pending.waiting == 0:
+                    await self._publish(index, pending)
+
+    async def _publish(self, index: IndexKey, pending: _Pending) -> None:
+        """Switch a document to its new generation, whose chunks are all staged."""
+        document, entry, store = pending.document, pending.entry, self._kb.store
+        generation = entry.staged
+        await call(store.publish, index, document.uri, generation)
+        old_generations = RecordFilter(index, uri=document.uri, except_generation=generation)
+        await call(store.delete_by_filter, old_generations)
+        old_ids = set(await call(self._ledger.chunk_ids, index, document.uri))
+        new_ids = [chunk.id for chunk in document.chunks]
+        ready = replace(
+            entry,
+            state="ready",
+            reason="",
+            attempts=0,
+            signature=document.signature,
+            generation=generation,
+            chunk_count=len(new_ids),
+        )
+        await call(self._ledger.put_document, index, ready, self._report.run_id, new_ids)
+        self._report.chunks["added"] += len(set(new_ids) - old_ids)
+        self._report.chunks["removed"] += len(old_ids - set(new_ids))
+        self._report.chunks["unchanged"] += len(old_ids & set(new_ids))
+        self._report.chunks["total"] += len(new_ids)
+
+    # Step three.
+
+    async def _finalise(self, index: IndexEntry, vanished: list[str]) -> None:
+        kb, report = self._kb, self._report
+        for uri in vanished:
+            old_ids = await call(self._ledger.chunk_ids, index.key, uri)
+            await call(kb.store.delete_by_filter, RecordFilter(index.key, uri=uri))
+            await call(self._ledger.remove_document, index.key, uri)
+            report.documents["removed"] += 1
+            report.chunks["removed"] += len(old_ids)
+            self._emit("document_deleted", uri=uri)
+        if index.manifest.chunker != chunker_fingerprint(kb):
+            manifest = replace(index.manifest, chunker=chunker_fingerprint(kb))
+            await call(self._ledger.set_manifest, index.key, manifest)
+        active = await call(self._ledger.index, kb.namespace, "active")
+        if active is not None and active.key != index.key:
+            await self._switch(active.key, index.key)
+        for retired in await call(self._ledger.retired_indexes, kb.namespace):
+            await self._drop(retired)
+        failed_sources = [source for source in report.sources if source.status == "failed"]
+        if failed_sources and len(failed_sources) == len(report.sources):
+            report.status = "failed"
+        elif failed_sources or report.failures:
+            report.status = "completed_with_failures"
+
+    async def _switch(self, old: IndexKey, new: IndexKey) -> None:
+        """Let the successor serve, unless it would lose a document that the old one has."""
+        before = await call(self._ledger.documents, old)
+        failed = [failure.uri for failure in self._report.failures if failure.uri in before]
+        lost = [uri for uri in failed if before[uri].generation]
+        unread = [source for source in self._report.sources if source.status == "failed"]
+        if lost or unread:
+            self._report.notices.append(
+                "the index that was in use stays in use, because its successor would lose "
+                f"documents ({len(lost)} failed, {len(unread)} sources could not be read); "
+                "mend them and ingest again: what is done is not done again"
+            )
+        else:
+            await call(self._ledger.activate_index, new)
+
+    async def _drop(self, key: IndexKey) -> None:
+        await call(self._kb.store.drop, key)
+        await call(self._ledger.drop_index, key)
+
+    def _finish(self) -> None:
+        report = self._report
+        report.seconds = time.perf_counter() - self._started
+        self._ledger.finish_run(self._kb.namespace, report.run_id, report.status, asdict(report))
+
+    def _emit(self, hook: str, **data: Any) -> None:
+        self._kb.events.emit(hook, Event(self._kb.id, self._report.run_id, data))
+
+
+async def _read_ahead(
+    documents: Iterator[PreparedDocument], prepared: asyncio.Queue[list[PreparedDocument]]
+) -> None:
+    """Read in a thread, a few at a time; an empty list is the end."""
+    while some := await call(lambda: list(islice(documents, _DOCUMENTS_PER_READ))):
+        await prepared.put(some)
+    await prepared.put([])

@@ -1,0 +1,53 @@
+"""Step one: what is there. Names only; nothing is read yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.ingest.report import SourceReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lorebind_knowledge.catalog.ledger import DocumentEntry
+    from lorebind_knowledge.sources.base import Source, SourceItem
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Everything that the sources list, and which of them could not."""
+
+    items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
+    """By uri: the key of the first source that lists it, and the item."""
+    sources: list[SourceReport] = field(default_factory=list)
+
+    def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
+        """Known documents that are gone: not listed any more, though their source was read.
+
+        A source that failed vouches for nothing. One that is no longer declared does not hold its
+        documents, unless some source failed: that may be the same one with its pattern mistyped.
+        """
+        failed = {report.source for report in self.sources if report.status == "failed"}
+        read = {report.source for report in self.sources} - failed
+        return [
+            uri
+            for uri, entry in known.items()
+            if uri not in self.items and (not failed or entry.source in read)
+        ]
+
+
+def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
+    """List every source; one that fails is reported and does not stop the others."""
+    result = Enumeration()
+    for source in sources:
+        try:
+            items: Sequence[SourceItem] = list(source.items())
+        except SourceError as error:
+            result.sources.append(SourceReport(source.key, "failed", 0, str(error)))
+            continue
+        for item in items:
+            result.items.setdefault(item.uri, (source.key, item))
+        result.sources.append(SourceReport(source.key, "ok", len(items)))
+    return result

@@ -1,0 +1,64 @@
+"""`plan`: the difference between the sources and the index, without touching either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.ingest.report import Failure, IngestPlan
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+
+
+async def plan(kb: KnowledgeBase) -> IngestPlan:
+    """What an `upsert` would do now."""
+    return await call(_plan, kb)
+
+
+def _plan(kb: KnowledgeBase) -> IngestPlan:
+    ledger = kb.catalog.ledger
+    index = _index_to_write(kb)
+    known: dict[str, DocumentEntry] = ledger.documents(index.key) if index else {}
+    enumeration = enumerate_sources(kb.sources)
+    result = IngestPlan(kb.id, sources=enumeration.sources)
+    to_embed: set[str] = set()
+    for document in prepare_documents(kb, enumeration, known):
+        result.documents[document.action] += 1
+        entry = known.get(document.uri)
+        kept = entry.chunk_count if entry else 0
+        if document.action == "failed":
+            attempts = entry.attempts + 1 if entry else 1
+            result.failures.append(Failure(document.uri, document.reason, attempts))
+            result.chunks["total"] += kept
+        elif document.action == "unchanged":
+            result.chunks["unchanged"] += kept
+            result.chunks["total"] += kept
+        else:
+            old = set(ledger.chunk_ids(index.key, document.uri)) if index and entry else set()
+            new = {chunk.id for chunk in document.chunks}
+            result.chunks["added"] += len(new - old)
+            result.chunks["removed"] += len(old - new)
+            result.chunks["unchanged"] += len(new & old)
+            result.chunks["total"] += len(new)
+            texts = [chunk.embedded_text for chunk in document.chunks]
+            missing = kb.catalog.embeddings.missing(kb.embedder, texts) - to_embed
+            to_embed |= missing
+            result.texts_to_embed += len(missing)
+            result.cache_hits += len(texts) - len(missing)
+    for uri in enumeration.vanished(known):
+        result.documents["removed"] += 1
+        result.chunks["removed"] += known[uri].chunk_count
+    return result
+
+
+def _index_to_write(kb: KnowledgeBase) -> IndexEntry | None:
+    """The index that an `upsert` would go on with; None if it would begin a new one."""
+    for state in ("active", "building"):
+        index = kb.catalog.ledger.index(kb.namespace, state)
+        if index and index.manifest.embedder_key == kb.embedder.fingerprint.key:
+            return index
+    return None

@@ -1,0 +1,69 @@
+"""What an ingest would do, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that failed; the others were not affected, and its older version still serves."""
+
+    uri: str
+    reason: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """How one declared source did."""
+
+    source: str
+    status: str
+    """`ok` or `failed`. Nothing that came from a failed source is deleted."""
+    documents: int
+    reason: str = ""
+
+
+def _document_counts() -> dict[str, int]:
+    return dict.fromkeys(("added", "updated", "removed", "unchanged", "failed"), 0)
+
+
+def _chunk_counts() -> dict[str, int]:
+    return dict.fromkeys(("added", "removed", "unchanged", "total"), 0)
+
+
+@dataclass(slots=True)
+class IngestPlan:
+    """What an ingest would do now. Making it touches nothing."""
+
+    kb_id: str
+    documents: dict[str, int] = field(default_factory=_document_counts)
+    chunks: dict[str, int] = field(default_factory=_chunk_counts)
+    texts_to_embed: int = 0
+    cache_hits: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    sources: list[SourceReport] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What an ingest did."""
+
+    kb_id: str
+    strategy: str
+    run_id: str = ""
+    status: str = "completed"
+    """`completed`, `completed_with_failures`, `failed` or `cancelled`."""
+    documents: dict[str, int] = field(default_factory=_document_counts)
+    chunks: dict[str, int] = field(default_factory=_chunk_counts)
+    texts_embedded: int = 0
+    """Texts that the embedder was given: those whose (text, embedder) was new."""
+    texts_truncated: int = 0
+    """Texts longer than the embedder reads; their ends are stored but not in the vector."""
+    cache_hits: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    sources: list[SourceReport] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    """What the operator should know beside the counts."""
