@@ -1,0 +1,134 @@
+"""One question, answered: retrieve, assemble, ask the model, check the citations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.retrieving import retrieve
+from lorebind_knowledge.errors import LorebindError, ModelError
+from lorebind_prompts import Assembler, RetrievedContext, check
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_bindings.retrieving import BoundResult
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import AssembleResult, Citation, TokenCounter
+
+DEFAULT_MAX_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said, and on what grounds."""
+
+    text: str
+    verdict: str
+    """`hit`; `fallback` when no binding found enough; `none` when there was nothing bound."""
+    citations: list[Citation]
+    """The passages that the answer cites, in the order of their first mention."""
+    unknown_markers: list[str]
+    """Markers in the answer that belong to no passage."""
+    offered: list[Citation]
+    """All passages that the model was given."""
+    dropped: int
+    """Passages that were found but did not fit the token budget."""
+    results: list[BoundResult]
+    """What each binding found, whether it was offered or not."""
+    usage: dict[str, Any] = field(default_factory=dict)
+    """`prompt_tokens`, `tokenizer`, `exact`, and what the model itself reported."""
+
+
+async def answer(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    model: BaseChatModel,
+    counter: TokenCounter,
+    *,
+    prompt: str,
+    query: str | None = None,
+    instructions: str = "",
+) -> Answer:
+    """Ask a chat model, with the knowledge that is bound in front of the prompt.
+
+    Args:
+        service: the project's knowledge.
+        bindings: what to search, and within which budgets.
+        model: any LangChain chat model.
+        counter: counts the tokens of that model.
+        prompt: what the model is asked.
+        query: what the knowledge is searched for; None means the prompt.
+        instructions: the system message.
+
+    Raises:
+        ModelError: the model failed.
+        LorebindError: retrieval failed, see `retrieve`.
+    """
+    from lorebind_prompts import build_messages, count_messages  # half a second of LangChain
+
+    results = await retrieve(service, bindings, query or prompt)
+    blocks, assembled = _assemble(results, counter)
+    messages = build_messages(question=prompt, instructions=instructions, blocks=blocks)
+    try:
+        response = await model.ainvoke(messages)
+    except LorebindError:
+        raise
+    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+        raise ModelError(f"the chat model failed: {type(error).__name__}: {error}") from error
+    offered = [citation for result in assembled for citation in result.citations]
+    checked = check(str(response.text), offered)
+    usage = {
+        "prompt_tokens": count_messages(messages, counter),
+        "tokenizer": counter.name,
+        "exact": counter.exact,
+    }
+    if response.usage_metadata:
+        usage["model"] = dict(response.usage_metadata)
+    return Answer(
+        text=checked.text,
+        verdict=_verdict(results),
+        citations=checked.citations,
+        unknown_markers=checked.unknown,
+        offered=offered,
+        dropped=sum(result.truncated_count for result in assembled),
+        results=results,
+        usage=usage,
+    )
+
+
+def _assemble(
+    results: Sequence[BoundResult], counter: TokenCounter
+) -> tuple[list[str], list[AssembleResult]]:
+    """A block of text for each binding that has one; markers are numbered through all blocks."""
+    blocks: list[str] = []
+    assembled: list[AssembleResult] = []
+    marker = 1
+    for found in results:
+        settings = found.binding.settings
+        if not found.hit:
+            blocks += [settings.fallback] if settings.fallback else []
+            continue
+        assembler = Assembler(
+            max_tokens=settings.max_tokens or DEFAULT_MAX_TOKENS,
+            counter=counter,
+            label=settings.inject_as,
+        )
+        contexts = [
+            RetrievedContext.from_match(found.binding.id, match, counter)
+            for match in found.result.matches
+        ]
+        result = assembler.assemble(contexts, first_marker=marker)
+        marker += len(result.citations)
+        assembled.append(result)
+        blocks += [result.context] if result.context else []
+    return blocks, assembled
+
+
+def _verdict(results: Sequence[BoundResult]) -> str:
+    if not results:
+        return "none"
+    return "hit" if any(found.hit for found in results) else "fallback"

@@ -1,0 +1,36 @@
+"""The chat models of a project, each made once, at its first use."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from lorebind_bindings.models import make_model, model_counter
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from lorebind_knowledge.declarations import LoadedProject
+    from lorebind_prompts import TokenCounter
+
+
+class ModelPool:
+    """Looks models up by their declared ids. Safe to share among threads."""
+
+    def __init__(self, loaded: LoadedProject) -> None:
+        self._loaded = loaded
+        self._making = threading.Lock()
+        self._made: dict[str, tuple[BaseChatModel, TokenCounter]] = {}
+
+    def get(self, model_id: str | None = None) -> tuple[BaseChatModel, TokenCounter]:
+        """A model and the counter of its tokens; None means the project's default model.
+
+        Raises:
+            NotFoundError: naming the models there are.
+        """
+        declaration = self._loaded.model(model_id)
+        with self._making:
+            if declaration.id not in self._made:
+                model = make_model(declaration, self._loaded.environment)
+                self._made[declaration.id] = model, model_counter(declaration)
+            return self._made[declaration.id]

@@ -1,0 +1,54 @@
+"""From a declared model to a LangChain chat model, and to the counter of its tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
+from lorebind_knowledge.optional import import_extra
+from lorebind_prompts import counter_for
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from lorebind_knowledge.declarations import Environment, ModelDeclaration
+    from lorebind_prompts import TokenCounter
+
+EXTRACTIVE = "extractive"
+
+
+def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseChatModel:
+    """The chat model that a declaration names: ours, or one that `init_chat_model` knows.
+
+    Raises:
+        MissingDependencyError: the provider's package is not installed.
+        ModelError: the model cannot be made with the configuration given.
+    """
+    if declaration.provider == EXTRACTIVE:
+        from lorebind_prompts import ExtractiveChatModel
+
+        return ExtractiveChatModel()
+    chat_models = import_extra(
+        "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
+    )
+    secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
+    settings = environment.resolve(dict(declaration.config) | secret)
+    try:
+        model: BaseChatModel = chat_models.init_chat_model(
+            declaration.model, model_provider=declaration.provider, **settings
+        )
+    except ImportError as error:
+        raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
+    except LorebindError:
+        raise
+    except Exception as error:  # whatever a provider's constructor raises; it may hold the key
+        raise ModelError(
+            f"model {declaration.id!r} ({declaration.provider}:{declaration.model}) cannot be "
+            f"made with the configuration given: {type(error).__name__}"
+        ) from error
+    return model
+
+
+def model_counter(declaration: ModelDeclaration) -> TokenCounter:
+    """The counter that budgets for this model are measured with."""
+    return counter_for(declaration.model, declaration.provider)

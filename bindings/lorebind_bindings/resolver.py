@@ -1,0 +1,107 @@
+"""Which knowledge an agent may use, and where each setting comes from.
+
+Bindings are walked project → workflow → task → agent over the knowledge base's own `retrieval`.
+Entries are keyed by id and keep the order of their first appearance. A later scope overrides single
+values and replaces lists and maps; an explicit null clears what an earlier scope set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.declarations import BindingDeclaration, LoadedProject, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The place that set a field to the value in effect."""
+
+    scope: str
+    """`default`, `knowledge_base`, `project`, `workflow/<id>`, `task/<id>` or `agent/<id>`."""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedBinding:
+    """A knowledge base as one agent, task, workflow or project sees it."""
+
+    id: str
+    settings: RetrievalDeclaration
+    provenance: dict[str, Provenance]
+    """For every field of the settings."""
+    workflow: str | None = None
+    """The workflow whose knowledge bases were in sight, for looking the id up again."""
+
+
+def resolve(
+    loaded: LoadedProject,
+    *,
+    workflow: str | None = None,
+    task: str | None = None,
+    agent: str | None = None,
+) -> list[ResolvedBinding]:
+    """The bindings in effect at a place; the agent is the task's where none is named.
+
+    Raises:
+        NotFoundError: when the project has no such workflow, task or agent.
+        UsageError: when a task is named without its workflow.
+    """
+    scopes = list(_scopes(loaded, workflow, task, agent))
+    ids = dict.fromkeys(binding.id for _, bindings in scopes for binding in bindings)
+    return [_resolve_one(loaded, kb_id, scopes, workflow) for kb_id in ids]
+
+
+def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
+    """A knowledge base with its own `retrieval` and no scope's overrides."""
+    return _resolve_one(loaded, kb_id, [], workflow)
+
+
+def _scopes(
+    loaded: LoadedProject, workflow: str | None, task: str | None, agent: str | None
+) -> Iterator[tuple[str, Sequence[BindingDeclaration]]]:
+    yield "project", loaded.project.knowledge
+    if workflow is not None:
+        yield f"workflow/{workflow}", loaded.workflow(workflow).knowledge
+    if task is not None:
+        if workflow is None:
+            raise UsageError(f"task {task!r} belongs to a workflow; name the workflow too")
+        step = loaded.task(task, workflow)
+        yield f"task/{task}", step.knowledge
+        agent = agent or step.agent
+    if agent is not None:
+        yield f"agent/{agent}", loaded.agent(agent, workflow).knowledge
+
+
+def _resolve_one(
+    loaded: LoadedProject,
+    kb_id: str,
+    scopes: Sequence[tuple[str, Sequence[BindingDeclaration]]],
+    workflow: str | None,
+) -> ResolvedBinding:
+    own = loaded.knowledge_base(kb_id, workflow)[0].retrieval
+    values = {name: getattr(own, name) for name in own.model_fields_set}
+    provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
+    provenance |= {name: _place("knowledge_base", own.position(name)) for name in values}
+    for scope, bindings in scopes:
+        for binding in bindings:
+            if binding.id != kb_id:
+                continue
+            for name, value in binding.overrides().items():
+                provenance[name] = _place(scope, binding.override_position(name))
+                if value is None:
+                    values.pop(name, None)
+                else:
+                    values[name] = value
+    return ResolvedBinding(kb_id, RetrievalDeclaration(**values), provenance, workflow)
+
+
+def _place(scope: str, position: Position) -> Provenance:
+    return Provenance(scope, position.file, position.line)

@@ -1,0 +1,67 @@
+"""The same knowledge as a LangChain retriever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
+
+from lorebind_bindings.retrieving import retrieve
+from lorebind_knowledge.bridge import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        CallbackManagerForRetrieverRun,
+    )
+
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.service import KnowledgeService
+
+
+class LorebindRetriever(BaseRetriever):
+    """Searches what is bound and gives the passages of all bindings, best first.
+
+    Each document carries its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title` and
+    the span (`start`, `end`, `line_start`, `line_end`).
+    """
+
+    k: int | None = None
+    """The most documents to return; None leaves it to the bindings' `top_k`."""
+
+    _service: KnowledgeService = PrivateAttr()
+    _bindings: Sequence[ResolvedBinding] = PrivateAttr()
+
+    def __init__(
+        self, service: KnowledgeService, bindings: Sequence[ResolvedBinding], **fields: Any
+    ) -> None:
+        super().__init__(**fields)
+        self._service = service
+        self._bindings = list(bindings)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return run(self._search(query, k))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return await self._search(query, k)
+
+    async def _search(self, query: str, k: int | None) -> list[Document]:
+        results = await retrieve(self._service, self._bindings, query)
+        matches = [match for found in results for match in found.result.matches]
+        matches.sort(key=lambda match: (-match.score, match.id))
+        limit = k if k is not None else self.k
+        return [_document(match) for match in matches[:limit]]
+
+
+def _document(match: DocumentMatch) -> Document:
+    metadata = {**match.metadata, "score": match.score, "scores": dict(match.scores)}
+    return Document(page_content=match.text, metadata=metadata, id=match.id)
