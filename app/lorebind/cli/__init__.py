@@ -1,0 +1,7 @@
+"""The command line. Commands import what they need when they run: `--help` stays fast."""
+
+from __future__ import annotations
+
+from lorebind.cli.main import main
+
+__all__ = ["main"]

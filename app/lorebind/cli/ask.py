@@ -1,0 +1,85 @@
+"""`lorebind ask`: from any folder, or a project, to a cited answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption
+from lorebind_knowledge.errors import SourceError, UsageError
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
+
+PROJECT_FILE = "lorebind.yaml"
+FOLDER_KB = "files"
+
+
+def ask(
+    path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")],
+    question: Annotated[str, typer.Argument(help="What to find out.")],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="How many passages.")] = 5,
+    output: OutputOption = Output.table,
+) -> None:
+    """Answer a question from the documents of a folder or project, with citations.
+
+    No configuration is needed: the folder's Markdown and text files are indexed in its .lorebind
+    folder. The second run embeds only what changed.
+    """
+    from lorebind.cli.ingesting import ingest_with_bars
+    from lorebind.cli.printing import console, print_answer, print_data, print_matches
+
+    if not question.strip():
+        raise UsageError("the question is empty; give it some words")
+    with _project(Path(path), top_k) as project:
+        ingested = [
+            ingest_with_bars(project, kb.id, output)
+            for kb in project.loaded.project.knowledge_bases
+        ]
+        if not any(report.chunks["total"] for _, report in ingested):
+            raise SourceError(f"there is nothing to search in {path}: no document has any text")
+        answer = project.ask(question)
+        if output is not Output.table:
+            data: dict[str, Any] = {
+                "ingests": [report for _, report in ingested],
+                "results": {found.binding.id: found.result for found in answer.results},
+                "answer": answer.text,
+                "verdict": answer.verdict,
+                "citations": answer.citations,
+                "unknown_markers": answer.unknown_markers,
+                "usage": answer.usage,
+            }
+            print_data(data, output)
+        else:
+            out = console()
+            for found in answer.results:
+                out.rule(f"Passages of {found.binding.id}", align="left")
+                print_matches(found.result, question)
+                if not found.hit:
+                    out.print(found.shortfall, soft_wrap=True)
+            out.rule("Answer", align="left")
+            print_answer(answer)
+    if answer.verdict != "hit":
+        raise typer.Exit(1)
+
+
+def _project(path: Path, top_k: int) -> Project:
+    """The project at the path, or one made up for a plain folder."""
+    from lorebind.project import Project
+    from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
+
+    if path.is_file() or (path / PROJECT_FILE).is_file():
+        return Project.load(path)
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
+    endings = ",".join(suffix.removeprefix(".") for suffix in SUPPORTED_SUFFIXES)
+    knowledge_base = {
+        "id": FOLDER_KB,
+        "sources": [{"type": "file_glob", "path": f"**/*.{{{endings}}}"}],
+        # A passage of this size is seldom longer than the embedder reads, code and tables included.
+        "chunking": {"size": 600, "overlap": 90},
+        "retrieval": {"top_k": top_k},
+    }
+    return Project.build({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)

@@ -1,0 +1,32 @@
+"""An ingest as the command line shows it: the plan, the bars, the summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind.cli.options import Output
+from lorebind.cli.printing import console, plan_line, print_report
+from lorebind.cli.progress import progress_bars
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+
+
+def ingest_with_bars(
+    project: Project,
+    kb_id: str,
+    output: Output,
+    *,
+    strategy: str = "upsert",
+    allow_mass_delete: bool = False,
+) -> tuple[IngestPlan, IngestReport]:
+    """Plan, then ingest; with output `table` both are shown."""
+    plan = project.plan(kb_id)
+    if output is Output.table:
+        console().print(plan_line(plan))
+    with progress_bars(project.knowledge.events, plan):
+        report = project.ingest(kb_id, strategy=strategy, allow_mass_delete=allow_mass_delete)
+    if output is Output.table:
+        print_report(report)
+    return plan, report

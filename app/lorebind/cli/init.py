@@ -1,0 +1,86 @@
+"""`lorebind init`: the first files of a project."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lorebind_knowledge.errors import UsageError
+
+_PROJECT = """\
+# The knowledge of this project: declared once, bound everywhere by id.
+name: {name}
+
+# Left out here, and so as if it were written:
+#   embedders:  - {{ id: local, provider: local }}    no key, no server, no network
+#   vector_dbs: - {{ id: sqlite, type: sqlite }}      the file .lorebind/lorebind.db
+#   models:     - {{ id: default, provider: extractive }}   quotes the passages it is given
+
+knowledge_bases:
+  - id: docs
+    description: {description}
+    sources:
+      - type: markdown_glob
+        path: "{pattern}"
+    chunking: {{ strategy: recursive_text_splitter, size: 800, overlap: 120 }}
+    retrieval: {{ top_k: 5 }}
+
+# Bound to every workflow, task and agent of the project.
+knowledge:
+  - id: docs
+    max_tokens: 2000
+
+autoload:
+  include: ["workflows/*.yaml", "agents/*.yaml"]
+"""
+
+_WORKFLOW = """\
+id: answer
+description: Answers one question from the project's knowledge, with citations.
+
+input:
+  question: {{ type: string, description: What to find out. }}
+
+agents:
+  - id: librarian
+    instructions: |
+      Answer from the passages you are given, and cite them by their numbers.
+      If they do not hold the answer, say so.
+
+tasks:
+  - id: reply
+    agent: librarian
+    prompt: "{{{{ .workflow.input.question }}}}"
+
+outputs:
+  answer: "{{{{ .tasks.reply.output }}}}"
+"""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where; made when it is not there.")] = Path(),
+) -> None:
+    """Write a commented lorebind.yaml and a first workflow. Never overwrites a file."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.") or "project"
+    in_docs = (folder / "docs").is_dir()
+    values = {
+        "name": name,
+        "description": "The Markdown files of the docs folder." if in_docs else "All Markdown.",
+        "pattern": "docs/**/*.md" if in_docs else "**/*.md",
+    }
+    files = {
+        folder / "lorebind.yaml": _PROJECT.format(**values),
+        folder / "workflows" / "answer.yaml": _WORKFLOW.format(**values),
+    }
+    for path in files:
+        if path.exists():
+            raise UsageError(f"{path} is there already; nothing was written")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+    where = "" if folder == Path() else f"cd {folder} && "
+    print(f"next: {where}lorebind knowledge ingest docs")

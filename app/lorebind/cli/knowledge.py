@@ -1,0 +1,150 @@
+"""`lorebind knowledge`: list, get, ingest, query."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind_knowledge.errors import UsageError
+
+app = typer.Typer(help="List, ingest and query knowledge bases.", no_args_is_help=True)
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
+
+
+@app.command("list")
+def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
+    """List the knowledge bases of the project, and what is in their indexes."""
+    from lorebind.cli.printing import print_data, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        declared = loaded.loaded.project.knowledge_bases
+        stats = {kb.id: loaded.stats(kb.id) for kb in declared}
+    if output is not Output.table:
+        rows = [
+            {"id": kb.id, "description": kb.description, "stats": stats[kb.id]} for kb in declared
+        ]
+        print_data({"knowledge_bases": rows}, output)
+        return
+    print_table(
+        ("id", "documents", "chunks", "last ingest", "description"),
+        (
+            (
+                kb.id,
+                stats[kb.id].documents.get("ready", 0),
+                stats[kb.id].chunks,
+                (stats[kb.id].last_run or {}).get("status", "never"),
+                kb.description,
+            )
+            for kb in declared
+        ),
+    )
+
+
+@app.command()
+def get(
+    kb_id: IdArgument, project: ProjectOption = ".", output: OutputOption = Output.table
+) -> None:
+    """Show one knowledge base: what is declared, and what is in its index."""
+    from lorebind.cli.printing import print_data
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        declared, _ = loaded.loaded.knowledge_base(kb_id)
+        data: dict[str, Any] = {
+            "knowledge_base": declared.model_dump(mode="json"),
+            "stats": loaded.stats(kb_id),
+        }
+    print_data(data, Output.yaml if output is Output.table else output)
+
+
+@app.command()
+def ingest(
+    kb_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
+    ] = "upsert",
+    allow_mass_delete: Annotated[
+        bool, typer.Option("--allow-mass-delete", help="Let more than half of the documents go.")
+    ] = False,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Bring the index to what the sources hold now. Only what changed is embedded."""
+    from lorebind.cli.ingesting import ingest_with_bars
+    from lorebind.cli.printing import print_data
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        declared = [kb.id for kb in loaded.loaded.project.knowledge_bases]
+        reports = [
+            ingest_with_bars(
+                loaded, name, output, strategy=strategy, allow_mass_delete=allow_mass_delete
+            )[1]
+            for name in ([kb_id] if kb_id else declared)
+        ]
+    if output is not Output.table:
+        print_data(reports[0] if kb_id else reports, output)
+    if any(report.status != "completed" for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
+def query(
+    kb_id: IdArgument,
+    question: Annotated[str, typer.Option("--query", "-q", help="What to look for.")],
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="The most passages, 1 to 50.")
+    ] = None,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", help="Leave out what scores lower, 0 to 1.")
+    ] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help="How to search.")] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
+    ] = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Search a knowledge base and print the passages, best first."""
+    from lorebind.cli.printing import console, print_data, print_matches
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        result = loaded.query(
+            kb_id,
+            question,
+            top_k=top_k,
+            min_score=min_score,
+            strategy=strategy,
+            filters=_filters(filters or []) or None,
+        )
+    if output is not Output.table:
+        print_data(result, output)
+    elif result.matches:
+        print_matches(result, question)
+    else:
+        console().print(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
+    if not result.matches:
+        raise typer.Exit(1)
+
+
+def _filters(written: list[str]) -> dict[str, Any]:
+    """`key=value` pairs; a value that is JSON is read as JSON, any other as text."""
+    filters: dict[str, Any] = {}
+    for pair in written:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--filter {pair!r} is not of the form key=value")
+        try:
+            filters[key] = json.loads(value)
+        except json.JSONDecodeError:
+            filters[key] = value
+    return filters

@@ -1,0 +1,57 @@
+"""The `lorebind` command: its sub-commands, and what an error or Ctrl-C becomes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from lorebind.cli import ask, init, knowledge, run, validate
+from lorebind_knowledge.errors import (
+    ConfigurationError,
+    LorebindError,
+    NotFoundError,
+    NotIngestedError,
+    UsageError,
+)
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Declare knowledge once, bind it to every agent.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("ask")(ask.ask)
+app.command("init")(init.init)
+app.command("validate")(validate.validate)
+app.command("run")(run.run)
+app.add_typer(knowledge.app, name="knowledge")
+
+
+def main() -> None:
+    """Run the command line; exit 0 fine, 1 failed, 2 wrong usage or configuration."""
+    try:
+        app()
+    except LorebindError as error:
+        print(f"lorebind: {error}", file=sys.stderr)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        print(
+            "lorebind: interrupted; what was finished is kept, and the next run completes it",
+            file=sys.stderr,
+        )
+        sys.exit(INTERRUPTED)
+
+
+def exit_code(error: LorebindError) -> int:
+    """2 for what the caller wrote, 1 for what went wrong although it was right."""
+    if isinstance(error, NotIngestedError):
+        return FAILED
+    if isinstance(error, ConfigurationError | UsageError | NotFoundError):
+        return WRONG_USAGE
+    return FAILED

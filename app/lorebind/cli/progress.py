@@ -1,0 +1,80 @@
+"""Live bars for an ingest: an extension that subscribes to its events."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.events import Event, Extension
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress, TaskID
+
+    from lorebind_knowledge.events import Events
+    from lorebind_knowledge.ingest.report import IngestPlan
+
+
+class _Bars(Extension):
+    def __init__(self, progress: Progress, plan: IngestPlan) -> None:
+        documents = sum(plan.documents.values()) - plan.documents["removed"]
+        chunks = plan.chunks["added"] + plan.chunks["unchanged"]
+        self._progress = progress
+        self._read: TaskID = progress.add_task("read", total=documents)
+        self._embed: TaskID = progress.add_task("embed", total=min(chunks, _to_embed(plan)))
+
+    def ingest_chunked(self, event: Event) -> None:
+        self._progress.advance(self._read)
+
+    def ingest_embedded(self, event: Event) -> None:
+        self._progress.advance(self._embed, event.data["chunks"])
+
+
+def _to_embed(plan: IngestPlan) -> int:
+    return plan.texts_to_embed + plan.cache_hits
+
+
+@contextmanager
+def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
+    """A bar for each stage, with its rate and the time left, while the block runs.
+
+    Nothing is shown where standard error is not a terminal.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from lorebind.cli.printing import console
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{speed:.0f}/s" if speed else "", style="progress.data.speed")
+
+    err = console(stderr=True)
+    if not err.is_terminal or not (_to_embed(plan) or plan.documents["removed"]):
+        yield
+        return
+    progress = Progress(
+        TextColumn("{task.description:>6}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    )
+    with progress:
+        bars = _Bars(progress, plan)
+        events.subscribe(bars)
+        try:
+            yield
+        finally:
+            events.unsubscribe(bars)

@@ -1,0 +1,32 @@
+"""`lorebind validate`: every problem of every file, in one pass."""
+
+from __future__ import annotations
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind_knowledge.errors import ConfigurationError
+
+
+def validate(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
+    """Check the project's files: file:line:column, what is wrong, and the way out."""
+    from lorebind.cli.printing import print_data
+    from lorebind_knowledge.declarations import load_project
+
+    try:
+        loaded = load_project(project)
+    except ConfigurationError as error:
+        if output is Output.table:
+            raise
+        print_data({"valid": False, "problems": error.problems}, output)
+        raise typer.Exit(2) from None
+    declared = {
+        "knowledge bases": len(loaded.project.knowledge_bases),
+        "workflows": len(loaded.workflows),
+        "agents": len(loaded.agents),
+    }
+    if output is Output.table:
+        counts = ", ".join(f"{count} {kind}" for kind, count in declared.items())
+        print(f"{loaded.project.name}: valid ({counts})")
+    else:
+        print_data({"valid": True, "problems": []}, output)

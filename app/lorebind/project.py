@@ -1,0 +1,274 @@
+"""`Project`: a loaded project with everything that can be done with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
+
+from lorebind_bindings import (
+    ModelPool,
+    ResolvedBinding,
+    answer,
+    bind,
+    resolve,
+    run_workflow,
+)
+from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.declarations import RetrievalDeclaration, build_project, load_project
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.service import KnowledgeService
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from lorebind_bindings import Answer, LorebindRetriever, RunResult
+    from lorebind_knowledge.declarations import LoadedProject
+    from lorebind_knowledge.events import Extension
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.statistics import KnowledgeStats
+
+
+class Project:
+    """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
+
+    Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
+    is needed; used as a context manager (`with` or `async with`), a project closes what it opened.
+    It may be shared among threads and tasks.
+    """
+
+    def __init__(self, loaded: LoadedProject, *, extensions: Sequence[Extension] = ()) -> None:
+        """Use `Project.load` or `Project.build`."""
+        self.loaded = loaded
+        self.knowledge = KnowledgeService(loaded, Events(extensions))
+        self._models = ModelPool(loaded)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path = ".",
+        *,
+        environ: Mapping[str, str] | None = None,
+        extensions: Sequence[Extension] = (),
+    ) -> Self:
+        """Load a project from its folder or its `lorebind.yaml`.
+
+        Args:
+            path: the folder, or the file itself.
+            environ: variables for `{{ .env.X }}` and `{{ .secrets.X }}`; None means the process's
+                own. Those in the project's `.env` are added, and do not override.
+            extensions: subscribers to lifecycle events.
+
+        Raises:
+            ConfigurationError: with every problem of every file.
+        """
+        return cls(load_project(path, environ=environ), extensions=extensions)
+
+    @classmethod
+    def build(
+        cls,
+        declarations: Mapping[str, Any],
+        *,
+        root: str | Path = ".",
+        environ: Mapping[str, str] | None = None,
+        extensions: Sequence[Extension] = (),
+    ) -> Self:
+        """The same from Python objects: a mapping with the keys of `lorebind.yaml`.
+
+        Args:
+            declarations: what the file would say.
+            root: the folder that paths are relative to and must stay in.
+            environ, extensions: as for `load`.
+
+        Raises:
+            ConfigurationError: with every problem.
+        """
+        loaded = build_project(declarations, root=Path(root), environ=environ)
+        return cls(loaded, extensions=extensions)
+
+    @property
+    def name(self) -> str:
+        return self.loaded.project.name
+
+    async def aingest(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        strategy: str = "upsert",
+        allow_mass_delete: bool = False,
+    ) -> IngestReport:
+        """Bring a knowledge base's index to what its sources hold now.
+
+        Only what changed is embedded. A run that is cut off anywhere is completed by the next.
+
+        Args:
+            kb_id: the knowledge base.
+            workflow: the workflow that declares it, where one does.
+            strategy: `upsert` changes the index document by document; `replace` builds a new one
+                beside it and switches at the end.
+            allow_mass_delete: let the run remove more than half of the documents.
+
+        Raises:
+            NotFoundError: no such knowledge base.
+            IngestRefusedError: another ingest is under way, or too much would be removed.
+            EmbedderError, StoreError: an outage; what was finished stays.
+        """
+        return await self.knowledge.ingest(
+            kb_id, workflow=workflow, strategy=strategy, allow_mass_delete=allow_mass_delete
+        )
+
+    async def aplan(self, kb_id: str, *, workflow: str | None = None) -> IngestPlan:
+        """What an ingest would do now. Touches nothing."""
+        return await self.knowledge.plan(kb_id, workflow=workflow)
+
+    async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
+        """What is in a knowledge base's index. Touches nothing."""
+        return await self.knowledge.stats(kb_id, workflow=workflow)
+
+    async def aquery(
+        self,
+        kb_id: str,
+        question: str,
+        *,
+        workflow: str | None = None,
+        top_k: int | None = None,
+        min_score: float | None = None,
+        strategy: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> QueryResult:
+        """The passages of a knowledge base that are nearest to a question, best first.
+
+        Args:
+            kb_id: the knowledge base.
+            question: any text that is not blank.
+            workflow: the workflow that declares it, where one does.
+            top_k, min_score, strategy, filters: override the knowledge base's own `retrieval`;
+                None leaves it.
+
+        Raises:
+            NotFoundError: no such knowledge base.
+            NotIngestedError: nothing has been ingested yet.
+            UsageError: a blank question, or a setting out of its limits.
+            IndexMismatchError: the index was built by another embedder.
+            EmbedderError, StoreError: an outage; it is never an empty answer.
+        """
+        written = {
+            "top_k": top_k,
+            "min_score": min_score,
+            "strategy": strategy,
+            "filters": None if filters is None else dict(filters),
+        }
+        overrides = {name: value for name, value in written.items() if value is not None}
+        own = self.loaded.knowledge_base(kb_id, workflow)[0].retrieval
+        settings = _override(own, overrides)
+        return await self.knowledge.query(kb_id, question, settings, workflow=workflow)
+
+    async def arun(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> RunResult:
+        """Run a workflow from its first task to its last.
+
+        Args:
+            workflow: its id.
+            inputs: its declared inputs, by name.
+
+        Raises:
+            NotFoundError: no such workflow.
+            UsageError: an input is missing, unknown, or of another type.
+            LorebindError: a task failed.
+        """
+        return await run_workflow(self.loaded, self.knowledge, self._models, workflow, inputs or {})
+
+    async def aask(self, question: str) -> Answer:
+        """Answer a question with the project's default model and everything in sight.
+
+        What is searched: the project-level bindings, or all knowledge bases where there are none.
+        """
+        bindings = resolve(self.loaded) or [
+            bind(self.loaded, kb.id) for kb in self.loaded.project.knowledge_bases
+        ]
+        model, counter = self._models.get()
+        return await answer(self.knowledge, bindings, model, counter, prompt=question)
+
+    def retriever(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **fields: Any,
+    ) -> LorebindRetriever:
+        """The same knowledge as a LangChain `BaseRetriever`.
+
+        Args:
+            kb_ids: the knowledge bases to search; none means what is bound at the place that
+                `workflow`, `task` and `agent` name.
+            workflow, task, agent: that place; the workflow is also where ids are looked up.
+            fields: of the retriever, such as `k`, `tags` or `metadata`.
+
+        Raises:
+            NotFoundError: no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound there.
+        """
+        from lorebind_bindings import LorebindRetriever  # half a second of LangChain
+
+        bindings: list[ResolvedBinding] = (
+            [bind(self.loaded, kb_id, workflow) for kb_id in kb_ids]
+            if kb_ids
+            else resolve(self.loaded, workflow=workflow, task=task, agent=agent)
+        )
+        if not bindings:
+            raise UsageError(
+                "no knowledge base is bound here; name one, as in project.retriever('docs')"
+            )
+        return LorebindRetriever(self.knowledge, bindings, **fields)
+
+    async def aclose(self) -> None:
+        """Close every store and file that was opened."""
+        await self.knowledge.close()
+
+    ingest = sync(aingest)
+    plan = sync(aplan)
+    stats = sync(astats)
+    query = sync(aquery)
+    run = sync(arun)
+    ask = sync(aask)
+    close = sync(aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Project({self.name!r}, root={str(self.loaded.root)!r})"
+
+
+def _override(own: RetrievalDeclaration, overrides: Mapping[str, Any]) -> RetrievalDeclaration:
+    written = {name: getattr(own, name) for name in own.model_fields_set}
+    try:
+        return RetrievalDeclaration(**written | dict(overrides))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{name}: {first['msg']}") from None
