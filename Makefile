@@ -1,0 +1,46 @@
+# The commands of this project; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+QUESTION ?= How do I allow cross-origin requests?
+
+.PHONY: help setup demo check format test bench constraints clean
+.DEFAULT_GOAL := help
+
+help: ## List the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup: $(INSTALLED) ## Install everything into .venv
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lorebind needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## Ingest the quickstart's documents and answer a question from them
+	$(BIN)/lorebind knowledge ingest fastapi_docs --project examples/quickstart
+	$(BIN)/lorebind run answer --project examples/quickstart --input question="$(QUESTION)"
+
+check: setup ## Format, lint, types and import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Put the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup ## Run all tests
+	$(BIN)/pytest
+
+bench: setup ## Measure against baselines in the same run
+	$(BIN)/python benchmarks/ingest.py
+
+constraints: ## Pin the versions of everything anew
+	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt
+
+clean: ## Remove what was installed and made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

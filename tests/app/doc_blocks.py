@@ -1,0 +1,76 @@
+"""The fenced blocks of a Markdown page, and what their commands print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# What differs from run to run and from machine to machine: times, rates, and the last digits of
+# scores, which depend on the processor's arithmetic.
+_VOLATILE = (
+    (re.compile(r"\d+\.\d+ s"), "# s"),
+    (re.compile(r"\(\d+/s\)"), "(#/s)"),
+    (re.compile(r"\b0\.(\d)\d+\b"), r"0.\1#"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a console block, and what the page says it prints."""
+
+    line: str
+    output: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found[1], found[2], text.count("\n", 0, found.start()) + 1)
+        for found in _FENCE.finditer(text)
+    ]
+
+
+def commands(block: Block) -> list[Command]:
+    """The `$ …` lines of a console block, each with the lines below it."""
+    parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    assert not parts[0].strip(), f"output before the first command: {parts[0]!r}"
+    return [Command(*part.partition("\n")[::2]) for part in parts[1:]]
+
+
+def run(line: str, folder: Path) -> str:
+    """What a shell prints for a command, standard error included."""
+    scripts = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"]}
+    done = subprocess.run(
+        line,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.stdout
+
+
+def steady(output: str) -> str:
+    """An output without what may differ."""
+    for pattern, replacement in _VOLATILE:
+        output = pattern.sub(replacement, output)
+    return output.strip("\n")

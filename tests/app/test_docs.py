@@ -1,0 +1,115 @@
+"""Everything that the documentation shows is run, and prints what it says.
+
+`UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes what was printed into the pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind import Project
+from tests.app.doc_blocks import Block, blocks, commands, run, steady
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+UPDATE = bool(os.environ.get("UPDATE_DOCS"))
+
+PAGES = {
+    "README.md": ".",
+    "CONTRIBUTING.md": ".",
+    "examples/quickstart/README.md": "examples/quickstart",
+}
+"""Every page with blocks, and the folder its commands are run in."""
+
+
+def test_every_page_with_blocks_is_run() -> None:
+    """No page of ours shows a block that these tests do not know of."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    ours = [name for name in listed if not name.startswith("examples/quickstart/docs/")]
+    assert {name for name in ours if blocks(ROOT / name)} <= set(PAGES)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The files of a fresh clone that the pages speak of, with nothing ingested yet."""
+    folder = tmp_path_factory.mktemp("clone")
+    ignored = shutil.ignore_patterns(".lorebind")
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page(page: str, clone: Path) -> None:
+    """Each block runs, in order; each command prints what stands below it."""
+    folder = clone / PAGES[page]
+    for block in blocks(ROOT / page):
+        place = f"{page}:{block.line}"
+        match block.language:
+            case "console":
+                _check_console(ROOT / page, block, folder, place)
+            case "python":
+                _check_python(block, folder, place)
+            case "yaml":
+                _check_yaml(block, folder)
+            case "sh":
+                _check_make(block, place)
+            case "text":
+                pass  # shown, not run
+            case other:
+                pytest.fail(f"{place}: no way to check a block of {other!r}")
+
+
+def _check_console(page: Path, block: Block, folder: Path, place: str) -> None:
+    written: list[str] = []
+    for command in commands(block):
+        printed = run(command.line, folder)
+        written.append(f"$ {command.line}\n{printed.strip(chr(10))}\n")
+        if not UPDATE:
+            assert steady(printed) == steady(command.output), f"{place}: $ {command.line}"
+    if UPDATE:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(block.text, "".join(written), 1), encoding="utf-8")
+
+
+def _check_python(block: Block, folder: Path, place: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block.text],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{place}:\n{done.stderr}"
+
+
+def _check_yaml(block: Block, folder: Path) -> None:
+    """A YAML block is a valid project file."""
+    path = folder / "shown" / "lorebind.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(block.text, encoding="utf-8")
+    Project.load(path.parent).close()
+
+
+def _check_make(block: Block, place: str) -> None:
+    """A `make` line names a target that the Makefile has."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in block.text.splitlines():
+        found = re.fullmatch(r"make (\w+)(?: +#.*)?", line)
+        assert found, f"{place}: {line!r} is not a make command"
+        assert re.search(rf"^{found[1]}:", makefile, re.MULTILINE), f"{place}: no target {found[1]}"
