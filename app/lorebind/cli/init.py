@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lorebind.cli.options import Output, OutputOption
 from lorebind_knowledge.errors import UsageError
 
 _PROJECT = """\
@@ -62,8 +63,11 @@ outputs:
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where; made when it is not there.")] = Path(),
+    output: OutputOption = Output.table,
 ) -> None:
     """Write a commented lorebind.yaml and a first workflow. Never overwrites a file."""
+    from lorebind.cli.printing import print_data
+
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.") or "project"
     in_docs = (folder / "docs").is_dir()
     values = {
@@ -81,6 +85,10 @@ def init(
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    if output is not Output.table:
+        print_data({"written": [str(path) for path in files]}, output)
+        return
+    for path in files:
         print(f"wrote {path}")
     where = "" if folder == Path() else f"cd {folder} && "
     print(f"next: {where}lorebind knowledge ingest docs")

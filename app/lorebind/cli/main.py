@@ -40,12 +40,13 @@ def main() -> None:
     except LorebindError as error:
         print(f"lorebind: {error}", file=sys.stderr)
         sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        print(
-            "lorebind: interrupted; what was finished is kept, and the next run completes it",
-            file=sys.stderr,
-        )
-        sys.exit(INTERRUPTED)
+    except SystemExit as done:
+        if done.code == INTERRUPTED:  # what typer makes of Ctrl-C
+            print(
+                "lorebind: interrupted; what was finished is kept, and the next run completes it",
+                file=sys.stderr,
+            )
+        raise
 
 
 def exit_code(error: LorebindError) -> int:

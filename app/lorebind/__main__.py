@@ -1,0 +1,5 @@
+"""`python -m lorebind` is the command `lorebind`."""
+
+from lorebind.cli import main
+
+main()
