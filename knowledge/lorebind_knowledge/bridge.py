@@ -15,7 +15,7 @@ import inspect
 import os
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -120,13 +120,16 @@ def _hand_over(outcome: Future[R], task: asyncio.Task[R]) -> None:
         outcome.set_result(task.result())
 
 
-async def call(function: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+@overload
+async def call(function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
+@overload
+async def call(function: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
+async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Await a function of either colour: coroutines as they are, plain functions in a thread.
 
     A thread cannot be cancelled: who cancels this waits until the function has returned, so that
     nothing of it happens afterwards. Cancelling once more does not wait.
     """
-    result: Any
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
     else:
@@ -138,7 +141,7 @@ async def call(function: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs:
             raise
     if inspect.isawaitable(result):
         result = await result
-    return cast("R", result)
+    return result
 
 
 def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

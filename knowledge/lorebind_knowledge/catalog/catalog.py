@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog.database import Database, make_data_folder
+from lorebind_knowledge.catalog.database import Database
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import IngestRefusedError, StoreError
 from lorebind_knowledge.identity import digest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class Database:
         """
         self.path = path
         self._engine: Engine | None = None
+        self._owner = os.getpid()
         self._nothing: Database | None = None
         self._opening = threading.Lock()
         # In memory there is one connection, and so one transaction at a time.
@@ -82,10 +85,14 @@ class Database:
 
     def _open(self) -> Engine:
         with self._opening:
+            if self._engine is not None and self.path is not None and self._owner != os.getpid():
+                # After a fork the connections are the parent's: left alone, not closed.
+                self._engine.dispose(close=False)
+                self._engine = None
             if self._engine is None:
                 engine = _engine(self.path)
                 self._migrate(engine)
-                self._engine = engine
+                self._engine, self._owner = engine, os.getpid()
             return self._engine
 
     def _migrate(self, engine: Engine) -> None:
@@ -104,25 +111,6 @@ class Database:
                 f"{self}: was written by a newer Lorebind (schema {version}, this one knows "
                 f"{schema.SCHEMA_VERSION}); upgrade with: pip install -U lorebind"
             )
-
-
-def make_data_folder(path: Path) -> None:
-    """The folder of a database file, kept out of version control when it is made here.
-
-    Raises:
-        StoreError: when it cannot be made.
-    """
-    folder = path.parent
-    try:
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            if folder.name == ".lorebind":
-                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(
-            f"cannot make the folder {folder}: {error.strerror or error}; "
-            "choose another place with the path of a vector database of type sqlite"
-        ) from error
 
 
 def _engine(path: Path | None) -> Engine:

@@ -54,7 +54,7 @@ class LocalEmbedder(Embedder):
         self._threads = threads or usable_processors()
         self._model_path = model_path
         self._loading = threading.Lock()
-        self._loaded: tuple[Any, Any] | None = None
+        self._loaded: tuple[int, Any, Any] | None = None
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -83,9 +83,11 @@ class LocalEmbedder(Embedder):
 
     def _parts(self) -> tuple[Any, Any]:
         with self._loading:
-            if self._loaded is None:
-                self._loaded = load_tokenizer(), load_session(self._threads, self._model_path)
-            return self._loaded
+            # A forked child has the session, but none of the threads it would wait for.
+            if self._loaded is None or self._loaded[0] != os.getpid():
+                session = load_session(self._threads, self._model_path)
+                self._loaded = os.getpid(), load_tokenizer(), session
+            return self._loaded[1:]
 
 
 def usable_processors() -> int:

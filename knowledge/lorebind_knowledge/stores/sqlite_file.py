@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class SqliteFile:
         if inode is None:
             if not create:
                 return None
-            _make_folder(self.path.parent)
+            make_data_folder(self.path)
         with self._pool:
             if self._idle:
                 return self._idle.pop()
@@ -257,14 +258,6 @@ def _use_wal(db: sqlite3.Connection) -> None:
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.name == ".lorebind":
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

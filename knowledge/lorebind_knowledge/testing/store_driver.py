@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from lorebind_knowledge import bridge
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
 from lorebind_knowledge.scope import IndexKey, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lorebind_knowledge.records import DocumentMatch, Vector
     from lorebind_knowledge.stores.base import LexicalStore, VectorStore
-
-R = TypeVar("R")
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 DIMENSION = 4
@@ -54,15 +52,15 @@ class Driver:
         self.store = store
 
     async def open(self, index: IndexKey = INDEX, dimension: int = DIMENSION) -> None:
-        await _call(self.store.open, index, dimension)
+        await call(self.store.open, index, dimension)
 
     async def upsert(self, *records: Record) -> None:
-        await _call(self.store.upsert, list(records))
+        await call(self.store.upsert, list(records))
 
     async def publish(
         self, uri: str = "a.md", generation: int = 1, index: IndexKey = INDEX
     ) -> None:
-        await _call(self.store.publish, index, uri, generation)
+        await call(self.store.publish, index, uri, generation)
 
     async def add(self, *records: Record) -> None:
         """Upsert records and publish the generations they are of."""
@@ -79,7 +77,7 @@ class Driver:
         index: IndexKey = INDEX,
     ) -> list[DocumentMatch]:
         options = SearchOptions(index, top_k, min_score, where or {})
-        return await _call(self.store.similarity_search, vector(values), options)
+        return await call(self.store.similarity_search, vector(values), options)
 
     async def found(self, index: IndexKey = INDEX, **options: Any) -> list[str]:
         """The ids that a search finds, best first."""
@@ -95,24 +93,19 @@ class Driver:
     ) -> list[DocumentMatch]:
         store = cast("LexicalStore", self.store)
         options = SearchOptions(index, top_k, min_score, where or {})
-        return await _call(store.lexical_search, query, options)
+        return await call(store.lexical_search, query, options)
 
     async def delete(self, index: IndexKey = INDEX, **conditions: Any) -> int:
-        return await _call(self.store.delete_by_filter, RecordFilter(index, **conditions))
+        return await call(self.store.delete_by_filter, RecordFilter(index, **conditions))
 
     async def count(self, index: IndexKey = INDEX) -> int:
-        return await _call(self.store.count, index)
+        return await call(self.store.count, index)
 
     async def drop(self, index: IndexKey = INDEX) -> None:
-        await _call(self.store.drop, index)
+        await call(self.store.drop, index)
 
     async def close(self) -> None:
-        await _call(self.store.close)
-
-
-async def _call(method: Callable[..., R | Awaitable[R]], *args: Any) -> R:
-    result: Any = await bridge.call(method, *args)
-    return cast("R", result)
+        await call(self.store.close)
 
 
 def ramp(count: int) -> Sequence[tuple[float, ...]]:

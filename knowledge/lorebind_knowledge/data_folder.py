@@ -1,0 +1,31 @@
+"""The folder of a project's database file, made when it is first written to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA_FOLDER = ".lorebind"
+
+
+def make_data_folder(file: Path) -> None:
+    """Make the folder of a database file; `.lorebind` is kept out of version control.
+
+    Raises:
+        StoreError: when it cannot be made.
+    """
+    folder = file.parent
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.name == DATA_FOLDER:
+                (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the folder {folder}: {error.strerror or error}; "
+            "choose another place with the path of a vector database of type sqlite"
+        ) from error
