@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -182,14 +183,29 @@ class Project:
         """
         return await run_workflow(self.loaded, self.knowledge, self._models, workflow, inputs or {})
 
-    async def aask(self, question: str) -> Answer:
+    async def aask(self, question: str, *, top_k: int | None = None) -> Answer:
         """Answer a question with the project's default model and everything in sight.
 
         What is searched: the project-level bindings, or all knowledge bases where there are none.
+
+        Args:
+            question: any text that is not blank.
+            top_k: how many passages of each knowledge base; None leaves it to its settings.
+
+        Raises:
+            UsageError: the project declares no knowledge base, or the question is blank.
+            LorebindError: retrieval or the model failed.
         """
         bindings = resolve(self.loaded) or [
             bind(self.loaded, kb.id) for kb in self.loaded.project.knowledge_bases
         ]
+        if not bindings:
+            raise UsageError("the project declares no knowledge base to search")
+        if top_k is not None:
+            bindings = [
+                replace(binding, settings=_override(binding.settings, {"top_k": top_k}))
+                for binding in bindings
+            ]
         model, counter = self._models.get()
         return await answer(self.knowledge, bindings, model, counter, prompt=question)
 

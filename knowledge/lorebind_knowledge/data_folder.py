@@ -1,7 +1,8 @@
-"""The folder of a project's database file, made when it is first written to."""
+"""A project's database file: the folder it is made in, and whether it is still the same one."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import StoreError
@@ -29,3 +30,12 @@ def make_data_folder(file: Path) -> None:
             f"cannot make the folder {folder}: {error.strerror or error}; "
             "choose another place with the path of a vector database of type sqlite"
         ) from error
+
+
+def file_identity(file: Path) -> tuple[int, int] | None:
+    """Device and inode, which change when a file is replaced; None if there is no file."""
+    try:
+        stat = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino

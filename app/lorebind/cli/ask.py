@@ -20,7 +20,9 @@ FOLDER_KB = "files"
 def ask(
     path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")],
     question: Annotated[str, typer.Argument(help="What to find out.")],
-    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="How many passages.")] = 5,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
+    ] = None,
     output: OutputOption = Output.table,
 ) -> None:
     """Answer a question from the documents of a folder or project, with citations.
@@ -33,14 +35,14 @@ def ask(
 
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
-    with _project(Path(path), top_k) as project:
+    with _project(Path(path)) as project:
         ingested = [
             ingest_with_bars(project, kb.id, output)
             for kb in project.loaded.project.knowledge_bases
         ]
         if not any(report.chunks["total"] for _, report in ingested):
             raise SourceError(f"there is nothing to search in {path}: no document has any text")
-        answer = project.ask(question)
+        answer = project.ask(question, top_k=top_k)
         if output is not Output.table:
             data: dict[str, Any] = {
                 "ingests": [report for _, report in ingested],
@@ -65,7 +67,7 @@ def ask(
         raise typer.Exit(1)
 
 
-def _project(path: Path, top_k: int) -> Project:
+def _project(path: Path) -> Project:
     """The project at the path, or one made up for a plain folder."""
     from lorebind.project import Project
     from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
@@ -80,6 +82,5 @@ def _project(path: Path, top_k: int) -> Project:
         "sources": [{"type": "file_glob", "path": f"**/*.{{{endings}}}"}],
         # A passage of this size is seldom longer than the embedder reads, code and tables included.
         "chunking": {"size": 600, "overlap": 90},
-        "retrieval": {"top_k": top_k},
     }
     return Project.build({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from lorebind_knowledge.catalog import schema
-from lorebind_knowledge.data_folder import make_data_folder
+from lorebind_knowledge.data_folder import file_identity, make_data_folder
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Database:
         self.path = path
         self._engine: Engine | None = None
         self._owner = os.getpid()
+        self._file: tuple[int, int] | None = None
         self._nothing: Database | None = None
         self._opening = threading.Lock()
         # In memory there is one connection, and so one transaction at a time.
@@ -85,14 +86,20 @@ class Database:
 
     def _open(self) -> Engine:
         with self._opening:
-            if self._engine is not None and self.path is not None and self._owner != os.getpid():
-                # After a fork the connections are the parent's: left alone, not closed.
-                self._engine.dispose(close=False)
-                self._engine = None
+            if self._engine is not None and self.path is not None:
+                if self._owner != os.getpid():
+                    # After a fork the connections are the parent's: left alone, not closed.
+                    self._engine.dispose(close=False)
+                    self._engine = None
+                elif self._file != file_identity(self.path):
+                    # Somebody removed or replaced the file: what is open leads to the one before.
+                    self._engine.dispose()
+                    self._engine = None
             if self._engine is None:
                 engine = _engine(self.path)
                 self._migrate(engine)
                 self._engine, self._owner = engine, os.getpid()
+                self._file = file_identity(self.path) if self.path else None
             return self._engine
 
     def _migrate(self, engine: Engine) -> None:

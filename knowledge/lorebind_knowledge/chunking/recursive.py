@@ -38,6 +38,9 @@ class RecursiveChunker:
             for index, separator in enumerate(separators)
             if text.find(separator, start, end) >= 0
         )
+        if not separators[position]:
+            yield from self._windows(start, end)
+            return
         finer = separators[position + 1 :]
         small: list[tuple[int, int]] = []
         for piece in _pieces(text, start, end, separators[position]):
@@ -46,11 +49,15 @@ class RecursiveChunker:
                 continue
             yield from self._merge(small)
             small = []
-            if finer:
-                yield from self._split(text, *piece, finer)
-            else:
-                yield piece
+            yield from self._split(text, *piece, finer)
         yield from self._merge(small)
+
+    def _windows(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Text without any separator, cut wherever the size says."""
+        while start + self._size < end:
+            yield start, start + self._size
+            start += self._size - self._overlap
+        yield start, end
 
     def _merge(self, pieces: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Neighbouring pieces joined up to the size; each chunk begins in the last one's tail."""
@@ -69,9 +76,6 @@ class RecursiveChunker:
 
 def _pieces(text: str, start: int, end: int, separator: str) -> Iterator[tuple[int, int]]:
     """The text cut before every separator, which stays with what follows it."""
-    if not separator:
-        yield from ((offset, offset + 1) for offset in range(start, end))
-        return
     piece_start = start
     while (found := text.find(separator, start, end)) >= 0:
         if found > piece_start:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +57,12 @@ class LocalEmbedder(Embedder):
         self._loading = threading.Lock()
         self._loaded: tuple[int, Any, Any] | None = None
 
-    @property
+    @cached_property
     def fingerprint(self) -> Fingerprint:
-        revision = "int8-8199be6f" if self._model_path is None else f"file:{self._model_path}"
-        return Fingerprint("local", MODEL, revision, DIMENSION)
+        digest = _WEIGHTS_SHA256
+        if self._model_path is not None:
+            digest = hashlib.sha256(_read_weights(self._model_path)).hexdigest()
+        return Fingerprint("local", MODEL, f"weights {digest[:16]}", DIMENSION)
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np

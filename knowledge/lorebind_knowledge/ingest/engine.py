@@ -93,6 +93,8 @@ class _Run:
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
+        self._serves_nothing = False
+        """Whether there is no active index: documents may then be found as they come."""
 
     async def execute(self, allow_mass_delete: bool) -> IngestReport:
         kb, report = self._kb, self._report
@@ -147,8 +149,7 @@ class _Run:
                 index = None
         if index is None:
             index = await call(self._ledger.create_index, kb.namespace, await self._manifest())
-            if active is None:  # nothing is served yet: documents may be found as they come
-                await call(self._ledger.activate_index, index.key)
+        self._serves_nothing = active is None
         await call(kb.store.open, index.key, index.manifest.dimension)
         return index
 
@@ -291,6 +292,9 @@ class _Run:
             chunk_count=len(new_ids),
         )
         await call(self._ledger.put_document, index, ready, self._report.run_id, new_ids)
+        if self._serves_nothing:
+            await call(self._ledger.activate_index, index)
+            self._serves_nothing = False
         self._report.chunks["added"] += len(set(new_ids) - old_ids)
         self._report.chunks["removed"] += len(old_ids - set(new_ids))
         self._report.chunks["unchanged"] += len(old_ids & set(new_ids))

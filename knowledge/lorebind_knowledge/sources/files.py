@@ -34,7 +34,8 @@ class FileSource:
 
     @property
     def key(self) -> str:
-        return f"{self._kind}:{','.join(self._patterns)}"
+        excluded = f" except {','.join(self._exclude)}" if self._exclude else ""
+        return f"{self._kind}:{','.join(self._patterns)}{excluded}"
 
     def items(self) -> Iterator[SourceItem]:
         from wcmatch import glob

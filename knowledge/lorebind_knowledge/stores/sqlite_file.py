@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from lorebind_knowledge.data_folder import make_data_folder
+from lorebind_knowledge.data_folder import file_identity, make_data_folder
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class SqliteFile:
         self._give_back(db)
 
     def _take(self, *, create: bool) -> sqlite3.Connection | None:
-        inode = _inode(self.path)
+        inode = file_identity(self.path)
         if inode != self._inode:
             # Somebody removed or replaced the file: what is open leads to the one that was.
             self.close_idle()
@@ -210,7 +210,7 @@ class SqliteFile:
             db.close()
             raise
         if self._inode is None:
-            self._inode = _inode(self.path)
+            self._inode = file_identity(self.path)
         return db
 
     def _give_back(self, db: sqlite3.Connection) -> None:
@@ -258,14 +258,6 @@ def _use_wal(db: sqlite3.Connection) -> None:
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return stat.st_dev, stat.st_ino
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

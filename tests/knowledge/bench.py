@@ -1,0 +1,169 @@
+"""A small corpus with everything around it: what the tests of ingestion and retrieval work on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.events import Event, Events
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.ingest.planning import plan
+from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.retrieval.search import search
+from lorebind_knowledge.scope import PROJECT_SCOPE, Namespace
+from lorebind_knowledge.sources.files import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.records import DocumentMatch, Matrix, QueryResult, Vector
+    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.stores.base import VectorStore
+
+
+class CountingEmbedder(Embedder):
+    """The hashing embedder, which notes every batch it is given."""
+
+    hit_score = 0.1
+
+    def __init__(self, *, batch_size: int = 4, revision: str = "1", dimension: int = 64) -> None:
+        self.batch_size = batch_size
+        self.batches: list[list[str]] = []
+        self.questions: list[str] = []
+        self.before_batch: Callable[[int], None] = lambda number: None
+        """Called with the number of each batch, from 1; may raise."""
+        self._revision = revision
+        self._inner = HashingEmbedder(dimension=dimension)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return replace(self._inner.fingerprint, provider="counting", revision=self._revision)
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts it was given, in order."""
+        return [text for batch in self.batches for text in batch]
+
+    def forget(self) -> None:
+        self.batches.clear()
+        self.questions.clear()
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        self.batches.append(list(texts))
+        self.before_batch(len(self.batches))
+        return self._inner.embed_documents(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        self.questions.append(text)
+        return self._inner.embed_query(text)
+
+
+class Diary:
+    """An extension of any kind: it notes every event, whatever its name."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, Event]] = []
+
+    def __getattr__(self, hook: str) -> Callable[[Event], None]:
+        return lambda event: self.entries.append((hook, event))
+
+    def names(self) -> list[str]:
+        return [hook for hook, _ in self.entries]
+
+    def data(self, hook: str) -> list[Mapping[str, Any]]:
+        return [event.data for name, event in self.entries if name == hook]
+
+
+class Bench:
+    """A project folder with documents, and one knowledge base over it."""
+
+    def __init__(self, root: Path, make_parts: Callable[[], tuple[VectorStore, Catalog]]) -> None:
+        self.root = root
+        self.store, self.catalog = make_parts()
+        self.embedder = CountingEmbedder()
+        self.diary = Diary()
+        self.events = Events([self.diary])  # type: ignore[list-item]  # it answers to every hook
+        self.kb = KnowledgeBase(
+            id="docs",
+            namespace=Namespace("default", "test", PROJECT_SCOPE, "docs"),
+            sources=[FileSource("markdown_glob", ["docs/**/*.md"], root)],
+            chunker=RecursiveChunker(64, 0),
+            embedder=self.embedder,
+            store=self.store,
+            catalog=self.catalog,
+            retrieval=RetrievalDeclaration(top_k=5),
+            events=self.events,
+            metadata={},
+        )
+
+    def change(self, **parts: Any) -> None:
+        """Declare the knowledge base anew, with some parts replaced."""
+        self.kb = replace(self.kb, **parts)
+
+    def write(self, name: str, *paragraphs: str) -> None:
+        self.write_bytes(name, "\n\n".join(paragraphs).encode())
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        path = self.root / "docs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def remove(self, name: str) -> None:
+        (self.root / "docs" / name).unlink()
+
+    def move(self, old: str, new: str) -> None:
+        (self.root / "docs" / new).parent.mkdir(parents=True, exist_ok=True)
+        os.rename(self.root / "docs" / old, self.root / "docs" / new)
+
+    async def ingest(self, **settings: Any) -> IngestReport:
+        return await ingest(self.kb, **settings)
+
+    async def plan(self) -> IngestPlan:
+        return await plan(self.kb)
+
+    async def ask(self, question: str, **settings: Any) -> QueryResult:
+        chosen = RetrievalDeclaration(**settings) if settings else None
+        return await search(self.kb, question, chosen)
+
+    @property
+    def index(self) -> IndexKey:
+        """The index in use."""
+        entry = self.catalog.ledger.index(self.kb.namespace, "active")
+        assert entry is not None
+        return entry.key
+
+    async def visible(self) -> list[DocumentMatch]:
+        """Every chunk that a search can find, sorted by id."""
+        vector = self.embedder._inner.embed_query("anything")
+        options = SearchOptions(self.index, top_k=100_000)
+        found = await call(self.store.similarity_search, vector, options)
+        return sorted(found, key=lambda match: match.id)
+
+    async def texts(self) -> list[str]:
+        """The texts of all visible chunks, sorted."""
+        return sorted(match.text for match in await self.visible())
+
+
+def paragraph(word: str) -> str:
+    """About fifty characters around a word, so that each is a chunk of its own."""
+    return f"{word} {'and some more words ' * 2}{word}."
+
+
+def counts(**given: int) -> dict[str, int]:
+    """The document counts of a report, zero where nothing is said."""
+    return dict.fromkeys(("added", "updated", "removed", "unchanged", "failed"), 0) | given
+
+
+def chunk_counts(**given: int) -> dict[str, int]:
+    """The chunk counts of a report, zero where nothing is said."""
+    return dict.fromkeys(("added", "removed", "unchanged", "total"), 0) | given

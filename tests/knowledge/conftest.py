@@ -1,0 +1,59 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.embedders.local import LocalEmbedder
+from lorebind_knowledge.stores import MemoryStore, SqliteStore
+
+from .bench import Bench, CountingEmbedder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def local() -> LocalEmbedder:
+    """The real model, loaded once."""
+    return LocalEmbedder()
+
+
+@pytest.fixture
+def embedder() -> CountingEmbedder:
+    return CountingEmbedder()
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
+    """Benches by the kind of their store, in a folder each, closed at the end."""
+    made: list[Bench] = []
+
+    def make(kind: str) -> Bench:
+        root = tmp_path / f"project{len(made)}"
+        root.mkdir()
+        path = root / ".lorebind" / "lorebind.db"
+        if kind == "memory":
+            made.append(Bench(root, lambda: (MemoryStore(), Catalog())))
+        else:
+            made.append(Bench(root, lambda: (SqliteStore(path), Catalog(path))))
+        return made[-1]
+
+    async def close() -> None:
+        for bench in made:
+            bench.store.close()
+            bench.catalog.close()
+
+    yield make
+    run(close())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def bench(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]) -> Bench:
+    """A bench on each embedded store."""
+    return make_bench(request.param)

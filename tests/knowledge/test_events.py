@@ -1,0 +1,68 @@
+"""Events: who hears them, in which order, and what a listener can break."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.events import Event, Events, Extension
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class _Listener(Extension):
+    def __init__(self, name: str, heard: list[str]) -> None:
+        self._name = name
+        self._heard = heard
+
+    def ingest_started(self, event: Event) -> None:
+        self._heard.append(f"{self._name} {event.kb_id}")
+
+
+class _Broken(Extension):
+    def ingest_started(self, event: Event) -> None:
+        raise ValueError("a listener's own mistake")
+
+
+def test_order_of_registration() -> None:
+    """Extensions hear an event in the order in which they were registered."""
+    heard: list[str] = []
+    events = Events([_Listener("first", heard), _Listener("second", heard)])
+    events.subscribe(_Listener("third", heard))
+    events.emit("ingest_started", Event("docs"))
+    assert heard == ["first docs", "second docs", "third docs"]
+
+
+def test_one_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The extensions after one that raises are called, and the log names the one that did."""
+    heard: list[str] = []
+    Events([_Broken(), _Listener("after", heard)]).emit("ingest_started", Event("docs"))
+    assert heard == ["after docs"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "_Broken failed in ingest_started" in caplog.text
+    assert "a listener's own mistake" in caplog.text
+
+
+def test_hooks_are_optional() -> None:
+    """An extension that implements nothing hears everything and does nothing."""
+    hooks = [name for name in vars(Extension) if not name.startswith("_")]
+    assert len(hooks) == 10
+    for hook in hooks:
+        Events([Extension()]).emit(hook, Event("docs"))
+
+
+def test_leaving_while_being_called() -> None:
+    """An extension may unsubscribe during an event; the others are still called, and it is not."""
+    heard: list[str] = []
+    events = Events()
+
+    class Once(Extension):
+        def ingest_started(self, event: Event) -> None:
+            heard.append("once")
+            events.unsubscribe(self)
+
+    events.subscribe(Once())
+    events.subscribe(_Listener("other", heard))
+    events.emit("ingest_started", Event("docs"))
+    events.emit("ingest_started", Event("docs"))
+    assert heard == ["once", "other docs", "other docs"]

@@ -1,0 +1,228 @@
+"""Searching one knowledge base: what it refuses, what it announces, what counts as a hit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import bridge
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import (
+    EmbedderError,
+    NotFoundError,
+    NotIngestedError,
+    StoreError,
+    UsageError,
+)
+from lorebind_knowledge.records import DocumentMatch, QueryResult
+from lorebind_knowledge.retrieval.search import shortfall
+
+from .bench import Bench, CountingEmbedder, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.records import Vector
+
+
+async def filled(bench: Bench) -> Bench:
+    for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"):
+        bench.write(f"{word}.md", paragraph(word))
+    await bench.ingest()
+    bench.diary.entries.clear()
+    return bench
+
+
+async def test_the_best_comes_first(bench: Bench) -> None:
+    """Matches come by score, as many as asked, from the knowledge base that was searched."""
+    await filled(bench)
+    result = await bench.ask("gamma", top_k=3)
+    assert result.matches[0].text == paragraph("gamma")
+    scores = [match.score for match in result]
+    assert scores == sorted(scores, reverse=True)
+    assert len(result) == 3
+    assert (result.strategy, result.searched, result.skipped) == ("similarity", ["docs"], [])
+    assert result.seconds > 0
+    assert bench.embedder.questions == ["gamma"]
+
+
+async def test_fewer_are_the_beginning_of_more(bench: Bench) -> None:
+    """The three best are the first of the six best, and the base's own settings the default."""
+    await filled(bench)
+    bench.change(retrieval=RetrievalDeclaration(top_k=2))
+    six = (await bench.ask("beta words", top_k=6)).matches
+    assert (await bench.ask("beta words", top_k=3)).matches == six[:3]
+    assert (await bench.ask("beta words")).matches == six[:2]
+
+
+@pytest.mark.parametrize("question", ["", "  ", "\n\t\u3000"])
+async def test_blank_question(bench: Bench, question: str) -> None:
+    """A blank question is the caller's mistake, not a search."""
+    await filled(bench)
+    with pytest.raises(UsageError, match="question is empty"):
+        await bench.ask(question)
+    assert bench.diary.entries == []
+
+
+async def test_nothing_ingested(bench: Bench) -> None:
+    """Before the first ingest the error names the command, and no file is made."""
+    with pytest.raises(NotIngestedError, match="lorebind knowledge ingest docs"):
+        await bench.ask("anything")
+    assert list(bench.root.iterdir()) == []
+
+
+async def test_events(bench: Bench) -> None:
+    """A search announces itself and how it went, without the text of the question."""
+    await filled(bench)
+    await bench.ask("gamma", top_k=3)
+    assert bench.diary.names() == ["retrieval_started", "retrieval_completed"]
+    assert bench.diary.data("retrieval_started") == [{"strategy": "similarity", "top_k": 3}]
+    (completed,) = bench.diary.data("retrieval_completed")
+    assert completed["matches"] == 3
+    assert "gamma" not in repr(bench.diary.entries)
+
+
+async def test_events_of_a_failure(bench: Bench) -> None:
+    """A search that fails says why, and the error reaches the caller."""
+    await filled(bench)
+
+    class Broken(CountingEmbedder):
+        def embed_query(self, text: str) -> Vector:
+            raise ConnectionError("no route")
+
+    bench.change(embedder=Broken())
+    with pytest.raises(EmbedderError, match="no route"):
+        await bench.ask("gamma")
+    assert bench.diary.names() == ["retrieval_started", "retrieval_failed"]
+    assert "no route" in bench.diary.data("retrieval_failed")[0]["reason"]
+
+
+async def test_an_unknown_filter(bench: Bench) -> None:
+    """A filter that cannot be is the caller's mistake."""
+    await filled(bench)
+    with pytest.raises(UsageError):
+        await bench.ask("gamma", filters={"uri": {"$like": "x"}})
+
+
+async def test_a_lost_index_is_an_error(bench: Bench) -> None:
+    """When the store has lost what the ledger says it holds, the answer is not an empty list."""
+    await filled(bench)
+    bench.store.drop(bench.index)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await bench.ask("gamma")
+
+
+async def test_a_search_that_a_reindex_overtakes(bench: Bench) -> None:
+    """A search whose index is replaced under it answers from the successor."""
+    await filled(bench)
+    old = bench.index
+
+    class Overtaken(CountingEmbedder):
+        async def embed_query(self, text: str) -> Any:
+            if bench.index == old:
+                bench.write("alpha.md", paragraph("omega"))
+                await bench.ingest(strategy="replace")
+            return super().embed_query(text)
+
+    bench.change(embedder=Overtaken())
+    result = await bench.ask("omega", top_k=1)
+    assert bench.index != old
+    assert result.matches[0].text == paragraph("omega")
+
+
+async def test_searches_at_once(bench: Bench) -> None:
+    """Many searches at once, from tasks and from blocking callers, give what one alone gives."""
+    await filled(bench)
+    words = ["alpha", "beta", "gamma", "delta"] * 8
+    results = await asyncio.gather(*(bench.ask(word, top_k=1) for word in words))
+    assert [result.matches[0].text for result in results] == [paragraph(word) for word in words]
+    ask = bridge.sync(bench.ask)
+    blocking = await asyncio.gather(*(asyncio.to_thread(ask, word, top_k=1) for word in words[:8]))
+    assert [result.matches for result in blocking] == [result.matches for result in results[:8]]
+
+
+async def test_min_score(bench: Bench) -> None:
+    """A threshold leaves out what scores lower, and may leave nothing."""
+    await filled(bench)
+    every = (await bench.ask("gamma", top_k=6)).matches
+    bar = every[0].score
+    assert (await bench.ask("gamma", top_k=6, min_score=bar)).matches == every[:1]
+    assert (await bench.ask("unheard", top_k=6, min_score=0.99)).matches == []
+
+
+# Hits.
+
+
+def _result(*cosines: float) -> QueryResult:
+    matches = [
+        DocumentMatch(str(number), max(cosine, 0), {"dense": cosine}, "text", {})
+        for number, cosine in enumerate(cosines)
+    ]
+    return QueryResult(matches, "similarity", ["docs"], [], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("cosines", "settings", "hit_score", "expected"),
+    [
+        ((), {}, 0.4, False),
+        ((0.5,), {}, 0.4, True),
+        ((0.4,), {}, 0.4, True),
+        ((0.39, 0.3), {}, 0.4, False),
+        ((0.1, 0.5), {}, 0.4, True),
+        ((0.1,), {"min_score": 0.05}, 0.4, True),
+        ((0.0,), {"min_score": 0}, 0.4, True),
+        ((), {"min_score": 0}, 0.4, False),
+        ((0.01,), {}, None, True),
+        ((), {}, None, False),
+        ((0.9,), {"min_results": 2}, 0.4, False),
+        ((0.9, 0.1), {"min_results": 2}, 0.4, True),
+        ((0.9,), {"min_results": 2, "min_score": 0.1}, 0.4, False),
+    ],
+)
+def test_hits(
+    make_bench: Callable[[str], Bench],
+    cosines: tuple[float, ...],
+    settings: dict[str, Any],
+    hit_score: float | None,
+    expected: bool,
+) -> None:
+    """Enough matches, and the best one's cosine reaches the embedder's bar unless one was set."""
+    bench = make_bench("memory")
+    bench.embedder.hit_score = hit_score
+    missing = shortfall(bench.kb, _result(*cosines), RetrievalDeclaration(**settings))
+    assert (missing == "") is expected, missing
+
+
+async def test_namespaces_in_one_store(bench: Bench) -> None:
+    """Another tenant, project, scope or knowledge base in the same file finds nothing of this."""
+    await filled(bench)
+    mine = bench.kb
+    for field in ("tenant", "project", "scope", "kb"):
+        bench.kb = replace(mine, namespace=replace(mine.namespace, **{field: "other"}))
+        with pytest.raises(NotFoundError):
+            await bench.ask("gamma")
+        report = await bench.ingest()
+        assert (report.documents["added"], report.texts_embedded) == (6, 0)
+        bench.write("alpha.md", paragraph(f"only{field}"))
+        await bench.ingest()
+        assert paragraph(f"only{field}") in await bench.texts()
+        assert not {match.id for match in await bench.visible()} & {
+            match.id for match in (await _visible(bench, mine)).matches
+        }
+        bench.write("alpha.md", paragraph("alpha"))
+    bench.kb = mine
+    assert await bench.texts() == sorted(
+        paragraph(word) for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+    )
+
+
+async def _visible(bench: Bench, kb: Any) -> QueryResult:
+    kept, bench.kb = bench.kb, kb
+    try:
+        return await bench.ask("words", top_k=50)
+    finally:
+        bench.kb = kept

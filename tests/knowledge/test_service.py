@@ -1,0 +1,206 @@
+"""The service: declared knowledge bases, who sees which, and what it opens and closes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_knowledge.errors import NotFoundError, NotIngestedError
+from lorebind_knowledge.events import Events
+
+from .bench import Diary, counts, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+def _base(kb_id: str, folder: str, **more: Any) -> dict[str, Any]:
+    sources = [{"type": "markdown_glob", "path": f"{folder}/**/*.md"}]
+    return {"id": kb_id, "sources": sources, "chunking": {"size": 64, "overlap": 0}, **more}
+
+
+def _write(root: Path, folder: str, *words: str) -> None:
+    (root / folder).mkdir(exist_ok=True)
+    for word in words:
+        (root / folder / f"{word}.md").write_text(paragraph(word))
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def service(
+    request: pytest.FixtureRequest, tmp_path: Path, diary: Diary
+) -> AsyncIterator[KnowledgeService]:
+    """Two knowledge bases in one store, and a workflow with one of its own of the same name."""
+    _write(tmp_path, "guides", "alpha", "beta")
+    _write(tmp_path, "policies", "gamma")
+    _write(tmp_path, "private", "omega")
+    data = {
+        "name": "support",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": request.param}],
+        "knowledge_bases": [
+            _base("guides", "guides", retrieval={"top_k": 9}, metadata={"tags": ["howto"]}),
+            _base("policies", "policies"),
+        ],
+        "workflows": [
+            {
+                "id": "triage",
+                "knowledge_bases": [_base("guides", "private")],
+                "tasks": [{"id": "answer", "prompt": "Answer."}],
+            },
+            {"id": "other", "tasks": [{"id": "answer", "prompt": "Answer."}]},
+        ],
+    }
+    loaded = build_project(data, root=tmp_path)
+    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
+    yield made
+    await made.close()
+
+
+async def _found(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
+    return {match.text for match in await service.query(kb_id, "some more words", **scope)}
+
+
+async def test_ingest_and_query(service: KnowledgeService) -> None:
+    """A declared knowledge base is ingested and searched with its declared settings."""
+    planned = await service.plan("guides")
+    report = await service.ingest("guides")
+    assert planned.documents == report.documents == counts(added=2)
+    result = await service.query("guides", "alpha")
+    assert [match.text for match in result] == [paragraph("alpha"), paragraph("beta")]
+    assert result.matches[0].metadata["tags"] == ["howto"]
+    again = await service.ingest("guides", strategy="replace", allow_mass_delete=True)
+    assert (again.strategy, again.texts_embedded) == ("replace", 0)
+
+
+async def test_unknown_knowledge_base(service: KnowledgeService) -> None:
+    """An id that is not declared gives the nearest, and all there are, whatever is asked."""
+    for ask in (service.ingest, service.plan, service.stats):
+        with pytest.raises(NotFoundError, match="did you mean 'policies'; known: guides, policies"):
+            await ask("polices")
+    with pytest.raises(NotFoundError, match="'polices'"):
+        await service.query("polices", "anything")
+    with pytest.raises(NotFoundError, match="no workflow 'triag'; did you mean 'triage'"):
+        await service.query("guides", "anything", workflow="triag")
+
+
+async def test_two_in_one_file(service: KnowledgeService) -> None:
+    """Knowledge bases that share a store do not see each other's documents."""
+    await service.ingest("guides")
+    with pytest.raises(NotIngestedError):
+        await service.query("policies", "alpha")
+    await service.ingest("policies")
+    assert await _found(service, "policies") == {paragraph("gamma")}
+    assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
+
+
+async def test_tenants(service: KnowledgeService, tmp_path: Path) -> None:
+    """Tenants of one project do not see each other, and do not pay twice for a text."""
+    await service.ingest("guides")
+    with tenant("acme"):
+        with pytest.raises(NotIngestedError):
+            await service.query("guides", "alpha")
+        _write(tmp_path, "guides", "acme")
+        report = await service.ingest("guides")
+        assert (report.documents, report.texts_embedded) == (counts(added=3), 1)
+        assert paragraph("acme") in await _found(service, "guides")
+        assert (await service.stats("guides")).chunks == 3
+    assert await _found(service, "guides") == {paragraph("alpha"), paragraph("beta")}
+    assert (await service.stats("guides")).chunks == 2
+
+
+async def test_tenants_at_once(service: KnowledgeService) -> None:
+    """Concurrent calls of different tenants work each for their own."""
+
+    async def work(name: str) -> str:
+        with tenant(name):
+            await service.ingest("guides")
+            await asyncio.sleep(0)
+            return service.knowledge_base("guides").namespace.tenant
+
+    names = [f"t{number}" for number in range(5)]
+    assert await asyncio.gather(*map(work, names)) == names
+    with pytest.raises(NotIngestedError):
+        await service.query("guides", "alpha")
+
+
+async def test_a_workflows_own(service: KnowledgeService) -> None:
+    """A workflow's knowledge base shadows the project's of the same id without touching it."""
+    await service.ingest("guides", workflow="triage")
+    assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
+    for scope in ({}, {"workflow": "other"}):
+        with pytest.raises(NotIngestedError):
+            await service.query("guides", "omega", **scope)
+    await service.ingest("guides")
+    both = {paragraph("alpha"), paragraph("beta")}
+    assert await _found(service, "guides") == both
+    assert await _found(service, "guides", workflow="other") == both
+    assert await _found(service, "guides", workflow="triage") == {paragraph("omega")}
+    scopes = [service.knowledge_base("guides", name).namespace.scope for name in ("triage", None)]
+    assert scopes == ["workflow/triage", "project"]
+    await service.ingest("policies", workflow="triage")
+    assert await _found(service, "policies") == {paragraph("gamma")}
+
+
+async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
+    """Counts follow the ledger; before the first ingest they are empty, and no file is made."""
+    before = await service.stats("guides")
+    assert (before.documents, before.chunks, before.last_run) == ({}, 0, None)
+    assert not (tmp_path / ".lorebind").exists()
+    (tmp_path / "guides" / "bad.md").write_bytes(b"\xff")
+    report = await service.ingest("guides")
+    stats = await service.stats("guides")
+    assert (stats.kb_id, stats.documents, stats.chunks) == ("guides", {"ready": 2, "failed": 1}, 2)
+    assert (stats.embedder, stats.dimension) == ("hashing/bag-of-words", 256)
+    assert stats.last_run is not None
+    assert stats.last_run["run_id"] == report.run_id
+    assert stats.last_run["status"] == "completed_with_failures"
+
+
+async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> None:
+    """Closing gives everything back and says so; a later call opens it again."""
+    await service.ingest("guides")
+    kept = service.knowledge_base("guides")
+    await service.close()
+    assert diary.names()[-1] == "shutdown"
+    report = await service.ingest("guides")
+    assert service.knowledge_base("guides").store is not kept.store
+    lasting = type(kept.store).__name__ == "SqliteStore"
+    assert report.documents == (counts(unchanged=2) if lasting else counts(added=2))
+    assert len(await _found(service, "guides")) == 2
+    await service.close()
+    await service.close()
+
+
+async def test_parts_are_shared(service: KnowledgeService) -> None:
+    """One store, one catalog and one embedder serve all knowledge bases and all threads."""
+    ready = threading.Barrier(8)
+
+    def make(number: int) -> tuple[int, int, int]:
+        ready.wait(5)
+        kb = service.knowledge_base("guides" if number % 2 else "policies")
+        return id(kb.store), id(kb.catalog), id(kb.embedder)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(make, range(8)))) == 1
+
+
+async def test_events_name_their_knowledge_base(service: KnowledgeService, diary: Diary) -> None:
+    """Every event says which knowledge base it is about."""
+    await service.ingest("guides")
+    await service.ingest("policies")
+    await service.query("policies", "gamma")
+    seen = [(hook, event.kb_id) for hook, event in diary.entries]
+    assert seen[0] == ("ingest_started", "guides")
+    assert seen[-1] == ("retrieval_completed", "policies")
+    assert {kb_id for _, kb_id in seen} == {"guides", "policies"}
