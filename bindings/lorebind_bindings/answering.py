@@ -78,7 +78,8 @@ async def answer(
     except LorebindError:
         raise
     except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        raise ModelError(f"the chat model failed: {type(error).__name__}: {error}") from error
+        said = _without_secrets(f"{type(error).__name__}: {error}", model)
+        raise ModelError(f"the chat model failed: {said}") from error
     offered = [citation for result in assembled for citation in result.citations]
     checked = check(str(response.text), offered)
     usage = {
@@ -98,6 +99,18 @@ async def answer(
         results=results,
         usage=usage,
     )
+
+
+def _without_secrets(text: str, model: BaseChatModel) -> str:
+    """A provider's message without the model's keys: some quote the key that they refused."""
+    from pydantic import SecretStr
+
+    held = (
+        value.get_secret_value() for value in vars(model).values() if isinstance(value, SecretStr)
+    )
+    for secret in filter(None, held):
+        text = text.replace(secret, "[secret]")
+    return text
 
 
 def _assemble(

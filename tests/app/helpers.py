@@ -1,0 +1,113 @@
+"""The command line, run in this process or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind.cli import main
+from tests.bindings.helpers import PARTS, write
+
+if TYPE_CHECKING:
+    import pytest
+
+LOREBIND = Path(sys.executable).with_name("lorebind")
+
+PROJECT = f"""\
+name: shop
+{PARTS}\
+knowledge_bases:
+  - id: docs
+    description: How we work
+    sources: [{{ type: markdown_glob, path: "docs/**/*.md" }}]
+    metadata: {{ team: ops }}
+  - id: rules
+    sources: [{{ type: markdown_glob, path: "rules/*.md" }}]
+knowledge: [{{ id: docs }}]
+autoload: {{ include: ["workflows/*.yaml"] }}
+"""
+
+WORKFLOW = """\
+id: reply
+input:
+  question: { type: string }
+  limit: { type: integer, default: 3 }
+tasks: [{ id: say, prompt: "{{ .workflow.input.question }}" }]
+outputs: { answer: "{{ .tasks.say.output }}", limit: "{{ .workflow.input.limit }}" }
+"""
+
+DOCUMENTS = {
+    "docs/keys.md": "# Keys\n\nRotate the keys with the rotate command every ninety days.\n",
+    "docs/bills.md": "# Bills\n\nInvoices are sent by mail to the owner each month.\n",
+    "rules/access.md": "# Access\n\nAccess is granted by the owner of a system.\n",
+}
+
+FILES = DOCUMENTS | {"lorebind.yaml": PROJECT, "workflows/reply.yaml": WORKFLOW}
+"""A project with two knowledge bases and a workflow, that needs no model."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cli:
+    """Runs `lorebind` in this process, in a folder of its own."""
+
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.root = root
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        monkeypatch.chdir(root)
+
+    def write(self, files: dict[str, str]) -> None:
+        write(self.root, files)
+
+    def move_to(self, folder: Path) -> None:
+        """Run what follows in another folder."""
+        self._monkeypatch.chdir(folder)
+
+    def __call__(self, *arguments: str) -> Done:
+        self._monkeypatch.setattr(sys, "argv", ["lorebind", *arguments])
+        self._capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code
+        printed = self._capsys.readouterr()
+        return Done(code, printed.out, printed.err)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a child process: ours, without what would colour or bend its output."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "CLICOLOR_FORCE")
+    }
+    return kept | more
+
+
+def run_lorebind(root: Path, *arguments: str, **variables: str) -> Done:
+    """Runs the installed command in a process of its own."""
+    done = subprocess.run(
+        [LOREBIND, *arguments],
+        cwd=root,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)

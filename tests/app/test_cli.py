@@ -1,0 +1,274 @@
+"""What the commands print, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lorebind.cli.main import app
+from tests.bindings.helpers import write
+
+from .helpers import FILES, environment, run_lorebind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .helpers import Cli
+
+QUESTION = "How do I rotate the keys?"
+
+COMMANDS: list[list[str]] = [
+    ["ask"],
+    ["init"],
+    ["validate"],
+    ["run"],
+    ["knowledge"],
+    ["knowledge", "list"],
+    ["knowledge", "get"],
+    ["knowledge", "ingest"],
+    ["knowledge", "query"],
+]
+
+INVOCATIONS: dict[str, list[str]] = {
+    "validate": ["validate"],
+    "list": ["knowledge", "list"],
+    "get": ["knowledge", "get", "docs"],
+    "ingest": ["knowledge", "ingest", "docs"],
+    "query": ["knowledge", "query", "docs", "-q", QUESTION],
+    "run": ["run", "reply", "--input", f"question={QUESTION}"],
+    "ask": ["ask", ".", QUESTION],
+}
+"""Every command that prints a result."""
+
+COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
+
+FIELDS: dict[str, set[str]] = {
+    "validate": {"valid", "problems"},
+    "list": {"knowledge_bases"},
+    "get": {"knowledge_base", "stats"},
+    "ingest": {
+        "kb_id",
+        "strategy",
+        "run_id",
+        "status",
+        "documents",
+        "chunks",
+        "texts_embedded",
+        "cache_hits",
+        "seconds",
+        "failures",
+        "sources",
+    },
+    "query": {"matches", "strategy", "searched", "skipped", "seconds"},
+    "run": {"output", "tasks", "citations", "thread_id", "usage"},
+    "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
+}
+
+
+def names(commands: Any, path: tuple[str, ...] = ()) -> list[list[str]]:
+    """All commands of a typer application, groups and their commands."""
+    found = [
+        [*path, command.name or command.callback.__name__]
+        for command in commands.registered_commands
+    ]
+    for group in commands.registered_groups:
+        found += [[*path, group.name], *names(group.typer_instance, (*path, group.name))]
+    return found
+
+
+def test_all_commands_are_tested() -> None:
+    """The list of commands in this file is the list of commands there is."""
+    assert sorted(names(app)) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help(empty_cli: Cli, command: list[str]) -> None:
+    """`--help` says what a command does, and what each of its arguments and options is for."""
+    done = empty_cli(*command, "--help")
+    assert (done.code, done.err) == (0, "")
+    usage, text = done.out.split("\n\n")[:2]
+    assert usage.strip().startswith(f"Usage: lorebind {' '.join(command)}")
+    assert len(text.strip()) > 20
+    options = re.findall(r"(?m)^  (-[^\n]*?|\[?[A-Z_]+\]?)(?:  +(\S.*))?$", done.out)
+    assert len(options) > 0
+    described = re.sub(r"\n {10,}", "  ", done.out)
+    for line in re.findall(r"(?m)^  (?:-.*)$", described):
+        assert re.search(r"\S {2,}\S", line[2:]), f"no help for: {line}"
+
+
+@pytest.mark.parametrize("name", INVOCATIONS)
+def test_json_is_all_there_is_on_stdout(ready_cli: Cli, name: str) -> None:
+    """With `--output json`, stdout is one JSON document with the fields that are promised."""
+    done = ready_cli(*INVOCATIONS[name], "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out).keys() >= FIELDS[name]
+
+
+@pytest.mark.parametrize("name", INVOCATIONS)
+def test_yaml_says_the_same_as_json(ready_cli: Cli, name: str) -> None:
+    """`--output yaml` is the same data, of plain types, in YAML."""
+
+    def steady(text: str) -> str:
+        """Without what differs from run to run."""
+        return re.sub(r'("?(?:seconds|run_id|thread_id|started_at)"?): [^\s,]+', r"\1: 0", text)
+
+    as_json = ready_cli(*INVOCATIONS[name], "--output", "json")
+    as_yaml = ready_cli(*INVOCATIONS[name], "-o", "yaml")
+    assert (as_yaml.code, as_yaml.err) == (0, "")
+    assert yaml.safe_load(steady(as_yaml.out)) == json.loads(steady(as_json.out))
+
+
+def test_the_report_of_an_ingest(cli: Cli) -> None:
+    """An ingest's JSON counts documents and chunks, and says what the embedder was given."""
+    report = json.loads(cli("knowledge", "ingest", "docs", "-o", "json").out)
+    assert report["documents"] == dict.fromkeys(COUNTS, 0) | {"added": 2}
+    assert report["chunks"] == {"added": 2, "removed": 0, "unchanged": 0, "total": 2}
+    assert (report["texts_embedded"], report["status"]) == (2, "completed")
+    assert (report["kb_id"], report["strategy"]) == ("docs", "upsert")
+
+
+def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
+    """Without an id every knowledge base is ingested, and the JSON is a list of reports."""
+    reports = json.loads(cli("knowledge", "ingest", "-o", "json").out)
+    assert [report["kb_id"] for report in reports] == ["docs", "rules"]
+
+
+def test_the_matches_of_a_query(ready_cli: Cli) -> None:
+    """A match has id, score, scores, text and metadata with its place."""
+    found = json.loads(ready_cli(*INVOCATIONS["query"], "-o", "json").out)
+    best = found["matches"][0]
+    assert set(best) == {"id", "score", "scores", "text", "metadata"}
+    place = {"kb_id", "uri", "title", "start", "end", "line_start", "line_end"}
+    assert best["metadata"].keys() >= place
+    assert best["metadata"]["uri"] == "docs/keys.md"
+    assert (found["searched"], found["strategy"]) == (["docs"], "similarity")
+
+
+def test_the_result_of_a_run(ready_cli: Cli) -> None:
+    """A run's tasks have output, verdict and citations; an output keeps its type."""
+    done = ready_cli(*INVOCATIONS["run"], "--input", "limit=7", "-o", "json")
+    result = json.loads(done.out)
+    assert result["output"]["limit"] == 7
+    task = result["tasks"]["say"]
+    assert task.keys() >= {"output", "verdict", "citations"}
+    assert task["verdict"] == "hit"
+    assert [citation["uri"] for citation in task["citations"]] == ["docs/keys.md"]
+    assert result["citations"] == task["citations"]
+
+
+def test_problems_as_data(cli: Cli) -> None:
+    """`validate --output json` lists every problem with its place, and exits 2."""
+    cli.write({"lorebind.yaml": FILES["lorebind.yaml"] + "extra: 1\nmore: 2\n"})
+    done = cli("validate", "-o", "json")
+    data = json.loads(done.out)
+    assert (done.code, data["valid"]) == (2, False)
+    assert [set(problem) for problem in data["problems"]] == [
+        {"file", "line", "column", "message", "hint"}
+    ] * 2
+    line = FILES["lorebind.yaml"].count("\n") + 1
+    assert [problem["line"] for problem in data["problems"]] == [line, line + 1]
+
+
+def test_tables_for_people(ready_cli: Cli) -> None:
+    """Without `--output` the commands say in words and tables what happened."""
+    assert "shop: valid" in ready_cli("validate").out
+    listed = ready_cli("knowledge", "list").out
+    assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
+    found = ready_cli(*INVOCATIONS["query"]).out
+    assert re.search(r"(?m)^ 1  0\.\d{3}  docs/keys\.md:1-3  Keys$", found)
+    assert "Rotate the keys" in found
+    ran = ready_cli(*INVOCATIONS["run"]).out
+    assert "[1] docs/keys.md, lines 1-3" in ran
+    assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\)", ran)
+    again = ready_cli("knowledge", "ingest", "docs").out
+    assert "Plan: 2 documents (2 unchanged), 2 chunks, 0 to embed, 0 cached" in again
+
+
+@pytest.fixture(scope="module")
+def piped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that is ingested but for one new document."""
+    root = write(tmp_path_factory.mktemp("piped"), FILES)
+    assert run_lorebind(root, "knowledge", "ingest").code == 0
+    return write(root, {"docs/new.md": "# New\n\nNew keys are longer than the old keys.\n"})
+
+
+@pytest.mark.parametrize("name", [*INVOCATIONS, "help"])
+def test_pipes_get_plain_text(piped: Path, name: str) -> None:
+    """In a pipe there are no colours, no bars, and no blanks at the ends of lines."""
+    done = run_lorebind(piped, *INVOCATIONS.get(name, ["--help"]))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("\n")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
+    assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
+
+
+def test_init_to_answer_in_an_empty_folder(tmp_path: Path) -> None:
+    """init, validate, ingest, query, run: a new project answers from two files, with no key."""
+    write(tmp_path, {name: text for name, text in FILES.items() if name.startswith("docs/")})
+    made = run_lorebind(tmp_path, "init")
+    assert made.code == 0
+    assert made.out.splitlines() == [
+        "wrote lorebind.yaml",
+        "wrote workflows/answer.yaml",
+        "next: lorebind knowledge ingest docs",
+    ]
+    assert run_lorebind(tmp_path, "validate").code == 0
+    ingested = run_lorebind(tmp_path, *made.out.splitlines()[-1].split()[2:], "-o", "json")
+    assert json.loads(ingested.out)["documents"]["added"] == 2
+    question = "When must an API key be changed?"
+    found = run_lorebind(tmp_path, "knowledge", "query", "docs", "-q", question, "-o", "json")
+    assert json.loads(found.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"
+    ran = run_lorebind(
+        tmp_path, "run", "answer", "-i", "question=Rotate keys how often?", "-o", "json"
+    )
+    assert ran.code == 0, ran.err
+    result = json.loads(ran.out)
+    assert result["tasks"]["reply"]["verdict"] == "hit"
+    assert "every ninety days" in result["output"]["answer"]
+    assert [citation["uri"] for citation in result["citations"]] == ["docs/keys.md"]
+
+
+def test_init_makes_a_folder(empty_cli: Cli) -> None:
+    """`init FOLDER` makes the folder, names the project after it, and says where to go on."""
+    done = empty_cli("init", "my shop/handbook!")
+    assert done.code == 0
+    assert "knowledge ingest docs" in done.out.splitlines()[-1]
+    text = (empty_cli.root / "my shop/handbook!/lorebind.yaml").read_text()
+    assert yaml.safe_load(text)["name"] == "handbook"
+    assert empty_cli("validate", "--project", "my shop/handbook!").code == 0
+
+
+@pytest.mark.parametrize("there", ["lorebind.yaml", "workflows/answer.yaml"])
+def test_init_never_overwrites(empty_cli: Cli, there: str) -> None:
+    """If any of its files is there, `init` writes none and says which."""
+    empty_cli.write({there: "mine: true\n"})
+    done = empty_cli("init")
+    assert done.code == 2
+    assert f"{there} is there already; nothing was written" in done.err
+    assert (empty_cli.root / there).read_text() == "mine: true\n"
+    files = [path for path in empty_cli.root.rglob("*") if path.is_file()]
+    assert files == [empty_cli.root / there]
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    """`python -m lorebind` is the same as the installed command."""
+    command = [sys.executable, "-m", "lorebind", "--help"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    script = run_lorebind(tmp_path, "--help").out
+    assert done.stdout.replace("python -m lorebind", "lorebind") == script
+
+
+def test_a_project_may_be_elsewhere(ready_cli: Cli, tmp_path_factory: Any) -> None:
+    """`--project` takes a folder or a file; paths in it stay relative to the project."""
+    ready_cli.move_to(tmp_path_factory.mktemp("elsewhere"))
+    for path in (ready_cli.root, ready_cli.root / "lorebind.yaml"):
+        done = ready_cli(*INVOCATIONS["query"], "-p", str(path), "-o", "json")
+        assert json.loads(done.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"

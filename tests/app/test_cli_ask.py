@@ -1,0 +1,88 @@
+"""`lorebind ask`: from a folder to a cited answer, with no configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bindings.helpers import write
+
+from .helpers import DOCUMENTS, PROJECT, Done, run_lorebind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .helpers import Cli
+
+QUESTION = "How often must the keys be rotated?"
+
+
+def asked(root: Path, *options: str, question: str = QUESTION) -> Done:
+    return run_lorebind(root, "ask", ".", question, *options)
+
+
+def test_a_folder_answers(tmp_path: Path) -> None:
+    """A plain folder is indexed and answers, with passages, citations and what the prompt cost."""
+    write(tmp_path, DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
+    done = asked(tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "Plan: 4 documents (4 new), 4 chunks, 4 to embed, 0 cached" in done.out
+    assert "> Rotate the keys with the rotate command every ninety days. [1]" in done.out
+    assert "[1] docs/keys.md, lines 1-3" in done.out
+    assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\), \d passages", done.out)
+    assert (tmp_path / ".lorebind/.gitignore").read_text() == "*\n"
+
+    again = asked(tmp_path)
+    assert "4 unchanged" in again.out
+    assert "0 to embed" in again.out
+    assert "0 embedded" in again.out
+
+    data = json.loads(asked(tmp_path, "--output", "json", "--top-k", "2").out)
+    assert data["ingests"][0]["texts_embedded"] == 0
+    assert len(data["results"]["files"]["matches"]) == 2
+
+    (tmp_path / "notes.txt").write_text("Lunch is at one.\n")
+    assert "1 changed" in (changed := asked(tmp_path, question="When is lunch?")).out
+    assert "1 to embed" in changed.out
+    assert "Lunch is at one." in changed.out
+
+
+def test_a_question_that_is_not_answered_exits_1(tmp_path: Path) -> None:
+    """Where no passage is likely to answer, that is said, nothing is quoted, and the exit is 1."""
+    write(tmp_path, DOCUMENTS)
+    done = asked(tmp_path, question="What is the capital of Mongolia?")
+    assert (done.code, done.err) == (1, "")
+    assert "no passage of 'files' is likely to answer this" in done.out
+    assert "nothing to quote" in done.out
+
+
+def test_a_project_is_asked_with_what_it_declares(ready_cli: Cli) -> None:
+    """In a project, its own bindings and embedders are used, and its knowledge is ingested."""
+    for path in (".", "lorebind.yaml"):
+        data = json.loads(ready_cli("ask", path, QUESTION, "-o", "json").out)
+        assert [report["kb_id"] for report in data["ingests"]] == ["docs", "rules"]
+        assert list(data["results"]) == ["docs"]
+        assert data["verdict"] == "hit"
+        assert data["citations"][0]["uri"] == "docs/keys.md"
+
+
+def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
+    """The project's own threshold decides what is a miss, and the fallback is not an answer."""
+    strict = PROJECT.replace("{ id: docs }]\na", "{ id: docs, min_score: 0.99 }]\na")
+    assert strict != PROJECT
+    ready_cli.write({"lorebind.yaml": strict})
+    done = ready_cli("ask", ".", QUESTION, "-o", "json")
+    data = json.loads(done.out)
+    assert (done.code, data["verdict"], data["citations"]) == (1, "fallback", [])
+
+
+@pytest.mark.parametrize("files", [{}, {"image.bin": "x"}, {"blank.md": "\n\n"}])
+def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str]) -> None:
+    """Where there is nothing to search, the message says so, and the exit is 1."""
+    empty_cli.write(files)
+    done = empty_cli("ask", ".", QUESTION)
+    assert done.code == 1
+    assert done.err == "lorebind: there is nothing to search in .: no document has any text\n"

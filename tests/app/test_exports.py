@@ -1,0 +1,116 @@
+"""The doors of the packages: what they offer, and what opening them costs."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from .helpers import environment
+
+PACKAGES = ["lorebind", "lorebind_bindings", "lorebind_prompts", "lorebind_knowledge"]
+
+HEAVY = (
+    "fastapi",
+    "httpx",
+    "hypothesis",
+    "jinja2",
+    "langchain",
+    "langchain_core",
+    "langchain_openai",
+    "langgraph",
+    "numpy",
+    "onnxruntime",
+    "openai",
+    "pydantic",
+    "requests",
+    "rich",
+    "sqlalchemy",
+    "tiktoken",
+    "tokenizers",
+    "typer",
+    "wcmatch",
+    "yaml",
+)
+
+WATCH = f"""\
+import os, sys
+seen = []
+def watch(event, arguments):
+    if event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        seen.append(f"writes {{arguments[0]}}")
+    if event in ("socket.connect", "sqlite3.connect", "subprocess.Popen", "os.mkdir"):
+        seen.append(event)
+sys.addaudithook(watch)
+%s
+print([name for name in {HEAVY!r} if name in sys.modules], seen)
+"""
+
+
+def in_a_fresh_interpreter(code: str) -> str:
+    """What the last line of the output says was loaded, and touched."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", WATCH % code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_is_sorted_and_there(name: str) -> None:
+    """Every name of a door is there, once, and the list is sorted."""
+    door = importlib.import_module(name)
+    assert door.__all__ == sorted(set(door.__all__))
+    for exported in door.__all__:
+        assert getattr(door, exported) is not None
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_star_imports_work(name: str) -> None:
+    """`from package import *` brings exactly what `__all__` says."""
+    names: dict[str, object] = {}
+    exec(f"from {name} import *", names)
+    assert set(names) - {"__builtins__"} == set(importlib.import_module(name).__all__)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    """Asking a door for what it does not have fails as it does for any module."""
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = importlib.import_module(name).nothing_like_it
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_importing_does_nothing(name: str) -> None:
+    """Importing a package loads no heavy library, writes nothing, and connects to nothing."""
+    assert in_a_fresh_interpreter(f"import {name}") == "[] []"
+
+
+def test_help_is_cheap() -> None:
+    """`lorebind --help` loads typer, no other heavy library, and touches nothing."""
+    code = """
+sys.argv = ["lorebind", "--help"]
+from lorebind.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code
+"""
+    assert in_a_fresh_interpreter(code) == "['typer'] []"
+
+
+def test_errors_are_what_users_catch_already() -> None:
+    """Each error derives from the root, and from the builtin that users would expect."""
+    lorebind = importlib.import_module("lorebind")
+    errors = [getattr(lorebind, name) for name in lorebind.__all__ if name.endswith("Error")]
+    assert len(errors) > 5
+    assert all(issubclass(error, lorebind.LorebindError) for error in errors)
+    assert issubclass(lorebind.ConfigurationError, ValueError)
+    assert issubclass(lorebind.NotFoundError, LookupError)
+    assert issubclass(lorebind.MissingDependencyError, ImportError)

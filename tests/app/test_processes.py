@@ -1,0 +1,207 @@
+"""Several processes at one project, and one that is interrupted: nothing is lost or mixed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.bindings.helpers import write
+
+from .helpers import LOREBIND, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BATCH = 4
+DOCUMENTS = 8
+PARAGRAPHS = 3
+
+PROJECT = f"""\
+name: slow
+embedders:
+  - {{ id: slow, provider: langchain, class: "slow_embedder:Slow", batch_size: {BATCH} }}
+knowledge_bases:
+  - id: docs
+    sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
+    chunking: {{ size: 120, overlap: 0 }}
+    retrieval: {{ top_k: 50 }}
+"""
+
+ASKING = """\
+import json, sys, time
+from pathlib import Path
+from lorebind import Project
+
+done, found = Path("done"), []
+with Project.load() as project:
+    while len(found) < 2 or not (done.exists() or len(found) >= 2000):
+        seen = {}
+        for match in project.query("docs", "anything at all"):
+            number, version = match.text.split()[1:3]
+            seen.setdefault(match.metadata["uri"], []).append(version + number)
+        found.append(seen)
+        if len(found) == 1:
+            Path(sys.argv[1]).touch()
+        time.sleep(0.005)
+print(json.dumps(found))
+"""
+
+
+def documents(version: str) -> dict[str, str]:
+    """Documents of three chunks; each chunk says its number and the version of its document."""
+    return {
+        f"docs/{name}.md": "\n\n".join(
+            f"paragraph {number} {version} of document {name}, {'long enough ' * 6}"
+            for number in range(PARAGRAPHS)
+        )
+        for name in range(DOCUMENTS)
+    }
+
+
+class Room:
+    """A project folder with a slow embedder, and the processes at work in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "embedded.jsonl"
+        self.started: list[subprocess.Popen[str]] = []
+        write(root, documents("one") | {"lorebind.yaml": PROJECT})
+
+    def start(self, *command: str, seconds: float = 0.0, gate: str = "") -> subprocess.Popen[str]:
+        variables = environment(
+            PYTHONPATH=os.pathsep.join(
+                filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+            ),
+            SLOW_LOG=str(self.log),
+            SLOW_SECONDS=str(seconds),
+            SLOW_GATE=gate,
+        )
+        process = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def lorebind(self, *arguments: str, **pace: Any) -> subprocess.Popen[str]:
+        return self.start(str(LOREBIND), *arguments, **pace)
+
+    def embedded(self) -> list[list[str]]:
+        """The texts of each call so far."""
+        if not self.log.exists():
+            return []
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room(tmp_path)
+    yield room
+    room.end()
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
+    """Ctrl-C ends with 130 and a sentence; what was done is there, and is not done again."""
+    first = room.lorebind("knowledge", "ingest", "docs", seconds=0.4)
+    wait_until(lambda: len(room.embedded()) >= 3, first)
+    first.send_signal(signal.SIGINT)
+    code, out, err = result(first)
+    assert (code, "Traceback" in out + err) == (130, False)
+    assert (
+        err == "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
+    )
+    before = room.embedded()
+    total = DOCUMENTS * PARAGRAPHS
+    assert sum(map(len, before)) < total
+
+    code, out, err = result(room.lorebind("knowledge", "list", "-o", "json"))
+    (listed,) = json.loads(out)["knowledge_bases"]
+    stats = listed["stats"]
+    assert stats["last_run"]["status"] == "cancelled"
+    assert 1 <= stats["documents"]["ready"] < DOCUMENTS
+    assert stats["chunks"] == stats["documents"]["ready"] * PARAGRAPHS
+
+    code, out, err = result(room.lorebind("knowledge", "ingest", "docs", "-o", "json"))
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["chunks"]["total"] == total
+    assert report["documents"]["unchanged"] == stats["documents"]["ready"]
+    embedded = Counter(text for texts in room.embedded() for text in texts)
+    assert len(embedded) == total
+    assert sum(embedded.values()) <= total + BATCH  # the call that was cut off, once more
+    assert report["texts_embedded"] == sum(map(len, room.embedded()[len(before) :]))
+
+
+def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
+    """Other processes may query meanwhile: each document is wholly old or wholly new."""
+    assert result(room.lorebind("knowledge", "ingest", "docs"))[0] == 0
+    write(room.root, documents("two"))
+    asking = [room.start(sys.executable, "-c", ASKING, f"ready{number}") for number in (1, 2)]
+    for number, process in enumerate(asking, start=1):
+        wait_until((room.root / f"ready{number}").exists, process)
+    ingest = room.lorebind("knowledge", "ingest", "docs", seconds=0.15)
+    code, out, err = result(ingest)
+    assert (code, err) == (0, ""), out
+    (room.root / "done").touch()
+
+    whole = [{f"{version}{n}" for n in range(PARAGRAPHS)} for version in ("one", "two")]
+    states = set()
+    for process in asking:
+        code, out, err = result(process)
+        assert (code, err) == (0, "")
+        for seen in json.loads(out):
+            assert len(seen) == DOCUMENTS
+            for chunks in seen.values():
+                assert len(chunks) == PARAGRAPHS
+                assert set(chunks) in whole
+            states.add(sum(set(chunks) == whole[1] for chunks in seen.values()))
+    assert {0, DOCUMENTS} <= states
+    assert len(states) > 2  # some looked in the middle of the ingest
+
+
+def test_a_second_ingest_is_refused_by_name(room: Room) -> None:
+    """Of two ingests of one knowledge base at once, one works and the other says why not."""
+    first = room.lorebind("knowledge", "ingest", "docs", gate="go-on")
+    wait_until(lambda: len(room.embedded()) >= 1, first)
+    code, _, err = result(room.lorebind("knowledge", "ingest", "docs"))
+    assert code == 1
+    assert err == (
+        "lorebind: another ingest of knowledge base 'docs' is under way; wait for it to end\n"
+    )
+    (room.root / "go-on").touch()
+    code, out, err = result(first)
+    assert (code, err) == (0, "")
+    assert "docs: completed" in out
+    assert sum(map(len, room.embedded())) == DOCUMENTS * PARAGRAPHS

@@ -1,0 +1,330 @@
+"""`Project`: loading, both faces, closing, and sharing."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lorebind import (
+    ConfigurationError,
+    Event,
+    Extension,
+    NotFoundError,
+    NotIngestedError,
+    Project,
+    UsageError,
+)
+from tests.bindings.helpers import write
+
+from .helpers import FILES, PROJECT, WORKFLOW
+
+QUESTION = "How do I rotate the keys?"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write(tmp_path, FILES)
+
+
+def plain(result: Any) -> dict[str, Any]:
+    """A result as data, without what differs from run to run."""
+    data = asdict(result)
+    for key in ("seconds", "run_id", "thread_id"):
+        data.pop(key, None)
+    for found in data.get("results", []):
+        found["result"].pop("seconds")
+    return data
+
+
+def open_files(root: Path) -> list[str]:
+    """The files below a folder that this process holds open."""
+    held = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(link)
+        except OSError:
+            continue
+        if target.startswith(str(root)):
+            held.append(target)
+    return held
+
+
+def test_a_folder_and_its_file_are_the_same_project(root: Path) -> None:
+    """`load` takes the folder or the file, as text or path."""
+    for path in (root, str(root), root / "lorebind.yaml", str(root / "lorebind.yaml")):
+        project = Project.load(path)
+        assert (project.name, project.loaded.root) == ("shop", root)
+
+
+def test_built_and_loaded_find_the_same(root: Path) -> None:
+    """The same declarations as Python objects give the same passages with the same scores."""
+    declared = yaml.safe_load(PROJECT) | {"workflows": [yaml.safe_load(WORKFLOW)]}
+    declared.pop("autoload")
+    with Project.load(root) as loaded, Project.build(declared, root=root) as built:
+        loaded.ingest("docs")
+        assert built.ingest("docs").documents["unchanged"] == 2
+        assert plain(built.query("docs", QUESTION)) == plain(loaded.query("docs", QUESTION))
+        inputs = {"question": QUESTION}
+        assert plain(built.run("reply", inputs)) == plain(loaded.run("reply", inputs))
+
+
+def test_nothing_is_opened_before_it_is_needed(root: Path) -> None:
+    """Loading, planning and asking for statistics leave the project folder as it is."""
+    before = sorted(root.rglob("*"))
+    with Project.load(root) as project:
+        assert project.plan("docs").texts_to_embed == 2
+        assert project.stats("docs").chunks == 0
+        with pytest.raises(NotIngestedError):
+            project.query("docs", QUESTION)
+    assert sorted(root.rglob("*")) == before
+
+
+async def test_both_faces_give_the_same(root: Path) -> None:
+    """Every operation gives the same whether it blocks or is awaited, in a running loop too."""
+    async with Project.load(root) as project:
+        assert plain(project.plan("docs")) == plain(await project.aplan("docs"))
+        first = await project.aingest("docs")
+        assert first.documents["added"] == 2
+        assert plain(project.ingest("docs")) == plain(await project.aingest("docs"))
+        assert plain(project.query("docs", QUESTION)) == plain(
+            await project.aquery("docs", QUESTION)
+        )
+        assert plain(project.ask(QUESTION)) == plain(await project.aask(QUESTION))
+        inputs = {"question": QUESTION}
+        assert plain(project.run("reply", inputs)) == plain(await project.arun("reply", inputs))
+        assert project.stats("docs") == await project.astats("docs")
+
+
+def twins() -> list[str]:
+    return [
+        name
+        for name, member in inspect.getmembers(Project, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    ]
+
+
+def test_there_are_twins_to_compare() -> None:
+    """The operations of the front door are among those compared below."""
+    assert {"aask", "aclose", "aingest", "aplan", "aquery", "arun", "astats"} <= set(twins())
+
+
+@pytest.mark.parametrize("name", twins())
+def test_every_awaited_method_has_a_blocking_twin(name: str) -> None:
+    """`aquery` has a `query` beside it, of the same signature and the same documentation."""
+    awaited, blocking = getattr(Project, name), getattr(Project, name.removeprefix("a"))
+    assert inspect.signature(blocking) == inspect.signature(awaited)
+    assert awaited.__doc__
+    assert blocking.__doc__ == awaited.__doc__
+    assert blocking.__name__ == name.removeprefix("a")
+    assert not inspect.iscoroutinefunction(blocking)
+
+
+def test_a_context_manager_closes_what_was_opened(root: Path) -> None:
+    """After the block no file of the project is held open."""
+    with Project.load(root) as project:
+        project.ingest("docs")
+        project.query("docs", QUESTION)
+        assert open_files(root)
+    assert open_files(root) == []
+    del project
+    gc.collect()  # what was not closed would warn, and warnings are errors
+
+
+async def test_an_async_context_manager_closes_too(root: Path) -> None:
+    """The same for `async with`, also when the block raises."""
+
+    async def fail_inside() -> None:
+        async with Project.load(root) as project:
+            await project.aingest("docs")
+            await project.aquery("docs", QUESTION)
+            assert open_files(root)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_inside()
+    assert open_files(root) == []
+
+
+def test_closing_twice_and_going_on_are_fine(root: Path) -> None:
+    """Closing again does nothing, and a later call opens again what it needs."""
+    project = Project.load(root)
+    project.ingest("docs")
+    project.close()
+    project.close()
+    assert len(project.query("docs", QUESTION)) == 2
+    project.close()
+    assert open_files(root) == []
+
+
+@pytest.fixture
+def project(root: Path) -> Any:
+    with Project.load(root) as project:
+        project.ingest("docs")
+        yield project
+
+
+def test_a_result_is_its_matches(project: Project) -> None:
+    """A query's result iterates over its matches, best first, and knows its length."""
+    result = project.query("docs", QUESTION)
+    assert list(result) == result.matches
+    assert len(result) == 2
+    assert (result.strategy, result.searched, result.skipped) == ("similarity", ["docs"], [])
+    best = result.matches[0]
+    assert best.metadata["uri"] == "docs/keys.md"
+    assert best.score > result.matches[1].score
+    assert best.metadata["team"] == "ops"
+
+
+def test_a_query_may_override(project: Project) -> None:
+    """Each override changes this query only."""
+    assert len(project.query("docs", QUESTION, top_k=1)) == 1
+    assert len(project.query("docs", QUESTION, min_score=1.0)) == 0
+    assert len(project.query("docs", QUESTION, min_score=0.0)) == 2
+    found = project.query("docs", QUESTION, filters={"uri": "docs/bills.md"})
+    assert [match.metadata["uri"] for match in found] == ["docs/bills.md"]
+    assert len(project.query("docs", QUESTION, filters={"team": "sales"})) == 0
+    assert len(project.query("docs", QUESTION, strategy="similarity")) == 2
+    assert len(project.query("docs", QUESTION)) == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ({"top_k": 0}, "top_k: .*1"),
+        ({"top_k": 51}, "top_k: .*50"),
+        ({"top_k": -1}, "top_k: .*1"),
+        ({"min_score": 1.5}, "min_score: .*1"),
+        ({"min_score": -0.1}, "min_score: .*0"),
+        ({"strategy": "telepathy"}, "strategy: .*'similarity'"),
+        ({"filters": {"uri": {"$foo": 1}}}, r"\$foo.*known: \$and"),
+    ],
+)
+def test_limits_are_told(project: Project, override: dict[str, Any], said: str) -> None:
+    """A setting out of its limits is an error that names the setting and the limit."""
+    with pytest.raises(UsageError, match=said):
+        project.query("docs", QUESTION, **override)
+
+
+@pytest.mark.parametrize("question", ["", "  \n "])
+def test_a_blank_question_is_refused(project: Project, question: str) -> None:
+    """There is nothing to search for in a question without words."""
+    with pytest.raises(UsageError, match="the question is empty"):
+        project.query("docs", question)
+    with pytest.raises(UsageError, match="the question is empty"):
+        project.ask(question)
+
+
+def test_ask_searches_what_is_bound(project: Project) -> None:
+    """With project-level bindings, those are searched and nothing else."""
+    answer = project.ask(QUESTION)
+    assert [found.binding.id for found in answer.results] == ["docs"]
+    assert answer.verdict == "hit"
+    assert [citation.uri for citation in answer.citations] == ["docs/keys.md"]
+
+
+def test_ask_without_bindings_searches_everything(root: Path) -> None:
+    """A project that binds nothing is asked as a whole."""
+    write(root, {"lorebind.yaml": PROJECT.replace("knowledge: [{ id: docs }]\n", "")})
+    with Project.load(root) as project:
+        project.ingest("docs")
+        project.ingest("rules")
+        answer = project.ask("Who grants access to a system?")
+    assert [found.binding.id for found in answer.results] == ["docs", "rules"]
+    assert answer.citations[0].uri == "rules/access.md"
+
+
+def test_a_retriever_of_named_knowledge_bases_or_of_a_place(project: Project) -> None:
+    """`retriever` takes ids, or the place whose bindings are meant; fields are handed on."""
+    by_id = project.retriever("docs", k=1, tags=["mine"])
+    assert by_id.tags == ["mine"]
+    assert len(by_id.invoke(QUESTION)) == 1
+    at_a_place = project.retriever(workflow="reply", task="say")
+    assert [one.id for one in at_a_place.invoke(QUESTION)] == [
+        match.id for match in project.query("docs", QUESTION)
+    ]
+
+
+def test_a_retriever_of_nothing_is_refused(tmp_path: Path) -> None:
+    """Where nothing is bound there is nothing to retrieve, and the error says what to do."""
+    with pytest.raises(UsageError, match=r"project.retriever\('docs'\)"):
+        Project.build({"name": "p"}, root=tmp_path).retriever()
+
+
+def test_unknown_ids_are_named(project: Project) -> None:
+    """Every operation names the nearest of what there is."""
+    for operation in (project.ingest, project.plan, project.stats):
+        with pytest.raises(NotFoundError, match="'doks'; did you mean 'docs'"):
+            operation("doks")
+    with pytest.raises(NotFoundError, match="'doks'; did you mean 'docs'"):
+        project.query("doks", QUESTION)
+    with pytest.raises(NotFoundError, match="'doks'; did you mean 'docs'"):
+        project.retriever("doks")
+    with pytest.raises(NotFoundError, match="'replay'; did you mean 'reply'"):
+        project.run("replay")
+
+
+async def test_it_works_in_a_running_loop(project: Project) -> None:
+    """The blocking face may be used where a loop runs, as in a notebook."""
+    assert len(project.query("docs", QUESTION)) == 2
+
+
+def test_eight_threads_share_a_project(root: Path) -> None:
+    """From their first use on, threads may use one project at the same time."""
+    with Project.load(root) as first:
+        first.ingest("docs")
+        first.ingest("rules")
+    asked = [("docs", QUESTION), ("rules", "Who grants access?")] * 16
+    with Project.load(root) as project, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: plain(project.query(*one)), asked))
+    assert found == found[:2] * 16
+    assert found[0]["matches"][0]["metadata"]["uri"] == "docs/keys.md"
+    assert found[1]["matches"][0]["metadata"]["uri"] == "rules/access.md"
+
+
+def test_extensions_hear_of_an_ingest(root: Path) -> None:
+    """An extension is told of an ingest, a query and the end, and may fail without harm."""
+    heard: list[tuple[str, str]] = []
+
+    class Watch(Extension):
+        def ingest_completed(self, event: Event) -> None:
+            heard.append(("ingested", event.kb_id))
+
+        def retrieval_completed(self, event: Event) -> None:
+            heard.append(("searched", event.kb_id))
+
+        def shutdown(self, event: Event) -> None:
+            heard.append(("closed", event.kb_id))
+
+    with Project.load(root, extensions=[Watch()]) as project:
+        project.ingest("docs")
+        project.query("docs", QUESTION)
+    assert heard == [("ingested", "docs"), ("searched", "docs"), ("closed", "")]
+
+
+def test_nothing_shows_a_secret(root: Path) -> None:
+    """Neither the project nor anything it holds shows a variable's value in its `repr`."""
+    models = '\nmodels: [{ id: m, provider: openai, model: gpt-4o, api_key: "{{ .env.K }}" }]\n'
+    write(root, {"lorebind.yaml": PROJECT + models, ".env": "OTHER=from-the-file-7788\n"})
+    project = Project.load(root, environ={"K": "sk-very-secret-1234"})
+    model, _ = project._models.get()
+    shown = " ".join(
+        [repr(project), str(project), repr(project.loaded), repr(vars(project)), repr(model)]
+    )
+    assert "Project('shop'" in shown
+    assert "sk-very-secret-1234" not in shown
+    assert "from-the-file-7788" not in shown
+
+
+def test_no_project_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    """Where there is no project file, the error says how to make one."""
+    with pytest.raises(ConfigurationError, match="lorebind init") as caught:
+        Project.load(tmp_path)
+    assert caught.value.problems[0].file == "lorebind.yaml"

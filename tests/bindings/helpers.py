@@ -1,0 +1,115 @@
+"""Small projects on disk, and chat models that say what they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
+from lorebind_bindings import ModelPool
+from lorebind_prompts import EstimateCounter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_prompts import TokenCounter
+
+PARTS = """\
+embedders: [{ id: words, provider: hashing }]
+vector_dbs: [{ id: file, type: sqlite }]
+"""
+"""An embedder and a store that need no model and no server."""
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    """Write texts, without their common indentation, below a folder, and give the folder back."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return root
+
+
+def line_of(path: Path, text: str) -> int:
+    """The line, from 1, of the one place where a file says this."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (found,) = [number for number, line in enumerate(lines, start=1) if text in line]
+    return found
+
+
+class Scripted(BaseChatModel):
+    """Says its lines in turn, the last one for ever, and keeps what it was told."""
+
+    says: list[str] = Field(default_factory=lambda: ["ok"])
+    error: Any = None
+    """Raised instead of an answer."""
+    heard: list[list[BaseMessage]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        if self.error is not None:
+            raise self.error
+        text = self.says[min(len(self.heard), len(self.says) - 1)]
+        self.heard.append(list(messages))
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+
+
+class Echo(BaseChatModel):
+    """Repeats the last line of its prompt in capitals, after a pause that lets others run."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "echo"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        line = str(messages[-1].text).splitlines()[-1]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(line.upper()))])
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> ChatResult:
+        await asyncio.sleep(0.01)
+        return self._generate(messages)
+
+
+class OneModel(ModelPool):
+    """A pool in which every model is this one."""
+
+    def __init__(self, model: BaseChatModel) -> None:
+        self.model = model
+        self.asked_for: list[str | None] = []
+
+    def get(self, model_id: str | None = None) -> tuple[BaseChatModel, TokenCounter]:
+        self.asked_for.append(model_id)
+        return self.model, EstimateCounter()
+
+
+class WordCounter:
+    """Counts words: easy to count again in a test."""
+
+    name = "words"
+    exact = True
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+class FailingQuestions(Embeddings):
+    """Embeds documents, and has an outage when a question comes."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float(len(text))] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        if text == "dimension":
+            return [1.0, 0.0]
+        raise ConnectionError("the embedding service is down")

@@ -1,0 +1,266 @@
+"""One question, answered: what the model is given, and what is said of its answer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Answer, answer, bind, resolve
+from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_knowledge.errors import EmbedderError, ModelError, NotIngestedError, StoreError
+from lorebind_prompts import parse
+
+from .helpers import PARTS, Scripted, WordCounter, write
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+
+    Ask = Callable[..., Awaitable[Answer]]
+
+QUESTION = "How do I rotate the keys?"
+
+DOCUMENTS = {
+    "guide/keys.md": "# Keys\n\nRotate the keys with the rotate command every ninety days.\n",
+    "guide/more.md": "# More\n\nThe keys are rotated in the console, and old keys end at once.\n",
+    "rules/keys.md": "# Rules\n\nWho may rotate the keys is written down in the rules of access.\n",
+    "rules/snow.md": "# Snow\n\nBlankets of powder cover alpine chalets.\n",
+}
+
+KNOWLEDGE = """\
+name: shop
+knowledge_bases:
+  - id: guide
+    sources: [{ type: markdown_glob, path: "guide/*.md" }]
+  - id: rules
+    sources: [{ type: markdown_glob, path: "rules/*.md" }]
+"""
+
+
+@pytest.fixture
+def model() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def ask(tmp_path: Path, model: Scripted) -> Ask:
+    """Asks with the project-level bindings that are given as YAML, after an ingest of it all."""
+
+    async def asked(knowledge: str, question: str = QUESTION, **more: Any) -> Answer:
+        project = f"{KNOWLEDGE}{PARTS}knowledge: {knowledge}\n"
+        loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
+        service = KnowledgeService(loaded)
+        try:
+            await service.ingest("guide")
+            await service.ingest("rules")
+            more = {"prompt": question, **more}
+            return await answer(service, resolve(loaded), model, WordCounter(), **more)
+        finally:
+            await service.close()
+
+    return asked
+
+
+def prompt_of(model: Scripted) -> str:
+    """The user's message of the only call."""
+    (messages,) = model.heard
+    return str(messages[-1].text)
+
+
+def blocks(prompt: str) -> list[str]:
+    """Every block of passages in a prompt, with its delimiters."""
+    found = re.finditer(r"<knowledge id=(\w+).*?</knowledge id=\1>", prompt, re.DOTALL)
+    return [block[0] for block in found]
+
+
+async def test_markers_count_through_all_blocks(ask: Ask, model: Scripted) -> None:
+    """Each passage has a marker of its own, whichever knowledge base it comes from."""
+    found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
+    prompt = prompt_of(model)
+    assert len(blocks(prompt)) == 2
+    assert [passage.marker for passage in parse(prompt)] == ["[1]", "[2]", "[3]"]
+    assert [citation.marker for citation in found.offered] == ["[1]", "[2]", "[3]"]
+    assert [citation.uri for citation in found.offered][-1] == "rules/keys.md"
+    assert found.verdict == "hit"
+
+
+async def test_a_marker_stands_for_the_passage_beside_it(ask: Ask, model: Scripted) -> None:
+    """What the model sees under a marker is what the citation of that marker holds."""
+    found = await ask("[{ id: guide }, { id: rules }]")
+    shown = {passage.marker: passage for passage in parse(prompt_of(model))}
+    assert found.offered
+    for citation in found.offered:
+        assert shown[citation.marker].content == citation.content
+        assert shown[citation.marker].source.startswith(citation.uri)
+
+
+@pytest.mark.parametrize(("guide", "rules"), [(60, 45), (45, 60), (50, 200)])
+async def test_each_binding_keeps_its_budget(
+    ask: Ask, model: Scripted, guide: int, rules: int
+) -> None:
+    """A binding's block has at most its own `max_tokens`, and what did not fit is counted."""
+    found = await ask(
+        f"[{{ id: guide, max_tokens: {guide} }}, {{ id: rules, max_tokens: {rules} }}]"
+    )
+    written = blocks(prompt_of(model))
+    assert len(written) == 2
+    assert WordCounter().count(written[0]) <= guide
+    assert WordCounter().count(written[1]) <= rules
+    matches = sum(len(one.result.matches) for one in found.results)
+    assert len(found.offered) + found.dropped == matches
+
+
+async def test_what_does_not_fit_is_dropped(ask: Ask) -> None:
+    """A budget for one passage offers one, and says how many it left out."""
+    found = await ask("[{ id: guide, max_tokens: 45 }]")
+    assert (len(found.offered), found.dropped) == (1, 1)
+
+
+async def test_a_block_has_its_label(ask: Ask, model: Scripted) -> None:
+    """`inject_as` names the block; without it the block has no name."""
+    await ask("[{ id: guide, inject_as: Operator handbook }, { id: rules }]")
+    named, plain = blocks(prompt_of(model))
+    assert 'label="Operator handbook"' in named.splitlines()[0]
+    assert "label" not in plain.splitlines()[0]
+
+
+async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
+    """Where nothing passes, the model is told the fallback, and sees no passage."""
+    found = await ask("[{ id: guide, min_score: 0.99, fallback: Say that a human will call. }]")
+    assert found.verdict == "fallback"
+    assert prompt_of(model) == f"Say that a human will call.\n\n{QUESTION}"
+    assert (found.offered, found.citations, found.dropped) == ([], [], 0)
+    assert "'guide'" in found.results[0].shortfall
+
+
+async def test_a_miss_without_fallback_is_the_bare_question(ask: Ask, model: Scripted) -> None:
+    """A miss leaves no trace in the prompt where no fallback is set."""
+    found = await ask("[{ id: guide, min_score: 0.99 }]")
+    assert (found.verdict, prompt_of(model)) == ("fallback", QUESTION)
+
+
+async def test_the_embedder_can_tell_a_miss(ask: Ask, model: Scripted) -> None:
+    """Without `min_score`, a best score below the embedder's usual hits counts as a miss."""
+    found = await ask("[{ id: guide }]", "quantum chromodynamics lattice gluon")
+    assert found.verdict == "fallback"
+    assert found.results[0].result.matches
+    assert not parse(prompt_of(model))
+
+
+async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None:
+    """A binding that finds nothing adds its fallback; the other's passages are shown."""
+    found = await ask("[{ id: guide, min_score: 0.99, fallback: No guide. }, { id: rules }]")
+    assert found.verdict == "hit"
+    assert [one.hit for one in found.results] == [False, True]
+    assert prompt_of(model).startswith("No guide.\n\n<knowledge ")
+    assert {citation.uri.split("/")[0] for citation in found.offered} == {"rules"}
+
+
+@pytest.mark.parametrize(("wanted", "verdict"), [(2, "hit"), (3, "fallback")])
+async def test_min_results_decides_what_is_a_hit(ask: Ask, wanted: int, verdict: str) -> None:
+    """Fewer passages than `min_results` are as good as none."""
+    found = await ask(f"[{{ id: guide, min_results: {wanted} }}]")
+    assert found.verdict == verdict
+    assert len(found.offered) == (2 if verdict == "hit" else 0)
+
+
+async def test_nothing_bound_is_neither_hit_nor_miss(ask: Ask, model: Scripted) -> None:
+    """Without any binding the model is asked the bare question, and the verdict is `none`."""
+    found = await ask("[]", instructions="Be short.")
+    assert found.verdict == "none"
+    assert [message.text for message in model.heard[0]] == ["Be short.", QUESTION]
+
+
+async def test_instructions_then_knowledge_then_question(ask: Ask, model: Scripted) -> None:
+    """The system message comes first; the user's message is the block and then the question."""
+    await ask("[{ id: guide }]", instructions="Be short.")
+    system, user = model.heard[0]
+    assert (system.type, system.text) == ("system", "Be short.")
+    assert user.type == "human"
+    assert str(user.text).startswith("<knowledge ")
+    assert str(user.text).endswith(f"\n\n{QUESTION}")
+
+
+async def test_the_query_may_differ_from_the_prompt(ask: Ask, model: Scripted) -> None:
+    """`query` is what is searched for, and is not shown to the model."""
+    found = await ask("[{ id: rules, top_k: 1 }]", query="powder on alpine chalets")
+    assert found.offered[0].uri == "rules/snow.md"
+    assert prompt_of(model).endswith(QUESTION)
+    assert "powder on" not in prompt_of(model)
+
+
+async def test_only_what_is_cited_is_listed(ask: Ask, model: Scripted) -> None:
+    """Citations are those that the answer names, in its order; unknown markers are reported."""
+    model.says = ["By the rules [3], and the guide [1]. As all know [7], also [3]."]
+    found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
+    assert found.text == model.says[0]
+    assert [citation.marker for citation in found.citations] == ["[3]", "[1]"]
+    assert found.unknown_markers == ["[7]"]
+    assert len(found.offered) == 3
+
+
+async def test_a_failing_model_is_a_model_error(ask: Ask, model: Scripted) -> None:
+    """Whatever a provider raises becomes one error that names it and keeps it as the cause."""
+    model.error = ConnectionError("cut off")
+    with pytest.raises(ModelError, match="ConnectionError: cut off") as caught:
+        await ask("[{ id: guide }]")
+    assert caught.value.__cause__ is model.error
+
+
+async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
+    """`prompt_tokens` is what the counter makes of the messages, and 4 for each of them."""
+
+    def words(messages: list[BaseMessage]) -> int:
+        return sum(len(str(message.text).split()) + 4 for message in messages)
+
+    found = await ask("[{ id: guide }, { id: rules }]", instructions="Be short.")
+    expected = {"prompt_tokens": words(model.heard[0]), "tokenizer": "words", "exact": True}
+    assert found.usage == expected
+
+
+async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) -> None:
+    """When the question cannot be embedded, the error passes through and the model is not asked."""
+    project = KNOWLEDGE + (
+        "embedders: [{ id: down, provider: langchain, "
+        'class: "tests.bindings.helpers:FailingQuestions" }]\n'
+        "vector_dbs: [{ id: memory, type: memory }]\n"
+        "knowledge: [{ id: guide, fallback: Never shown. }]\n"
+    )
+    loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
+    service = KnowledgeService(loaded)
+    await service.ingest("guide")
+    with pytest.raises(EmbedderError, match="service is down"):
+        await answer(service, resolve(loaded), model, WordCounter(), prompt=QUESTION)
+    assert model.heard == []
+    await service.close()
+
+
+async def test_a_store_outage_is_no_answer(tmp_path: Path, model: Scripted) -> None:
+    """When the store cannot be read, the error passes through and the model is not asked."""
+    project = f"{KNOWLEDGE}{PARTS}knowledge: [{{ id: guide, fallback: Never shown. }}]\n"
+    loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
+    service = KnowledgeService(loaded)
+    await service.ingest("guide")
+    await service.close()
+    for file in (tmp_path / ".lorebind").glob("lorebind.db*"):
+        file.write_bytes(b"this is no database " * 400)
+    with pytest.raises(StoreError):
+        await answer(service, resolve(loaded), model, WordCounter(), prompt=QUESTION)
+    assert model.heard == []
+    await service.close()
+
+
+async def test_what_was_never_ingested_is_no_answer(tmp_path: Path, model: Scripted) -> None:
+    """A binding to an index that is not there yet is an error, not a miss."""
+    loaded = load_project(
+        write(tmp_path, DOCUMENTS | {"lorebind.yaml": KNOWLEDGE + PARTS}), environ={}
+    )
+    service = KnowledgeService(loaded)
+    with pytest.raises(NotIngestedError, match="lorebind knowledge ingest guide"):
+        await answer(service, [bind(loaded, "guide")], model, WordCounter(), prompt=QUESTION)
+    assert model.heard == []
+    await service.close()

@@ -1,0 +1,208 @@
+"""From a declared model to a chat model: ours, and a provider's client against a local server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import ModelPool, answer, make_model
+from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge.declarations import Environment, ModelDeclaration
+from lorebind_knowledge.errors import (
+    LorebindError,
+    MissingDependencyError,
+    ModelError,
+    NotFoundError,
+    UsageError,
+)
+from lorebind_prompts import EstimateCounter, ExtractiveChatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge import LoadedProject
+
+KEY = "sk-test-0123456789abcdef"
+
+
+class FakeOpenAI(ThreadingHTTPServer):
+    """Answers chat completions, or fails with the status that is set."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeOpenAI
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = self.headers["Authorization"]
+        self.server.requests.append((self.path, key, body))
+        if self.server.status == 200:
+            usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+            message = {"role": "assistant", "content": "Every ninety days."}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            answer: dict[str, Any] = {"id": "1", "object": "chat.completion", "created": 1}
+            answer |= {"model": body["model"], "choices": [choice], "usage": usage}
+        else:
+            # As providers do, the key that was refused is quoted.
+            answer = {"error": {"message": f"refused: {key}", "type": "x", "code": "x"}}
+        data = json.dumps(answer).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeOpenAI() as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def project(root: Path, *models: dict[str, Any], environ: dict[str, str]) -> LoadedProject:
+    declared = {"name": "p", "models": list(models)}
+    return build_project(declared, root=root, environ=environ)
+
+
+def openai(server: FakeOpenAI, **config: Any) -> dict[str, Any]:
+    config = {"base_url": server.url, "max_retries": 0, **config}
+    declared = {"id": "cloud", "provider": "openai", "model": "gpt-4o-mini", "config": config}
+    return declared | {"api_key": "{{ .env.TEAM_KEY }}"}
+
+
+def test_without_models_there_is_the_extractive_one(tmp_path: Path) -> None:
+    """A project that declares no model answers with the one that needs no key."""
+    model, counter = ModelPool(project(tmp_path, environ={})).get()
+    assert isinstance(model, ExtractiveChatModel)
+    assert counter.count("some words") > 0
+
+
+def test_a_model_is_made_once(tmp_path: Path) -> None:
+    """The same id gives the same object, so that connections are shared."""
+    pool = ModelPool(project(tmp_path, environ={}))
+    assert pool.get()[0] is pool.get("default")[0]
+
+
+def test_an_unknown_model_is_named(tmp_path: Path) -> None:
+    """Asking for a model that is not declared names the nearest."""
+    with pytest.raises(NotFoundError, match="no model 'defualt'; did you mean 'default'"):
+        ModelPool(project(tmp_path, environ={})).get("defualt")
+
+
+def test_the_default_is_called_so_or_comes_first(tmp_path: Path) -> None:
+    """Without an id, the model named `default` is taken, wherever it stands."""
+    first = {"id": "first", "provider": "nobody", "model": "m"}
+    default = {"id": "default", "provider": "extractive"}
+    model, _ = ModelPool(project(tmp_path, first, default, environ={})).get()
+    assert isinstance(model, ExtractiveChatModel)
+
+
+def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
+    """A provider that nobody knows is an error that names the model and the provider."""
+    declaration = ModelDeclaration(id="m", provider="opena1", model="gpt-4o")
+    with pytest.raises(LorebindError, match=r"model 'm'.*opena1"):
+        make_model(declaration, Environment(tmp_path, {}))
+
+
+def test_a_provider_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a provider's package is not there, the error names it."""
+    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
+    declaration = ModelDeclaration(id="m", provider="anthropic", model="claude")
+    with pytest.raises(MissingDependencyError, match=r"model 'm'.*langchain-anthropic"):
+        make_model(declaration, Environment(tmp_path, {}))
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    """A variable that is not set when the model is made is named."""
+    declaration = ModelDeclaration(
+        id="m", provider="openai", model="gpt-4o", api_key="{{ .env.TEAM_KEY }}"
+    )
+    with pytest.raises(UsageError, match="variable TEAM_KEY is not set"):
+        make_model(declaration, Environment(tmp_path, {}))
+
+
+def test_a_constructors_error_does_not_show_the_key(tmp_path: Path) -> None:
+    """Settings that a provider refuses are an error without the key in it."""
+    declaration = ModelDeclaration(
+        id="m",
+        provider="openai",
+        model="gpt-4o",
+        api_key="{{ .env.TEAM_KEY }}",
+        config={"temperature": "hot"},
+    )
+    with pytest.raises(ModelError, match=r"model 'm' \(openai:gpt-4o\)") as caught:
+        make_model(declaration, Environment(tmp_path, {"TEAM_KEY": KEY}))
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+async def test_a_providers_client_gets_key_address_and_messages(
+    tmp_path: Path, server: FakeOpenAI
+) -> None:
+    """The key comes from the environment, the address from `config`; the usage is reported."""
+    loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
+    model, counter = ModelPool(loaded).get("cloud")
+    assert counter.name == "o200k_base"
+    found = await answer(
+        KnowledgeService(loaded), [], model, counter, prompt="How often?", instructions="Short."
+    )
+    ((path, key, body),) = server.requests
+    assert (path, key) == ("/v1/chat/completions", f"Bearer {KEY}")
+    assert body["model"] == "gpt-4o-mini"
+    assert body["messages"] == [
+        {"role": "system", "content": "Short."},
+        {"role": "user", "content": "How often?"},
+    ]
+    assert found.text == "Every ninety days."
+    assert found.usage["model"]["input_tokens"] == 7
+    assert found.usage["tokenizer"] == "o200k_base"
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+@pytest.mark.parametrize("status", [401, 500])
+async def test_a_refusal_is_an_error_without_the_key(
+    tmp_path: Path, server: FakeOpenAI, status: int
+) -> None:
+    """A provider's refusal names the status, and not the key, even where the provider quotes it."""
+    server.status = status
+    loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
+    model, _ = ModelPool(loaded).get("cloud")
+    with pytest.raises(ModelError, match=str(status)) as caught:
+        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), prompt="How often?")
+    assert caught.value.__cause__ is not None
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+async def test_an_unreachable_provider_is_a_model_error(tmp_path: Path, server: FakeOpenAI) -> None:
+    """Where nothing listens, the error says that the model failed."""
+    nowhere = openai(server, base_url="http://127.0.0.1:9/v1")
+    loaded = project(tmp_path, nowhere, environ={"TEAM_KEY": KEY})
+    model, _ = ModelPool(loaded).get("cloud")
+    with pytest.raises(ModelError, match=r"the chat model failed: \w*ConnectionError"):
+        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), prompt="How often?")

@@ -1,0 +1,255 @@
+"""Which bindings are in effect at a place, and where each of their settings was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Provenance, bind, resolve
+from lorebind_knowledge import load_project
+from lorebind_knowledge.errors import NotFoundError, UsageError
+
+from .helpers import line_of, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_bindings import ResolvedBinding
+    from lorebind_knowledge import LoadedProject
+
+PROJECT = """\
+name: shop
+knowledge_bases:
+  - id: policies
+    sources: [{ type: markdown_glob, path: "docs/*.md" }]
+    retrieval:
+      top_k: 11
+      max_tokens: 900
+      filters: { team: shop }
+  - id: faq
+    sources: [{ type: markdown_glob, path: "faq/*.md" }]
+  - id: news
+    sources: [{ type: markdown_glob, path: "news/*.md" }]
+knowledge:
+  - id: policies
+    top_k: 12
+autoload: { include: ["workflows/*.yaml", "agents/*.yaml"] }
+"""
+
+WORKFLOW = """\
+id: support
+knowledge:
+  - id: policies
+    retrieval:
+      top_k: 13
+tasks:
+  - id: triage
+    agent: clerk
+    prompt: Sort it.
+    knowledge:
+      - { id: faq }
+      - id: policies
+        top_k: 14
+  - id: reply
+    prompt: Answer it.
+"""
+
+AGENT = """\
+resource: agent
+id: clerk
+knowledge:
+  - id: news
+  - id: policies
+    top_k: 15
+"""
+
+
+def loaded(
+    root: Path, project: str = PROJECT, workflow: str = WORKFLOW, agent: str = AGENT
+) -> LoadedProject:
+    files = {
+        "lorebind.yaml": project,
+        "workflows/support.yaml": workflow,
+        "agents/clerk.yaml": agent,
+    }
+    return load_project(write(root, files), environ={})
+
+
+def one(bindings: list[ResolvedBinding], kb_id: str = "policies") -> ResolvedBinding:
+    (found,) = [binding for binding in bindings if binding.id == kb_id]
+    return found
+
+
+PLACES: list[tuple[dict[str, str], int, str, str]] = [
+    ({}, 12, "project", "lorebind.yaml"),
+    ({"workflow": "support"}, 13, "workflow/support", "workflows/support.yaml"),
+    ({"workflow": "support", "task": "reply"}, 13, "workflow/support", "workflows/support.yaml"),
+    ({"workflow": "support", "task": "triage"}, 15, "agent/clerk", "agents/clerk.yaml"),
+    ({"agent": "clerk"}, 15, "agent/clerk", "agents/clerk.yaml"),
+]
+
+
+@pytest.mark.parametrize(("place", "top_k", "scope", "file"), PLACES)
+def test_the_narrowest_scope_wins(
+    tmp_path: Path, place: dict[str, str], top_k: int, scope: str, file: str
+) -> None:
+    """The value of the narrowest scope is in effect, and its scope, file and line are named."""
+    found = one(resolve(loaded(tmp_path), **place))
+    assert found.settings.top_k == top_k
+    line = line_of(tmp_path / file, f"top_k: {top_k}")
+    assert found.provenance["top_k"] == Provenance(scope, file, line)
+
+
+def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
+    """A task's own binding goes over the workflow's, where its agent says nothing."""
+    quiet = "resource: agent\nid: clerk\n"
+    found = one(resolve(loaded(tmp_path, agent=quiet), workflow="support", task="triage"))
+    assert found.settings.top_k == 14
+    line = line_of(tmp_path / "workflows/support.yaml", "top_k: 14")
+    assert found.provenance["top_k"] == Provenance("task/triage", "workflows/support.yaml", line)
+
+
+def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
+    """Bound by no scope, a knowledge base is searched as its own `retrieval` says."""
+    found = bind(loaded(tmp_path), "policies")
+    assert (found.settings.top_k, found.settings.max_tokens) == (11, 900)
+    line = line_of(tmp_path / "lorebind.yaml", "top_k: 11")
+    assert found.provenance["top_k"] == Provenance("knowledge_base", "lorebind.yaml", line)
+    assert found.provenance["fallback"] == Provenance("default")
+
+
+def test_what_no_scope_says_stays(tmp_path: Path) -> None:
+    """A scope changes the fields that it writes; the others come from where they were set."""
+    found = one(resolve(loaded(tmp_path), workflow="support", task="triage"))
+    assert found.settings.max_tokens == 900
+    assert found.provenance["max_tokens"].scope == "knowledge_base"
+    assert found.settings.min_results == 1
+    assert found.provenance["min_results"] == Provenance("default")
+
+
+def test_every_field_has_a_provenance(tmp_path: Path) -> None:
+    """Whatever can be set can be explained."""
+    found = one(resolve(loaded(tmp_path)))
+    assert set(found.provenance) == set(type(found.settings).model_fields)
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        "  - { id: policies, min_score: 0.25 }",
+        "  - { id: policies, retrieval: { min_score: 0.25 }}",
+    ],
+)
+def test_flat_and_nested_mean_the_same(tmp_path: Path, binding: str) -> None:
+    """An override may stand beside the id or under `retrieval`, with the same result."""
+    found = one(
+        resolve(
+            loaded(tmp_path, PROJECT + f"# more\nagents:\n- id: x\n  knowledge:\n{binding}"),
+            agent="x",
+        )
+    )
+    assert found.settings.min_score == 0.25
+    assert found.settings.top_k == 12
+    assert found.provenance["min_score"].scope == "agent/x"
+    assert found.provenance["min_score"].line == line_of(tmp_path / "lorebind.yaml", "min_score")
+
+
+@pytest.mark.parametrize(("field", "default"), [("max_tokens", None), ("top_k", 5)])
+@pytest.mark.parametrize("binding", ["{field}: null", "retrieval: {{ {field}: null }}"])
+def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> None:
+    """An explicit null goes back to the default, and the scope that wrote it is named."""
+    workflow = f"""\
+    id: support
+    knowledge:
+      - id: policies
+        {binding.format(field=field)}
+    tasks:
+      - id: triage
+        agent: clerk
+        prompt: x
+        knowledge: [{{ id: policies, min_results: 2 }}]
+    """
+    agent = "resource: agent\nid: clerk\n"
+    found = one(
+        resolve(loaded(tmp_path, workflow=workflow, agent=agent), workflow="support", task="triage")
+    )
+    assert getattr(found.settings, field) == default
+    line = line_of(tmp_path / "workflows/support.yaml", field)
+    assert found.provenance[field] == Provenance("workflow/support", "workflows/support.yaml", line)
+
+
+def test_what_was_cleared_can_be_set_again(tmp_path: Path) -> None:
+    """A scope below the one that wrote null sets the field as any other."""
+    workflow = WORKFLOW.replace("top_k: 13", "top_k: null")
+    found = one(resolve(loaded(tmp_path, workflow=workflow), workflow="support", task="triage"))
+    assert found.settings.top_k == 15
+
+
+def test_maps_are_replaced(tmp_path: Path) -> None:
+    """A map is replaced as a whole, never merged key by key."""
+    workflow = WORKFLOW.replace("top_k: 13", "filters: { lang: [de, en] }")
+    found = one(resolve(loaded(tmp_path, workflow=workflow), workflow="support"))
+    assert found.settings.filters == {"lang": ["de", "en"]}
+    assert found.provenance["filters"].scope == "workflow/support"
+
+
+def test_bindings_keep_the_order_of_their_first_appearance(tmp_path: Path) -> None:
+    """A later scope adds at the end, and does not move what was bound before."""
+    found = resolve(loaded(tmp_path), workflow="support", task="triage")
+    assert [binding.id for binding in found] == ["policies", "faq", "news"]
+
+
+def test_a_named_agent_goes_over_the_tasks_own(tmp_path: Path) -> None:
+    """The task's agent is found by itself, unless another is named."""
+    project = PROJECT + "agents: [{ id: boss, knowledge: [{ id: policies, top_k: 16 }] }]\n"
+    found = loaded(tmp_path, project)
+    assert one(resolve(found, workflow="support", task="triage")).settings.top_k == 15
+    assert one(resolve(found, workflow="support", task="triage", agent="boss")).settings.top_k == 16
+
+
+def test_a_workflows_knowledge_base_shadows_the_projects(tmp_path: Path) -> None:
+    """Seen from its workflow, a knowledge base of the same id is the workflow's own."""
+    workflow = """\
+    id: support
+    knowledge_bases:
+      - id: policies
+        sources: [{ type: markdown_glob, path: "mine/*.md" }]
+        retrieval: { min_score: 0.5 }
+    tasks: [{ id: reply, prompt: x }]
+    """
+    project = loaded(tmp_path, workflow=workflow)
+    inside, outside = one(resolve(project, workflow="support")), one(resolve(project))
+    assert (inside.settings.min_score, inside.settings.max_tokens) == (0.5, None)
+    assert inside.workflow == "support"
+    line = line_of(tmp_path / "workflows/support.yaml", "min_score")
+    place = Provenance("knowledge_base", "workflows/support.yaml", line)
+    assert inside.provenance["min_score"] == place
+    assert (outside.settings.min_score, outside.settings.max_tokens) == (None, 900)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"workflow": "suport"}, "there is no workflow 'suport'; did you mean 'support'"),
+        ({"workflow": "support", "task": "triaje"}, "'triaje'; did you mean 'triage'"),
+        ({"agent": "clark"}, "there is no agent 'clark'; did you mean 'clerk'"),
+        ({"workflow": "support", "task": "triage", "agent": "clark"}, "did you mean 'clerk'"),
+    ],
+)
+def test_unknown_places_are_named(tmp_path: Path, place: dict[str, str], message: str) -> None:
+    """An unknown workflow, task or agent is an error that names it and the nearest."""
+    with pytest.raises(NotFoundError, match=message):
+        resolve(loaded(tmp_path), **place)
+
+
+def test_an_unknown_knowledge_base_is_named(tmp_path: Path) -> None:
+    """Binding what is not there is an error that names the nearest."""
+    with pytest.raises(NotFoundError, match="'polices'; did you mean 'policies'; known: faq"):
+        bind(loaded(tmp_path), "polices")
+
+
+def test_a_task_needs_its_workflow(tmp_path: Path) -> None:
+    """A task's id alone does not say which workflow is meant."""
+    with pytest.raises(UsageError, match="name the workflow too"):
+        resolve(loaded(tmp_path), task="triage")

@@ -1,0 +1,116 @@
+"""The merge of bindings, against a reference that is too simple to be wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_bindings import resolve
+from lorebind_knowledge import load_project
+
+from .helpers import write
+
+DEFAULTS: dict[str, Any] = {
+    "strategy": "similarity",
+    "top_k": 5,
+    "min_score": None,
+    "max_tokens": None,
+    "filters": {},
+    "inject_as": None,
+    "fallback": None,
+    "min_results": 1,
+}
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "strategy": st.just("similarity"),
+    "top_k": st.integers(3, 50),
+    "min_score": st.sampled_from([0.0, 0.25, 1.0]),
+    "max_tokens": st.integers(1, 9000),
+    "filters": st.sampled_from([{}, {"team": "x"}, {"lang": ["de", "en"], "old": False}]),
+    "inject_as": st.sampled_from(["Handbook", "Rules"]),
+    "fallback": st.sampled_from(["Ask a human.", "Say so."]),
+    "min_results": st.integers(1, 3),
+}
+KB_IDS = ["a", "b", "c"]
+SCOPES = ["project", "workflow/w", "task/t", "agent/g"]
+
+
+def subset(nullable: bool) -> st.SearchStrategy[dict[str, Any]]:
+    values = {name: value | st.none() if nullable else value for name, value in VALUES.items()}
+    return st.fixed_dictionaries({}, optional=values)
+
+
+@st.composite
+def bindings(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """The bindings of one scope, each with some overrides flat and the others nested."""
+    found = []
+    for kb_id in draw(st.lists(st.sampled_from(KB_IDS), unique=True)):
+        overrides = draw(subset(nullable=True))
+        nested = {name for name in overrides if draw(st.booleans())}
+        binding = {"id": kb_id, **{k: v for k, v in overrides.items() if k not in nested}}
+        if nested:
+            binding["retrieval"] = {name: overrides[name] for name in nested}
+        found.append(binding)
+    return found
+
+
+def flattened(binding: dict[str, Any]) -> dict[str, Any]:
+    return {**binding, **binding.get("retrieval", {})}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    own=st.fixed_dictionaries({kb_id: subset(nullable=False) for kb_id in KB_IDS}),
+    scopes=st.tuples(bindings(), bindings(), bindings(), bindings()),
+)
+def test_the_merge_is_the_last_scope_that_wrote_a_field(
+    own: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]], ...]
+) -> None:
+    """For every field the last scope that wrote it decides, null meaning the default."""
+    by_scope = dict(zip(SCOPES, scopes, strict=True))
+    sources = [{"type": "markdown_glob", "path": "*.md"}]
+    task = {"id": "t", "agent": "g", "prompt": "x", "knowledge": by_scope["task/t"]}
+    files = {
+        "lorebind.yaml": {
+            "name": "p",
+            "knowledge_bases": [
+                {"id": kb_id, "sources": sources, "retrieval": own[kb_id]} for kb_id in KB_IDS
+            ],
+            "knowledge": by_scope["project"],
+            "autoload": {"include": ["*.yaml"]},
+        },
+        "w.yaml": {"id": "w", "knowledge": by_scope["workflow/w"], "tasks": [task]},
+        "g.yaml": {"resource": "agent", "id": "g", "knowledge": by_scope["agent/g"]},
+    }
+    homes = dict(zip(SCOPES, ["lorebind.yaml", "w.yaml", "w.yaml", "g.yaml"], strict=True))
+    homes["knowledge_base"] = "lorebind.yaml"
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        write(root, {name: yaml.safe_dump(data) for name, data in files.items()})
+        found = resolve(load_project(root, environ={}), workflow="w", task="t")
+        lines = {name: (root / name).read_text().splitlines() for name in files}
+
+    assert [one.id for one in found] == list(
+        dict.fromkeys(binding["id"] for scope in scopes for binding in scope)
+    )
+    for one in found:
+        layers = [("default", DEFAULTS), ("knowledge_base", own[one.id])]
+        layers += [
+            (scope, flattened(binding))
+            for scope, written in by_scope.items()
+            for binding in written
+            if binding["id"] == one.id
+        ]
+        for field, default in DEFAULTS.items():
+            scope, values = [layer for layer in layers if field in layer[1]][-1]
+            expected = default if values[field] is None else values[field]
+            assert getattr(one.settings, field) == expected
+            place = one.provenance[field]
+            assert place.scope == scope
+            if scope != "default":
+                assert place.file == homes[scope]
+                assert lines[place.file][place.line - 1].strip(" -").startswith(f"{field}:")

@@ -1,0 +1,197 @@
+"""The same knowledge as a LangChain retriever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableLambda
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from lorebind_bindings import LorebindRetriever, bind, resolve
+from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.errors import NotIngestedError
+
+from .helpers import PARTS, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_core.documents import Document
+
+    from lorebind_knowledge import LoadedProject
+
+PROJECT = f"""\
+name: shop
+{PARTS}
+knowledge_bases:
+  - id: guide
+    sources: [{{ type: markdown_glob, path: "guide/*.md" }}]
+    metadata: {{ team: ops }}
+  - id: rules
+    sources: [{{ type: markdown_glob, path: "rules/*.md" }}]
+  - id: empty
+    sources: [{{ type: markdown_glob, path: "empty/*.md" }}]
+knowledge:
+  - {{ id: guide, top_k: 2 }}
+  - {{ id: rules }}
+"""
+
+FILES = {
+    "lorebind.yaml": PROJECT,
+    "guide/a.md": "# Keys\n\nRotate the keys with the rotate command.\n",
+    "guide/b.md": "# Old keys\n\nOld keys end at once.\n",
+    "guide/c.md": "# Snow\n\nBlankets of powder cover chalets.\n",
+    "rules/a.md": "# Rules\n\nRotate the keys by the rules.\n",
+    "rules/b.md": "# Access\n\nAccess is granted by the owner.\n",
+    "rules/c.md": "# Leave\n\nThirty days of leave.\n",
+}
+
+QUESTION = "rotate the keys"
+
+
+@pytest.fixture(scope="class")
+def opened(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[LoadedProject, KnowledgeService]]:
+    root = write(tmp_path_factory.mktemp("shop"), FILES)
+    loaded = load_project(root, environ={})
+    service = KnowledgeService(loaded)
+    for kb_id in ("guide", "rules"):
+        run(service.ingest(kb_id))
+    yield loaded, service
+    run(service.close())
+
+
+class TestStandard(RetrieversIntegrationTests):
+    """LangChain's own suite for retrievers."""
+
+    params: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(autouse=True)
+    def _prepared(self, opened: tuple[LoadedProject, KnowledgeService]) -> None:
+        loaded, service = opened
+        type(self).params = {"service": service, "bindings": resolve(loaded)}
+
+    @property
+    def retriever_constructor(self) -> type[LorebindRetriever]:
+        return LorebindRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return self.params
+
+    @property
+    def retriever_query_example(self) -> str:
+        return QUESTION
+
+
+class Heard(BaseCallbackHandler):
+    """Keeps what LangChain tells of a retriever's runs."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, list[str], dict[str, Any]]] = []
+        self.ended: list[Sequence[Document]] = []
+        self.failed: list[BaseException] = []
+
+    def on_retriever_start(self, serialized: Any, query: str, **about: Any) -> None:
+        self.started.append((query, about["tags"], about["metadata"]))
+
+    def on_retriever_end(self, documents: Sequence[Document], **about: Any) -> None:
+        self.ended.append(documents)
+
+    def on_retriever_error(self, error: BaseException, **about: Any) -> None:
+        self.failed.append(error)
+
+
+class TestRetriever:
+    @pytest.fixture
+    def retriever(self, opened: tuple[LoadedProject, KnowledgeService]) -> LorebindRetriever:
+        loaded, service = opened
+        return LorebindRetriever(service, resolve(loaded))
+
+    def test_all_bindings_come_best_first(self, retriever: LorebindRetriever) -> None:
+        """Passages of several knowledge bases are one list, sorted by score, ties by id."""
+        found = retriever.invoke(QUESTION)
+        order = [(-document.metadata["score"], document.id) for document in found]
+        assert order == sorted(order)
+        assert len(found) == 5  # two by the binding's top_k, and all three of the other
+        assert {document.metadata["kb_id"] for document in found[:2]} == {"guide", "rules"}
+
+    def test_documents_say_where_they_are_from(self, retriever: LorebindRetriever) -> None:
+        """Each document has an id, score, raw scores, knowledge base, uri, title and span."""
+        best = next(one for one in retriever.invoke(QUESTION) if one.metadata["kb_id"] == "guide")
+        about = best.metadata
+        assert best.id
+        assert 0 <= about["score"] <= 1
+        assert about["scores"]["dense"] == pytest.approx(about["score"])
+        assert (about["uri"], about["title"], about["team"]) == ("guide/a.md", "Keys", "ops")
+        assert FILES["guide/a.md"][about["start"] : about["end"]] == best.page_content
+        assert (about["line_start"], about["line_end"]) == (1, 3)
+
+    @pytest.mark.parametrize("k", [0, 1, 4])
+    def test_k_bounds_the_whole_list(self, retriever: LorebindRetriever, k: int) -> None:
+        """`k` of a call keeps the best of all bindings together."""
+        assert retriever.invoke(QUESTION, k=k) == retriever.invoke(QUESTION)[:k]
+
+    def test_k_of_a_call_goes_over_that_of_the_retriever(
+        self, opened: tuple[LoadedProject, KnowledgeService]
+    ) -> None:
+        """The constructor's `k` holds unless a call says otherwise."""
+        loaded, service = opened
+        retriever = LorebindRetriever(service, resolve(loaded), k=1)
+        assert len(retriever.invoke(QUESTION)) == 1
+        assert len(retriever.invoke(QUESTION, k=3)) == 3
+
+    async def test_both_faces_give_the_same(self, retriever: LorebindRetriever) -> None:
+        """`ainvoke` gives what `invoke` gives, and `invoke` works inside a running loop."""
+        assert await retriever.ainvoke(QUESTION) == retriever.invoke(QUESTION)
+
+    async def test_batches_keep_their_order(self, retriever: LorebindRetriever) -> None:
+        """`batch` and `abatch` answer each question at its place."""
+        questions = ["powder on chalets", QUESTION, "days of leave"]
+        expected = [retriever.invoke(question) for question in questions]
+        assert retriever.batch(questions) == expected
+        assert await retriever.abatch(questions) == expected
+        firsts = [documents[0].metadata["uri"] for documents in expected]
+        assert firsts[0] == "guide/c.md"
+        assert firsts[2] == "rules/c.md"
+
+    async def test_it_is_a_part_of_a_chain(self, retriever: LorebindRetriever) -> None:
+        """In LCEL it pipes into whatever takes documents, in both faces."""
+        chain = retriever | RunnableLambda(lambda documents: [one.id for one in documents])
+        expected = [one.id for one in retriever.invoke(QUESTION)]
+        assert chain.invoke(QUESTION) == expected
+        assert await chain.ainvoke(QUESTION) == expected
+
+    async def test_callbacks_hear_of_it(
+        self, opened: tuple[LoadedProject, KnowledgeService]
+    ) -> None:
+        """Callbacks get the question, the tags and metadata of object and call, and the result."""
+        loaded, service = opened
+        retriever = LorebindRetriever(
+            service, resolve(loaded), tags=["own"], metadata={"team": "ops"}
+        )
+        heard = Heard()
+        config: Any = {"callbacks": [heard], "tags": ["call"], "metadata": {"run": "1"}}
+        found = [retriever.invoke(QUESTION, config), await retriever.ainvoke(QUESTION, config)]
+        assert heard.ended == found
+        for question, tags, metadata in heard.started:
+            assert question == QUESTION
+            assert set(tags) == {"own", "call"}
+            assert metadata.items() >= {"team": "ops", "run": "1"}.items()
+
+    async def test_an_error_is_raised_and_heard(
+        self, opened: tuple[LoadedProject, KnowledgeService]
+    ) -> None:
+        """What cannot be searched is an error in both faces, never an empty list."""
+        loaded, service = opened
+        retriever = LorebindRetriever(service, [bind(loaded, "guide"), bind(loaded, "empty")])
+        heard = Heard()
+        with pytest.raises(NotIngestedError):
+            retriever.invoke(QUESTION, {"callbacks": [heard]})
+        with pytest.raises(NotIngestedError):
+            await retriever.ainvoke(QUESTION, {"callbacks": [heard]})
+        assert [type(error) for error in heard.failed] == [NotIngestedError] * 2
