@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-
-from pydantic import ValidationError
 
 from lorebind_bindings import (
     ModelPool,
     ResolvedBinding,
     answer,
     bind,
+    override,
     resolve,
     run_workflow,
 )
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.declarations import RetrievalDeclaration, build_project, load_project
+from lorebind_knowledge.declarations import build_project, load_project
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
@@ -158,16 +156,14 @@ class Project:
             IndexMismatchError: the index was built by another embedder.
             EmbedderError, StoreError: an outage; it is never an empty answer.
         """
-        written = {
-            "top_k": top_k,
-            "min_score": min_score,
-            "strategy": strategy,
-            "filters": None if filters is None else dict(filters),
-        }
-        overrides = {name: value for name, value in written.items() if value is not None}
-        own = self.loaded.knowledge_base(kb_id, workflow)[0].retrieval
-        settings = _override(own, overrides)
-        return await self.knowledge.query(kb_id, question, settings, workflow=workflow)
+        binding = override(
+            bind(self.loaded, kb_id, workflow),
+            top_k=top_k,
+            min_score=min_score,
+            strategy=strategy,
+            filters=None if filters is None else dict(filters),
+        )
+        return await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
 
     async def arun(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> RunResult:
         """Run a workflow from its first task to its last.
@@ -201,13 +197,23 @@ class Project:
         ]
         if not bindings:
             raise UsageError("the project declares no knowledge base to search")
-        if top_k is not None:
-            bindings = [
-                replace(binding, settings=_override(binding.settings, {"top_k": top_k}))
-                for binding in bindings
-            ]
+        bindings = [override(binding, top_k=top_k) for binding in bindings]
         model, counter = self._models.get()
         return await answer(self.knowledge, bindings, model, counter, prompt=question)
+
+    async def aexplain(
+        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
+    ) -> list[ResolvedBinding]:
+        """What is bound at a place: every setting, and the scope, file and line that set it.
+
+        Args:
+            workflow, task, agent: the place; none of them means the project itself.
+
+        Raises:
+            NotFoundError: no such workflow, task or agent.
+            UsageError: a task without its workflow.
+        """
+        return resolve(self.loaded, workflow=workflow, task=task, agent=agent)
 
     def retriever(
         self,
@@ -252,6 +258,7 @@ class Project:
     query = sync(aquery)
     run = sync(arun)
     ask = sync(aask)
+    explain = sync(aexplain)
     close = sync(aclose)
 
     def __enter__(self) -> Self:
@@ -278,13 +285,3 @@ class Project:
 
     def __repr__(self) -> str:
         return f"Project({self.name!r}, root={str(self.loaded.root)!r})"
-
-
-def _override(own: RetrievalDeclaration, overrides: Mapping[str, Any]) -> RetrievalDeclaration:
-    written = {name: getattr(own, name) for name in own.model_fields_set}
-    try:
-        return RetrievalDeclaration(**written | dict(overrides))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{name}: {first['msg']}") from None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.answering import Answer, answer
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.models import make_model
-    from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, resolve
+    from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
     from lorebind_bindings.retriever import LorebindRetriever
     from lorebind_bindings.retrieving import BoundResult, retrieve
     from lorebind_bindings.workflow import RunResult, TaskResult, run_workflow
@@ -27,6 +27,7 @@ __all__ = [
     "answer",
     "bind",
     "make_model",
+    "override",
     "resolve",
     "retrieve",
     "run_workflow",
@@ -38,7 +39,7 @@ __getattr__ = lazy_door(
         "answering": ("Answer", "answer"),
         "model_pool": ("ModelPool",),
         "models": ("make_model",),
-        "resolver": ("Provenance", "ResolvedBinding", "bind", "resolve"),
+        "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
         "retriever": ("LorebindRetriever",),
         "retrieving": ("BoundResult", "retrieve"),
         "workflow": ("RunResult", "TaskResult", "run_workflow"),

@@ -28,7 +28,7 @@ class Answer:
 
     text: str
     verdict: str
-    """`hit`; `fallback` when no binding found enough; `none` when there was nothing bound."""
+    """`hit`; `fallback` when no passage could be offered; `none` when there was nothing bound."""
     citations: list[Citation]
     """The passages that the answer cites, in the order of their first mention."""
     unknown_markers: list[str]
@@ -91,7 +91,7 @@ async def answer(
         usage["model"] = dict(response.usage_metadata)
     return Answer(
         text=checked.text,
-        verdict=_verdict(results),
+        verdict="none" if not results else "hit" if offered else "fallback",
         citations=checked.citations,
         unknown_markers=checked.unknown,
         offered=offered,
@@ -137,11 +137,7 @@ def _assemble(
         result = assembler.assemble(contexts, first_marker=marker)
         marker += len(result.citations)
         assembled.append(result)
-        blocks += [result.context] if result.context else []
+        # A budget that holds not even the best passage leaves as little as a miss.
+        text = result.context or settings.fallback
+        blocks += [text] if text else []
     return blocks, assembled
-
-
-def _verdict(results: Sequence[BoundResult]) -> str:
-    if not results:
-        return "none"
-    return "hit" if any(found.hit for found in results) else "fallback"

@@ -7,10 +7,12 @@ values and replaces lists and maps; an explicit null clears what an earlier scop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations import RetrievalDeclaration
+from pydantic import ValidationError
+
+from lorebind_knowledge.declarations import RetrievalDeclaration, YamlSource, problems
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +26,12 @@ class Provenance:
     """The place that set a field to the value in effect."""
 
     scope: str
-    """`default`, `knowledge_base`, `project`, `workflow/<id>`, `task/<id>` or `agent/<id>`."""
+    """`default`, `knowledge_base`, `project`, `workflow/<id>`, `task/<id>`, `agent/<id>`, or
+    `caller` for what was asked for with the question."""
     file: str = ""
     line: int = 0
+    overrode: tuple[str, ...] = ()
+    """The scopes that had set the field before, the nearest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,26 @@ def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> Reso
     return _resolve_one(loaded, kb_id, [], workflow)
 
 
+def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
+    """A binding with some settings replaced by the caller; None leaves a setting as it is.
+
+    Raises:
+        UsageError: a value that cannot be, in the words of the YAML's own errors.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    own = binding.settings
+    written = {name: getattr(own, name) for name in own.model_fields_set} | given
+    try:
+        chosen = RetrievalDeclaration(**written)
+    except ValidationError as error:
+        source = YamlSource.from_data(written)
+        found = problems(error, source, RetrievalDeclaration)
+        said = (f"{one.message}; {one.hint}" if one.hint else one.message for one in found)
+        raise UsageError("; ".join(said)) from None
+    places = dict.fromkeys(given, Provenance("caller"))
+    return replace(binding, settings=chosen, provenance=binding.provenance | places)
+
+
 def _scopes(
     loaded: LoadedProject, workflow: str | None, task: str | None, agent: str | None
 ) -> Iterator[tuple[str, Sequence[BindingDeclaration]]]:
@@ -89,13 +114,16 @@ def _resolve_one(
     own = loaded.knowledge_base(kb_id, workflow)[0].retrieval
     values = {name: getattr(own, name) for name in own.model_fields_set}
     provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
-    provenance |= {name: _place("knowledge_base", own.position(name)) for name in values}
+    provenance |= {
+        name: _place("knowledge_base", own.position(name), provenance[name]) for name in values
+    }
     for scope, bindings in scopes:
         for binding in bindings:
             if binding.id != kb_id:
                 continue
             for name, value in binding.overrides().items():
-                provenance[name] = _place(scope, binding.override_position(name))
+                place = binding.override_position(name)
+                provenance[name] = _place(scope, place, provenance[name])
                 if value is None:
                     values.pop(name, None)
                 else:
@@ -103,5 +131,6 @@ def _resolve_one(
     return ResolvedBinding(kb_id, RetrievalDeclaration(**values), provenance, workflow)
 
 
-def _place(scope: str, position: Position) -> Provenance:
-    return Provenance(scope, position.file, position.line)
+def _place(scope: str, position: Position, before: Provenance) -> Provenance:
+    overrode = () if before.scope == "default" else (before.scope, *before.overrode)
+    return Provenance(scope, position.file, position.line, overrode)

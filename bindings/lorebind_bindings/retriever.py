@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
+from lorebind_bindings.resolver import override
 from lorebind_bindings.retrieving import retrieve
 from lorebind_knowledge.bridge import run
 
@@ -32,7 +33,7 @@ class LorebindRetriever(BaseRetriever):
     """
 
     k: int | None = None
-    """The most documents to return; None leaves it to the bindings' `top_k`."""
+    """The most documents to return, whatever the bindings' `top_k`; None leaves it to that."""
 
     _service: KnowledgeService = PrivateAttr()
     _bindings: Sequence[ResolvedBinding] = PrivateAttr()
@@ -55,10 +56,11 @@ class LorebindRetriever(BaseRetriever):
         return await self._search(query, k)
 
     async def _search(self, query: str, k: int | None) -> list[Document]:
-        results = await retrieve(self._service, self._bindings, query)
+        limit = k if k is not None else self.k
+        bindings = [override(binding, top_k=limit) for binding in self._bindings]
+        results = await retrieve(self._service, bindings, query)
         matches = [match for found in results for match in found.result.matches]
         matches.sort(key=lambda match: (-match.score, match.id))
-        limit = k if k is not None else self.k
         return [_document(match) for match in matches[:limit]]
 
 

@@ -33,3 +33,10 @@ class KnowledgeBase:
     events: Events
     metadata: Mapping[str, Any]
     """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
+
+    @property
+    def ingest_command(self) -> str:
+        """The command that ingests it, for messages that send a user there."""
+        _, _, workflow = self.namespace.scope.partition("workflow/")
+        where = f" --workflow {workflow}" if workflow else ""
+        return f"lorebind knowledge ingest {self.id}{where}"

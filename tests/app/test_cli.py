@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from lorebind.cli.main import app
+from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import write
 
-from .helpers import FILES, environment, run_lorebind
+from .helpers import FILES, PROJECT, environment, run_lorebind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,8 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "get"],
     ["knowledge", "ingest"],
     ["knowledge", "query"],
+    ["bindings"],
+    ["bindings", "explain"],
 ]
 
 INVOCATIONS: dict[str, list[str]] = {
@@ -41,6 +44,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "get": ["knowledge", "get", "docs"],
     "ingest": ["knowledge", "ingest", "docs"],
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
+    "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
     "ask": ["ask", ".", QUESTION],
 }
@@ -51,6 +55,7 @@ COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
 FIELDS: dict[str, set[str]] = {
     "validate": {"valid", "problems"},
     "list": {"knowledge_bases"},
+    "explain": {"bindings"},
     "get": {"knowledge_base", "stats"},
     "ingest": {
         "kb_id",
@@ -272,3 +277,38 @@ def test_a_project_may_be_elsewhere(ready_cli: Cli, tmp_path_factory: Any) -> No
     for path in (ready_cli.root, ready_cli.root / "lorebind.yaml"):
         done = ready_cli(*INVOCATIONS["query"], "-p", str(path), "-o", "json")
         assert json.loads(done.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"
+
+
+def test_knowledge_of_a_workflow(ready_cli: Cli) -> None:
+    """What a workflow declares is ingested, queried and listed like any other, with its name."""
+    ready_cli.write(
+        {
+            "own/a.md": "# Owls\n\nOwls fly at night.",
+            "workflows/own.yaml": (
+                "id: own\nknowledge_bases:\n"
+                '  - { id: birds, sources: [{ type: markdown_glob, path: "own/*.md" }] }\n'
+                "knowledge: [{ id: birds }]\n"
+                "tasks: [{ id: tell, prompt: owls at night }]\n"
+            ),
+        }
+    )
+    before = ready_cli("run", "own")
+    assert (before.code, before.out) == (1, ""), before.err
+    advice = "lorebind knowledge ingest birds --workflow own"
+    assert advice in before.err
+    assert ready_cli(*advice.split()[1:]).code == 0
+    found = ready_cli("knowledge", "query", "birds", "-w", "own", "-q", "owls", "-o", "json")
+    assert json.loads(found.out)["matches"][0]["metadata"]["uri"] == "own/a.md"
+    assert re.search(r"(?m)^birds +own +1 +1 +completed", ready_cli("knowledge", "list").out)
+    assert ready_cli("knowledge", "get", "birds").code == 2
+
+
+def test_explain_names_every_setting(ready_cli: Cli) -> None:
+    """The table has a row for each setting, with the file and line that set it."""
+    binding = PROJECT.replace("{ id: docs }]", "{ id: docs, top_k: 7 }]")
+    ready_cli.write({"lorebind.yaml": binding})
+    done = ready_cli("bindings", "explain", "--workflow", "reply")
+    for name in RetrievalDeclaration.model_fields:
+        assert re.search(rf"(?m)^{name} ", done.out)
+    assert re.search(r"(?m)^top_k +7 +project +lorebind\.yaml:\d+$", done.out)
+    assert ready_cli("bindings", "explain", "--task", "x").code == 2

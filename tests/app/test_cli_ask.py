@@ -79,10 +79,18 @@ def test_a_projects_question_may_miss(ready_cli: Cli) -> None:
     assert (done.code, data["verdict"], data["citations"]) == (1, "fallback", [])
 
 
-@pytest.mark.parametrize("files", [{}, {"image.bin": "x"}, {"blank.md": "\n\n"}])
-def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str]) -> None:
-    """Where there is nothing to search, the message says so, and the exit is 1."""
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "no file in .* matches"),
+        ({"image.bin": "x"}, "no file in .* matches"),
+        ({"blank.md": "\n\n"}, "no document has any text"),
+    ],
+)
+def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str], reason: str) -> None:
+    """Where there is nothing to search, that is said with the reason, and nothing is written."""
     empty_cli.write(files)
     done = empty_cli("ask", ".", QUESTION)
     assert done.code == 1
-    assert done.err == "lorebind: there is nothing to search in .: no document has any text\n"
+    assert re.fullmatch(f"lorebind: there is nothing to search in 'files': {reason}.*\n", done.err)
+    assert not (empty_cli.root / ".lorebind").exists()

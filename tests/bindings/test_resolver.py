@@ -81,24 +81,43 @@ def one(bindings: list[ResolvedBinding], kb_id: str = "policies") -> ResolvedBin
     return found
 
 
-PLACES: list[tuple[dict[str, str], int, str, str]] = [
-    ({}, 12, "project", "lorebind.yaml"),
-    ({"workflow": "support"}, 13, "workflow/support", "workflows/support.yaml"),
-    ({"workflow": "support", "task": "reply"}, 13, "workflow/support", "workflows/support.yaml"),
-    ({"workflow": "support", "task": "triage"}, 15, "agent/clerk", "agents/clerk.yaml"),
-    ({"agent": "clerk"}, 15, "agent/clerk", "agents/clerk.yaml"),
+BELOW = ("project", "knowledge_base")
+
+PLACES: list[tuple[dict[str, str], int, str, str, tuple[str, ...]]] = [
+    ({}, 12, "project", "lorebind.yaml", BELOW[1:]),
+    ({"workflow": "support"}, 13, "workflow/support", "workflows/support.yaml", BELOW),
+    (
+        {"workflow": "support", "task": "reply"},
+        13,
+        "workflow/support",
+        "workflows/support.yaml",
+        BELOW,
+    ),
+    (
+        {"workflow": "support", "task": "triage"},
+        15,
+        "agent/clerk",
+        "agents/clerk.yaml",
+        ("task/triage", "workflow/support", *BELOW),
+    ),
+    ({"agent": "clerk"}, 15, "agent/clerk", "agents/clerk.yaml", BELOW),
 ]
 
 
-@pytest.mark.parametrize(("place", "top_k", "scope", "file"), PLACES)
+@pytest.mark.parametrize(("place", "top_k", "scope", "file", "overrode"), PLACES)
 def test_the_narrowest_scope_wins(
-    tmp_path: Path, place: dict[str, str], top_k: int, scope: str, file: str
+    tmp_path: Path,
+    place: dict[str, str],
+    top_k: int,
+    scope: str,
+    file: str,
+    overrode: tuple[str, ...],
 ) -> None:
-    """The value of the narrowest scope is in effect, and its scope, file and line are named."""
+    """The value of the narrowest scope is in effect; its place and those it overrode are named."""
     found = one(resolve(loaded(tmp_path), **place))
     assert found.settings.top_k == top_k
     line = line_of(tmp_path / file, f"top_k: {top_k}")
-    assert found.provenance["top_k"] == Provenance(scope, file, line)
+    assert found.provenance["top_k"] == Provenance(scope, file, line, overrode)
 
 
 def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
@@ -107,7 +126,9 @@ def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
     found = one(resolve(loaded(tmp_path, agent=quiet), workflow="support", task="triage"))
     assert found.settings.top_k == 14
     line = line_of(tmp_path / "workflows/support.yaml", "top_k: 14")
-    assert found.provenance["top_k"] == Provenance("task/triage", "workflows/support.yaml", line)
+    assert found.provenance["top_k"] == Provenance(
+        "task/triage", "workflows/support.yaml", line, ("workflow/support", *BELOW)
+    )
 
 
 def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
@@ -176,7 +197,12 @@ def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> 
     )
     assert getattr(found.settings, field) == default
     line = line_of(tmp_path / "workflows/support.yaml", field)
-    assert found.provenance[field] == Provenance("workflow/support", "workflows/support.yaml", line)
+    place = found.provenance[field]
+    assert (place.scope, place.file, place.line) == (
+        "workflow/support",
+        "workflows/support.yaml",
+        line,
+    )
 
 
 def test_what_was_cleared_can_be_set_again(tmp_path: Path) -> None:

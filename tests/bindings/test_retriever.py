@@ -9,10 +9,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from lorebind_bindings import LorebindRetriever, bind, resolve
+from lorebind_bindings import LorebindRetriever, bind, override, resolve
 from lorebind_knowledge import KnowledgeService, load_project
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.errors import NotIngestedError
+from lorebind_knowledge.errors import NotIngestedError, UsageError
 
 from .helpers import PARTS, write
 
@@ -131,10 +131,22 @@ class TestRetriever:
         assert FILES["guide/a.md"][about["start"] : about["end"]] == best.page_content
         assert (about["line_start"], about["line_end"]) == (1, 3)
 
-    @pytest.mark.parametrize("k", [0, 1, 4])
+    @pytest.mark.parametrize("k", [1, 4])
     def test_k_bounds_the_whole_list(self, retriever: LorebindRetriever, k: int) -> None:
         """`k` of a call keeps the best of all bindings together."""
         assert retriever.invoke(QUESTION, k=k) == retriever.invoke(QUESTION)[:k]
+
+    def test_k_goes_over_top_k(self, opened: tuple[LoadedProject, KnowledgeService]) -> None:
+        """`k` gives as many as it says, where a binding's `top_k` would give fewer."""
+        loaded, service = opened
+        few = [override(binding, top_k=1) for binding in resolve(loaded)]
+        assert len(LorebindRetriever(service, few).invoke(QUESTION)) == len(few)
+        assert len(LorebindRetriever(service, few, k=4).invoke(QUESTION)) == 4
+
+    def test_k_has_the_limits_of_top_k(self, retriever: LorebindRetriever) -> None:
+        """No passage at all is not a question that can be asked."""
+        with pytest.raises(UsageError, match="top_k is 0; expected 1 to 50"):
+            retriever.invoke(QUESTION, k=0)
 
     def test_k_of_a_call_goes_over_that_of_the_retriever(
         self, opened: tuple[LoadedProject, KnowledgeService]

@@ -128,3 +128,19 @@ def test_python_data_has_paths_instead_of_lines():
     assert source.position(("a", 0, "b")) == Position("settings: a[0].b", 0, 0)
     with pytest.raises(ConfigurationError, match=r"^<python>: a: the key 1 is not a text$"):
         YamlSource.from_data({"a": {1: 2}})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1, 2", "expected ',' or ']', but got '<stream end>'"),
+        ("a: { b: x? }", "expected ',' or '}', but got '?'"),
+        ("a: *sk-123-secret", "found undefined alias"),
+    ],
+)
+def test_the_words_of_the_parser(tmp_path, text, said):
+    """What YAML expected is told as the parser says it, without what stood in the file."""
+    with pytest.raises(ConfigurationError) as caught:
+        _read(tmp_path, text)
+    (problem,) = caught.value.problems
+    assert problem.message == f"this is not YAML: {said}"

@@ -12,6 +12,7 @@ from lorebind_knowledge.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
+    from lorebind_knowledge.ingest.report import IngestReport
 
 PROJECT_FILE = "lorebind.yaml"
 FOLDER_KB = "files"
@@ -30,22 +31,16 @@ def ask(
     No configuration is needed: the folder's Markdown and text files are indexed in its .lorebind
     folder. The second run embeds only what changed.
     """
-    from lorebind.cli.ingesting import ingest_with_bars
     from lorebind.cli.printing import console, print_answer, print_data, print_matches
 
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
     with _project(Path(path)) as project:
-        ingested = [
-            ingest_with_bars(project, kb.id, output)
-            for kb in project.loaded.project.knowledge_bases
-        ]
-        if not any(report.chunks["total"] for _, report in ingested):
-            raise SourceError(f"there is nothing to search in {path}: no document has any text")
+        reports = [_ingest(project, kb.id, output) for kb in project.loaded.project.knowledge_bases]
         answer = project.ask(question, top_k=top_k)
         if output is not Output.table:
             data: dict[str, Any] = {
-                "ingests": [report for _, report in ingested],
+                "ingests": reports,
                 "results": {found.binding.id: found.result for found in answer.results},
                 "answer": answer.text,
                 "verdict": answer.verdict,
@@ -65,6 +60,19 @@ def ask(
             print_answer(answer)
     if answer.verdict != "hit":
         raise typer.Exit(1)
+
+
+def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
+    """Bring a knowledge base up to date; where there is nothing to search, nothing is written."""
+    from lorebind.cli.ingesting import ingest_with_bars, show_plan
+
+    plan = show_plan(project, kb_id, output)
+    if not plan.chunks["total"]:
+        reasons = [source.reason for source in plan.sources if source.status == "failed"]
+        reasons += [failure.reason for failure in plan.failures]
+        nothing = "; ".join(reasons) or "no document has any text"
+        raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
+    return ingest_with_bars(project, kb_id, plan, output)
 
 
 def _project(path: Path) -> Project:

@@ -13,20 +13,31 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
+def show_plan(
+    project: Project, kb_id: str, output: Output, *, workflow: str | None = None
+) -> IngestPlan:
+    """What an ingest would do; with output `table` it is shown."""
+    plan = project.plan(kb_id, workflow=workflow)
+    if output is Output.table:
+        console().print(plan_line(plan), soft_wrap=True)
+    return plan
+
+
 def ingest_with_bars(
     project: Project,
     kb_id: str,
+    plan: IngestPlan,
     output: Output,
     *,
+    workflow: str | None = None,
     strategy: str = "upsert",
     allow_mass_delete: bool = False,
-) -> tuple[IngestPlan, IngestReport]:
-    """Plan, then ingest; with output `table` both are shown."""
-    plan = project.plan(kb_id)
-    if output is Output.table:
-        console().print(plan_line(plan))
+) -> IngestReport:
+    """Ingest with live bars; with output `table` the summary is shown."""
     with progress_bars(project.knowledge.events, plan):
-        report = project.ingest(kb_id, strategy=strategy, allow_mass_delete=allow_mass_delete)
+        report = project.ingest(
+            kb_id, workflow=workflow, strategy=strategy, allow_mass_delete=allow_mass_delete
+        )
     if output is Output.table:
         print_report(report)
-    return plan, report
+    return report

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind.cli.options import Output, OutputOption, ProjectOption, Strategy, WorkflowOption
 from lorebind_knowledge.errors import UsageError
 
 app = typer.Typer(help="List, ingest and query knowledge bases.", no_args_is_help=True)
@@ -22,42 +22,49 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        declared = loaded.loaded.project.knowledge_bases
-        stats = {kb.id: loaded.stats(kb.id) for kb in declared}
-    if output is not Output.table:
         rows = [
-            {"id": kb.id, "description": kb.description, "stats": stats[kb.id]} for kb in declared
+            (kb, workflow, loaded.stats(kb.id, workflow=workflow))
+            for kb, workflow in loaded.loaded.every_knowledge_base()
         ]
-        print_data({"knowledge_bases": rows}, output)
+    if output is not Output.table:
+        data = [
+            {"id": kb.id, "workflow": workflow, "description": kb.description, "stats": stats}
+            for kb, workflow, stats in rows
+        ]
+        print_data({"knowledge_bases": data}, output)
         return
     print_table(
-        ("id", "documents", "chunks", "last ingest", "description"),
+        ("id", "workflow", "documents", "chunks", "last ingest", "description"),
         (
             (
                 kb.id,
-                stats[kb.id].documents.get("ready", 0),
-                stats[kb.id].chunks,
-                (stats[kb.id].last_run or {}).get("status", "never"),
+                workflow or "",
+                stats.documents.get("ready", 0),
+                stats.chunks,
+                (stats.last_run or {}).get("status", "never"),
                 kb.description,
             )
-            for kb in declared
+            for kb, workflow, stats in rows
         ),
     )
 
 
 @app.command()
 def get(
-    kb_id: IdArgument, project: ProjectOption = ".", output: OutputOption = Output.table
+    kb_id: IdArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
 ) -> None:
     """Show one knowledge base: what is declared, and what is in its index."""
     from lorebind.cli.printing import print_data
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        declared, _ = loaded.loaded.knowledge_base(kb_id)
+        declared, _ = loaded.loaded.knowledge_base(kb_id, workflow)
         data: dict[str, Any] = {
             "knowledge_base": declared.model_dump(mode="json"),
-            "stats": loaded.stats(kb_id),
+            "stats": loaded.stats(kb_id, workflow=workflow),
         }
     print_data(data, Output.yaml if output is Output.table else output)
 
@@ -68,27 +75,36 @@ def ingest(
         str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
+        Strategy,
+        typer.Option(help="upsert: change the index; replace: build a new one, then switch."),
     ] = "upsert",
     allow_mass_delete: Annotated[
         bool, typer.Option("--allow-mass-delete", help="Let more than half of the documents go.")
     ] = False,
+    workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
     """Bring the index to what the sources hold now. Only what changed is embedded."""
-    from lorebind.cli.ingesting import ingest_with_bars
+    from lorebind.cli.ingesting import ingest_with_bars, show_plan
     from lorebind.cli.printing import print_data
     from lorebind.project import Project
 
+    reports = []
     with Project.load(project) as loaded:
-        declared = [kb.id for kb in loaded.loaded.project.knowledge_bases]
-        reports = [
-            ingest_with_bars(
-                loaded, name, output, strategy=strategy, allow_mass_delete=allow_mass_delete
-            )[1]
-            for name in ([kb_id] if kb_id else declared)
-        ]
+        every = [(kb.id, owner) for kb, owner in loaded.loaded.every_knowledge_base()]
+        for name, owner in [(kb_id, workflow)] if kb_id else every:
+            plan = show_plan(loaded, name, output, workflow=owner)
+            report = ingest_with_bars(
+                loaded,
+                name,
+                plan,
+                output,
+                workflow=owner,
+                strategy=strategy,
+                allow_mass_delete=allow_mass_delete,
+            )
+            reports.append(report)
     if output is not Output.table:
         print_data(reports[0] if kb_id else reports, output)
     if any(report.status != "completed" for report in reports):
@@ -110,6 +126,7 @@ def query(
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
     ] = None,
+    workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
@@ -121,6 +138,7 @@ def query(
         result = loaded.query(
             kb_id,
             question,
+            workflow=workflow,
             top_k=top_k,
             min_score=min_score,
             strategy=strategy,

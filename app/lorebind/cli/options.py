@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,7 +16,14 @@ class Output(StrEnum):
     yaml = "yaml"
 
 
+Strategy = Literal["upsert", "replace"]
+"""How an ingest changes the index."""
+
 ProjectOption = Annotated[
     str, typer.Option("--project", "-p", metavar="DIR", help="The project's folder or file.")
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
+WorkflowOption = Annotated[
+    str | None,
+    typer.Option("--workflow", "-w", help="The workflow that declares it, where one does."),
+]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import asdict, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from lorebind.cli.options import Output
 
@@ -47,10 +50,12 @@ def print_data(value: Any, output: Output) -> None:
 
 
 def as_data(value: Any) -> Any:
-    """Dataclasses, within mappings and lists too, as plain mappings."""
+    """Dataclasses and declarations, within mappings and lists too, as plain mappings."""
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, dict):
+        return {field.name: as_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
         return {key: as_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_data(item) for item in value]
@@ -86,8 +91,8 @@ def plan_line(plan: IngestPlan) -> str:
         if documents[name]
     )
     return (
-        f"Plan: {_count(total, 'document')} ({changes or 'none'}), "
-        f"{_count(plan.chunks['total'], 'chunk')}, {plan.texts_to_embed} to embed, "
+        f"Plan: {counted(total, 'document')} ({changes or 'none'}), "
+        f"{counted(plan.chunks['total'], 'chunk')}, {plan.texts_to_embed} to embed, "
         f"{plan.cache_hits} cached"
     )
 
@@ -110,7 +115,7 @@ def print_report(report: IngestReport) -> None:
     )
     if report.texts_truncated:
         out.print(
-            f"note: {_count(report.texts_truncated, 'chunk')} longer than the embedder reads; "
+            f"note: {counted(report.texts_truncated, 'chunk')} longer than the embedder reads; "
             "a smaller chunking size keeps all of a chunk in its vector",
             soft_wrap=True,
         )
@@ -165,7 +170,7 @@ def print_answer(answer: Answer) -> None:
     out.print()
     out.print(
         f"Prompt: {answer.usage['prompt_tokens']} tokens ({answer.usage['tokenizer']}, "
-        f"{exactness}), {_count(len(answer.offered), 'passage')}{dropped}"
+        f"{exactness}), {counted(len(answer.offered), 'passage')}{dropped}"
     )
 
 
@@ -191,5 +196,6 @@ def _total_documents(report: IngestReport) -> int:
     return sum(report.documents.values()) - report.documents["removed"]
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """`1 chunk`, `2 chunks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ from lorebind_knowledge.errors import ConfigurationError
 
 def validate(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """Check the project's files: file:line:column, what is wrong, and the way out."""
-    from lorebind.cli.printing import print_data
+    from lorebind.cli.printing import counted, print_data
     from lorebind_knowledge.declarations import load_project
 
     try:
@@ -20,13 +20,14 @@ def validate(project: ProjectOption = ".", output: OutputOption = Output.table) 
             raise
         print_data({"valid": False, "problems": error.problems}, output)
         raise typer.Exit(2) from None
+    inline = sum(len(workflow.agents) for workflow in loaded.workflows.values())
     declared = {
-        "knowledge bases": len(loaded.project.knowledge_bases),
-        "workflows": len(loaded.workflows),
-        "agents": len(loaded.agents),
+        "knowledge base": len(loaded.every_knowledge_base()),
+        "workflow": len(loaded.workflows),
+        "agent": len(loaded.agents) + inline,
     }
     if output is Output.table:
-        counts = ", ".join(f"{count} {kind}" for kind, count in declared.items())
+        counts = ", ".join(counted(number, noun) for noun, number in declared.items())
         print(f"{loaded.project.name}: valid ({counts})")
     else:
         print_data({"valid": True, "problems": []}, output)

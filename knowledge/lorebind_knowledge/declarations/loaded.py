@@ -76,6 +76,15 @@ class LoadedProject:
         scope = f"workflow/{workflow}" if any(found is kb for kb in own) else PROJECT_SCOPE
         return found, scope
 
+    def every_knowledge_base(self) -> list[tuple[KnowledgeBaseDeclaration, str | None]]:
+        """All there are, each with the workflow that declares it; None is the project."""
+        every: list[tuple[KnowledgeBaseDeclaration, str | None]] = [
+            (kb, None) for kb in self.project.knowledge_bases
+        ]
+        for workflow in self.workflows.values():
+            every += [(kb, workflow.id) for kb in workflow.knowledge_bases]
+        return every
+
     def workflow(self, workflow_id: str) -> WorkflowDeclaration:
         return _pick(list(self.workflows.values()), workflow_id, "workflow")
 

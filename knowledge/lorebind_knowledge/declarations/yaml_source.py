@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from lorebind_knowledge.declarations.base import Declaration, Path, Position
+from lorebind_knowledge.declarations.secrets import is_secret_path
+from lorebind_knowledge.declarations.templates import ANYTHING
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ class YamlSource:
     shown_as: str
     data: dict[str, Any] = field(repr=False)
     marks: Mapping[Path, Mark] = field(default_factory=dict, repr=False)
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with single values, while the rest could be read."""
+    doubtful: frozenset[Path] = frozenset()
+    """Where those values stand; one that cannot be read at all is ANYTHING."""
 
     @classmethod
     def read(cls, file: FilePath, root: FilePath) -> YamlSource:
@@ -49,9 +55,30 @@ class YamlSource:
             ConfigurationError: when it cannot be read, or is not one mapping with text keys, each
                 used once.
         """
+        source = cls.read_on(file, root)
+        if source.problems:
+            raise ConfigurationError(source.problems)
+        return source
+
+    @classmethod
+    def read_on(cls, file: FilePath, root: FilePath) -> YamlSource:
+        """Read a file with all its `problems`.
+
+        Raises:
+            ConfigurationError: when it cannot be read as one mapping.
+        """
         shown_as = _shown(file, root)
-        text = _text(file, shown_as)
-        return _Builder(shown_as, text).build()
+        return _Builder(shown_as, _text(file, shown_as)).build()
+
+    @classmethod
+    def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
+        """The plain words beside the keys at the top of a file that is not YAML, `id` for one."""
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        words = dict(re.findall(r"""^(\w+):[ \t]*["']?([\w.-]*)""", text, re.MULTILINE))
+        return cls(_shown(file, root), words, {(): Mark(1, 1)})
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], shown_as: str = "<python>") -> YamlSource:
@@ -140,6 +167,8 @@ class _Builder:
         self.text = text
         self.marks: dict[Path, Mark] = {}
         self.problems: list[Problem] = []
+        self.doubtful: set[Path] = set()
+        self._doubtful_keys: set[int] = set()
         self._open: list[yaml.Node] = []
         self._seen: set[int] = set()
         self._copies = 0
@@ -157,10 +186,11 @@ class _Builder:
             self._report(1, 1, "the file is nested too deeply")
         except _StopError:
             pass
-        if self.problems:
+        if data is None:
             # Nothing is chained: PyYAML's own errors quote the lines, secrets and all.
             raise ConfigurationError(self.problems) from None
-        return YamlSource(self.shown_as, data, self.marks)
+        problems = tuple(self.problems)
+        return YamlSource(self.shown_as, data, self.marks, problems, frozenset(self.doubtful))
 
     def _top(self, node: yaml.Node | None) -> Any:
         if node is None:
@@ -176,7 +206,7 @@ class _Builder:
     def _value(self, node: yaml.Node, path: Path) -> Any:
         self._guard(node)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
+            return self._plain_scalar(node, path)
         expected = _MAP if isinstance(node, yaml.MappingNode) else _SEQ
         if node.tag != expected:
             self._fail(node, "YAML tags are not supported here")
@@ -200,9 +230,12 @@ class _Builder:
             line, column = _place(node)
             hint = 'put quotes around it: "{{ .env.NAME }}"'
             self._report(line, column, "YAML reads {{ … }} without quotes as a mapping", hint)
-            return None
+            self.doubtful.add(path)
+            return ANYTHING
         data = {}
         for name, (key, value) in self._entries(node).items():
+            if id(key) in self._doubtful_keys:
+                self.doubtful.add((*path, name))
             self.marks[*path, name] = Mark(*_place(key), _raw(value))
             data[name] = self._value(value, (*path, name))
         return data
@@ -233,6 +266,7 @@ class _Builder:
                 first = _place(own[name][0])
                 where = f"it is written first at {self.shown_as}:{first[0]}:{first[1]}"
                 self._report(line, column, f"the key {name!r} is written twice", where)
+                self._doubtful_keys.add(id(own[name][0]))
                 continue
             own[name] = (key, value)
         self._pairs[id(node)] = merged | own
@@ -258,9 +292,25 @@ class _Builder:
         name = self._scalar(key)
         if isinstance(name, str):
             return name
-        message = f"YAML reads the key {key.value or 'nothing'} as {described_type(name)}"
-        self._report(line, column, message, f'quote it: "{key.value}"')
-        return None
+        if name is not ANYTHING:
+            message = f"YAML reads the key {key.value or 'nothing'} as {described_type(name)}"
+            self._report(line, column, message, f'quote it: "{key.value}"')
+        self._doubtful_keys.add(id(key))
+        return str(key.value)
+
+    def _plain_scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        value = self._scalar(node)
+        if _is_surprising(node, value):
+            shown = f"this as another number: {_SURPRISES}"
+            hint = "quote it to make it a text"
+            if not is_secret_path(path):
+                shown = f"{short(node.value)} as the number {short(repr(value))}"
+                hint = f'write {short(repr(value))}, or quote it to make it a text: "{short(node.value)}"'
+            self._report(*_place(node), f"YAML reads {shown}", hint)
+            value = ANYTHING
+        if value is ANYTHING:
+            self.doubtful.add(path)
+        return value
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         if node.tag in (_MERGE, _VALUE):  # a plain << or = that merges nothing
@@ -276,7 +326,7 @@ class _Builder:
                 else "YAML tags are not supported"
             )
             self._report(*_place(node), what, "quote it to make it a text")
-            return None
+            return ANYTHING
 
     def _syntax(self, error: yaml.YAMLError) -> None:
         if isinstance(error, yaml.reader.ReaderError):
@@ -293,8 +343,11 @@ class _Builder:
             return
         lines = self.text.splitlines()
         here = lines[line - 1] if line <= len(lines) else ""
-        unquoted = re.search(r"""(?<!["'])\{\{""", here) is not None
-        hint = "put quotes around a text that has {{ … }} in it" if unquoted else ""
+        hint = ""
+        if here[column - 1 : column] == "\t":
+            hint = "indent with spaces, not with tabs"
+        elif re.search(r"""(?<!["'])\{\{""", here):
+            hint = "put quotes around a text that has {{ … }} in it"
         self._report(line, column, f"this is not YAML: {_safe(problem)}", hint)
 
     def _fail(self, node: yaml.Node, message: str) -> NoReturn:
@@ -314,13 +367,26 @@ def _raw(node: yaml.Node) -> str | None:
     return node.value if plain else None
 
 
+def _is_surprising(node: yaml.ScalarNode, value: Any) -> bool:
+    """Whether YAML 1.1 made another number of digits: octal 012 is 10, 12:30 is 750."""
+    if node.style is not None or isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return ":" in node.value or re.match(r"[-+]?0[0-9_]", node.value) is not None
+
+
 def _is_bare_template(node: yaml.Node) -> bool:
     return len(node.value) == 1 and isinstance(node.value[0][0], yaml.MappingNode)
 
 
 def _safe(problem: str) -> str:
     """PyYAML's words without what it quotes of the file, which may be a secret."""
-    return re.sub(r"""\s*(['"])(?!<)[^'"]{2,}\1""", "", problem)
+
+    def shown(quoted: re.Match[str]) -> str:
+        # Single characters and names of tokens are YAML's own: `expected ',' or '}'`.
+        text = quoted[2]
+        return quoted[0] if len(text) < 2 or text.startswith("<") else ""
+
+    return re.sub(r"""\s*(['"])(.*?)\1""", shown, problem)
 
 
 def described_type(value: Any) -> str:

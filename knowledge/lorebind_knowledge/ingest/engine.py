@@ -132,7 +132,7 @@ class _Run:
             raise IngestRefusedError(
                 f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "
                 "sources; nothing was changed. If they are meant to go: "
-                f"lorebind knowledge ingest {kb.id} --allow-mass-delete"
+                f"{kb.ingest_command} --allow-mass-delete"
             )
 
     async def _choose_index(self) -> IndexEntry:

@@ -90,14 +90,13 @@ async def _index_in_use(kb: KnowledgeBase) -> IndexEntry:
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         raise NotIngestedError(
-            f"nothing has been ingested into knowledge base {kb.id!r} yet; "
-            f"run: lorebind knowledge ingest {kb.id}"
+            f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.ingest_command}"
         )
     if index.manifest.embedder_key != kb.embedder.fingerprint.key:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; build it anew with: lorebind knowledge ingest {kb.id}"
+            f"{kb.embedder.fingerprint}; build it anew with: {kb.ingest_command}"
         )
     return index
 

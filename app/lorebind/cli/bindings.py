@@ -1,0 +1,63 @@
+"""`lorebind bindings`: which knowledge is bound where, and who says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+
+if TYPE_CHECKING:
+    from lorebind_bindings import Provenance
+
+app = typer.Typer(help="Explain what is bound where.", no_args_is_help=True)
+
+
+@app.callback()
+def bindings() -> None:
+    """Explain what is bound where."""
+
+
+@app.command()
+def explain(
+    workflow: Annotated[str | None, typer.Option("--workflow", help="Seen from this one.")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Of the workflow.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="The task's, if left out.")] = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Show every setting in effect at a place, and the scope, file and line that set it."""
+    from lorebind.cli.printing import console, print_data, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        found = loaded.explain(workflow=workflow, task=task, agent=agent)
+    if output is not Output.table:
+        print_data({"bindings": found}, output)
+        return
+    if not found:
+        console().print("Nothing is bound here.")
+    for binding in found:
+        console().rule(binding.id, align="left")
+        print_table(
+            ("setting", "value", "set by", "where", "overriding"),
+            (
+                (
+                    name,
+                    _shown(getattr(binding.settings, name)),
+                    place.scope,
+                    _where(place),
+                    ", ".join(place.overrode),
+                )
+                for name, place in binding.provenance.items()
+            ),
+        )
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _where(place: Provenance) -> str:
+    return f"{place.file}:{place.line}" if place.line else ""
