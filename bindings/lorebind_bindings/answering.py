@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.retrieving import retrieve
 from lorebind_knowledge.errors import LorebindError, ModelError
+from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import Assembler, RetrievedContext, check
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ async def answer(
     except LorebindError:
         raise
     except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        said = _without_secrets(f"{type(error).__name__}: {error}", model)
-        raise ModelError(f"the chat model failed: {said}") from error
+        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error
     offered = [citation for result in assembled for citation in result.citations]
     checked = check(str(response.text), offered)
     usage = {
@@ -99,18 +99,6 @@ async def answer(
         results=results,
         usage=usage,
     )
-
-
-def _without_secrets(text: str, model: BaseChatModel) -> str:
-    """A provider's message without the model's keys: some quote the key that they refused."""
-    from pydantic import SecretStr
-
-    held = (
-        value.get_secret_value() for value in vars(model).values() if isinstance(value, SecretStr)
-    )
-    for secret in filter(None, held):
-        text = text.replace(secret, "[secret]")
-    return text
 
 
 def _assemble(

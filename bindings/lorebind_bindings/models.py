@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import counter_for
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
     )
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
-    settings = environment.resolve(dict(declaration.config) | secret)
+    settings = environment.resolve({**declaration.config, **secret})
     try:
         model: BaseChatModel = chat_models.init_chat_model(
             declaration.model, model_provider=declaration.provider, **settings
@@ -44,7 +45,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     except Exception as error:  # whatever a provider's constructor raises; it may hold the key
         raise ModelError(
             f"model {declaration.id!r} ({declaration.provider}:{declaration.model}) cannot be "
-            f"made with the configuration given: {type(error).__name__}"
+            f"made with the configuration given: {said_by(error, settings=settings)}"
         ) from error
     return model
 

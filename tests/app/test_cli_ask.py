@@ -94,3 +94,14 @@ def test_a_folder_without_text_says_so(empty_cli: Cli, files: dict[str, str], re
     assert done.code == 1
     assert re.fullmatch(f"lorebind: there is nothing to search in 'files': {reason}.*\n", done.err)
     assert not (empty_cli.root / ".lorebind").exists()
+
+
+def test_a_folder_may_shrink(empty_cli: Cli) -> None:
+    """Removing most files of a plain folder needs no permission; its index only mirrors it."""
+    empty_cli.write({f"{number}.md": f"# Part {number}\n\nOn owls." for number in range(4)})
+    assert "(4 new)" in empty_cli("ask", ".", "owls").out
+    for number in range(3):
+        (empty_cli.root / f"{number}.md").unlink()
+    done = empty_cli("ask", ".", "owls")
+    assert done.err == ""
+    assert "Plan: 1 document (3 removed, 1 unchanged)" in done.out

@@ -329,7 +329,8 @@ def test_declared_classes_that_cannot_be(
     """A class that is not there, not one, or fails says which embedder it is, without secrets."""
     with pytest.raises(kind, match=message) as caught:
         _declared(tmp_path, **{"class": path})
-    assert "secret" not in str(caught.value)
+    assert "sk-very-secret" not in str(caught.value)
+    assert "tok-secret" not in str(caught.value)
 
 
 # What every embedder's answer goes through.

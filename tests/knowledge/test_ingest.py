@@ -399,6 +399,17 @@ async def test_mass_delete(bench: Bench, strategy: str) -> None:
     assert len(await bench.visible()) == 6
 
 
+async def test_documents_that_never_were_do_not_count(bench: Bench) -> None:
+    """Files that could never be read may all go: nothing that is served goes with them."""
+    fill(bench, 1)
+    for name in ("x.md", "y.md"):
+        bench.write_bytes(name, b"\xff")
+    assert (await bench.ingest()).documents == counts(added=1, failed=2)
+    for name in ("x.md", "y.md"):
+        bench.remove(name)
+    assert (await bench.ingest()).documents == counts(removed=2, unchanged=1)
+
+
 async def test_only_one_ingest_at_a_time(bench: Bench) -> None:
     """A second ingest of the same knowledge base is refused while the first one runs."""
     fill(bench)

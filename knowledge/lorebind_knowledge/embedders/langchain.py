@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from langchain_core.embeddings import Embeddings
 
@@ -45,7 +47,18 @@ class LangChainEmbedder(Embedder):
         return Fingerprint("langchain", self._model, self._revision)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        return await self._embeddings.aembed_documents(list(texts))  # type: ignore[return-value]  # lists of floats: made a matrix where every embedder's answer is checked
+        vectors: Any = await self._asked(self._embeddings.aembed_documents(list(texts)))
+        matrix: Matrix = vectors  # lists of floats: checked and made a matrix by every caller
+        return matrix
 
     async def embed_query(self, text: str) -> Vector:
-        return await self._embeddings.aembed_query(text)  # type: ignore[return-value]  # as above
+        numbers: Any = await self._asked(self._embeddings.aembed_query(text))
+        vector: Vector = numbers  # as above
+        return vector
+
+    async def _asked(self, answer: Awaitable[Any]) -> Any:
+        try:
+            return await answer
+        except Exception as error:  # any provider's own exceptions, in words that hold no key
+            said = said_by(error, holder=self._embeddings)
+            raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

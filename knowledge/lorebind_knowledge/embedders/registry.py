@@ -11,6 +11,7 @@ from lorebind_knowledge.declarations import (
 )
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.optional import import_object
+from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from lorebind_knowledge.declarations import EmbedderDeclaration, Environment
@@ -51,12 +52,13 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
         written["model"] = declaration.model
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
     kind = import_object(declaration.class_path)
+    settings = environment.resolve(written | secret)
     try:
-        embeddings = kind(**environment.resolve(written | secret))
+        embeddings = kind(**settings)
     except Exception as error:  # whatever a third party's constructor raises
         raise EmbedderError(
             f"embedder {declaration.id!r}: {declaration.class_path} cannot be made with the "
-            f"configuration given: {type(error).__name__}"
+            f"configuration given: {said_by(error, settings=settings)}"
         ) from error
     if not isinstance(embeddings, Embeddings):
         raise EmbedderError(

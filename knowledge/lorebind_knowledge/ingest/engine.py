@@ -126,7 +126,8 @@ class _Run:
     async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
         kb = self._kb
         active = await call(self._ledger.index, kb.namespace, "active")
-        served = await call(self._ledger.documents, active.key) if active else {}
+        known = await call(self._ledger.documents, active.key) if active else {}
+        served = {uri: entry for uri, entry in known.items() if entry.generation}
         vanished = enumeration.vanished(served)
         if len(vanished) * 2 > len(served):
             raise IngestRefusedError(
