@@ -28,6 +28,7 @@ COMMANDS: list[list[str]] = [
     ["ask"],
     ["init"],
     ["validate"],
+    ["schema"],
     ["run"],
     ["knowledge"],
     ["knowledge", "list"],
@@ -40,6 +41,7 @@ COMMANDS: list[list[str]] = [
 
 INVOCATIONS: dict[str, list[str]] = {
     "validate": ["validate"],
+    "schema": ["schema"],
     "list": ["knowledge", "list"],
     "get": ["knowledge", "get", "docs"],
     "ingest": ["knowledge", "ingest", "docs"],
@@ -54,6 +56,7 @@ COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
 
 FIELDS: dict[str, set[str]] = {
     "validate": {"valid", "problems"},
+    "schema": {"$schema", "title", "properties"},
     "list": {"knowledge_bases"},
     "explain": {"bindings"},
     "get": {"knowledge_base", "stats"},
@@ -221,6 +224,9 @@ def test_init_to_answer_in_an_empty_folder(tmp_path: Path) -> None:
     assert made.out.splitlines() == [
         "wrote lorebind.yaml",
         "wrote workflows/answer.yaml",
+        "wrote .lorebind/schema/project.json",
+        "wrote .lorebind/schema/workflow.json",
+        "wrote .lorebind/schema/agent.json",
         "next: lorebind knowledge ingest docs",
     ]
     assert run_lorebind(tmp_path, "validate").code == 0

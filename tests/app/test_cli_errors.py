@@ -42,7 +42,7 @@ def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
     done = cli("validate")
     line = line_of(text, "descripton")
     assert failed(done, 2) == (
-        f"lorebind: lorebind.yaml:{line}:5: unknown key 'descripton'; "
+        f"lorebind.yaml:{line}:5: unknown key 'descripton'; "
         "did you mean 'description'; known: chunking, description, embedder, id, ingest, "
         "metadata, retrieval, sources, vector_db\n"
     )
@@ -55,7 +55,7 @@ def test_a_dangling_reference_is_shown_with_its_place(cli: Cli) -> None:
     cli.write({"lorebind.yaml": text})
     line = line_of(text, "knowledge: [")
     assert failed(cli("validate"), 2) == (
-        f"lorebind: lorebind.yaml:{line}:15: project 'shop' binds unknown knowledge base 'dosc'; "
+        f"lorebind.yaml:{line}:15: project 'shop' binds unknown knowledge base 'dosc'; "
         "did you mean 'docs'; known: docs, rules\n"
     )
 
@@ -80,7 +80,7 @@ def test_a_missing_variable_is_named(cli: Cli) -> None:
     text = PROJECT + MODEL
     cli.write({"lorebind.yaml": text})
     message = failed(cli("validate"), 2)
-    assert message.startswith(f"lorebind: lorebind.yaml:{line_of(text, 'api_key')}:")
+    assert message.startswith(f"lorebind.yaml:{line_of(text, 'api_key')}:")
     assert "variable LOREBIND_TEST_NO is not set; set it in the environment or in .env" in message
 
 
@@ -97,7 +97,7 @@ def test_a_project_file_that_is_not_utf8_is_named(cli: Cli) -> None:
     """A configuration that cannot be decoded is an error with its line, not a traceback."""
     (cli.root / "lorebind.yaml").write_bytes(b"name: shop\ndescription: caf\xe9\n")
     message = failed(cli("validate"), 2)
-    assert message == "lorebind: lorebind.yaml:2:1: the file is not UTF-8; save it as UTF-8\n"
+    assert message == "lorebind.yaml:2:1: the file is not UTF-8; save it as UTF-8\n"
 
 
 def test_a_document_that_is_not_utf8_fails_alone(cli: Cli) -> None:
@@ -129,7 +129,7 @@ def test_sources_stay_in_the_project_folder(cli: Cli, path: str) -> None:
     text = PROJECT.replace("docs/**/*.md", path)
     cli.write({"lorebind.yaml": text})
     message = failed(cli("validate"), 2)
-    assert message.startswith(f"lorebind: lorebind.yaml:{line_of(text, path)}:")
+    assert message.startswith(f"lorebind.yaml:{line_of(text, path)}:")
     assert f"{path!r} leaves the project folder" in message
 
 

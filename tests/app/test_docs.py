@@ -27,6 +27,7 @@ UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 PAGES = {
     "README.md": ".",
     "CONTRIBUTING.md": ".",
+    "docs/reference/yaml.md": ".",
     "examples/quickstart/README.md": "examples/quickstart",
 }
 """Every page with blocks, and the folder its commands are run in."""

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import Output, OutputOption
+from lorebind.cli.schema import FOLDER, write_schemas
 from lorebind_knowledge.errors import UsageError
 
 _PROJECT = """\
+# yaml-language-server: $schema={schema}/project.json
 # The knowledge of this project: declared once, bound everywhere by id.
 name: {name}
 
@@ -39,6 +41,7 @@ autoload:
 """
 
 _WORKFLOW = """\
+# yaml-language-server: $schema=../{schema}/workflow.json
 id: answer
 description: Answers one question from the project's knowledge, with citations.
 
@@ -65,7 +68,10 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Where; made when it is not there.")] = Path(),
     output: OutputOption = Output.table,
 ) -> None:
-    """Write a commented lorebind.yaml and a first workflow. Never overwrites a file."""
+    """Write a commented lorebind.yaml and a first workflow. Never overwrites a file.
+
+    Editors with a YAML language server check and complete both, by the schemas written with them.
+    """
     from lorebind.cli.printing import print_data
 
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.") or "project"
@@ -74,6 +80,7 @@ def init(
         "name": name,
         "description": "The Markdown files of the docs folder." if in_docs else "All Markdown.",
         "pattern": "docs/**/*.md" if in_docs else "**/*.md",
+        "schema": FOLDER,
     }
     files = {
         folder / "lorebind.yaml": _PROJECT.format(**values),
@@ -85,10 +92,11 @@ def init(
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    written = [*files, *write_schemas(folder)]
     if output is not Output.table:
-        print_data({"written": [str(path) for path in files]}, output)
+        print_data({"written": [str(path) for path in written]}, output)
         return
-    for path in files:
+    for path in written:
         print(f"wrote {path}")
     where = "" if folder == Path() else f"cd {folder} && "
     print(f"next: {where}lorebind knowledge ingest docs")

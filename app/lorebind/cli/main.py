@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lorebind.cli import ask, init, knowledge, run, validate
+from lorebind.cli import ask, bindings, init, knowledge, run, schema, validate
 from lorebind_knowledge.errors import (
     ConfigurationError,
     LorebindError,
@@ -29,8 +29,10 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("init")(init.init)
 app.command("validate")(validate.validate)
+app.command("schema")(schema.schema)
 app.command("run")(run.run)
 app.add_typer(knowledge.app, name="knowledge")
+app.add_typer(bindings.app, name="bindings")
 
 
 def main() -> None:
@@ -38,7 +40,9 @@ def main() -> None:
     try:
         app()
     except LorebindError as error:
-        print(f"lorebind: {error}", file=sys.stderr)
+        # Problems begin with their places, as editors and terminals expect of them.
+        name = "" if isinstance(error, ConfigurationError) else "lorebind: "
+        print(f"{name}{error}", file=sys.stderr)
         sys.exit(exit_code(error))
     except SystemExit as done:
         if done.code == INTERRUPTED:  # what typer makes of Ctrl-C

@@ -23,6 +23,7 @@ from lorebind_knowledge.declarations.knowledge_bases import (
 from lorebind_knowledge.declarations.loaded import LoadedProject
 from lorebind_knowledge.declarations.loading import PROJECT_FILE, build_project, load_project
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
+from lorebind_knowledge.declarations.problems import problems
 from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
 from lorebind_knowledge.declarations.templates import TemplateError, references, resolve
 from lorebind_knowledge.declarations.vector_dbs import (
@@ -77,6 +78,7 @@ __all__ = [
     "YamlSource",
     "build_project",
     "load_project",
+    "problems",
     "references",
     "resolve",
 ]

@@ -145,7 +145,7 @@ class RefusedError(ValueError):
         super().__init__("; ".join(map(str, self.faults)))
 
 
-ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 def _check_id(value: str) -> str:
@@ -158,6 +158,6 @@ def _check_id(value: str) -> str:
 Id = Annotated[
     str,
     AfterValidator(_check_id),
-    WithJsonSchema({"type": "string", "pattern": f"^{ID_PATTERN}$"}),
+    WithJsonSchema({"type": "string", "pattern": ID_PATTERN}),
 ]
 """The name of a thing, unique among its kind."""

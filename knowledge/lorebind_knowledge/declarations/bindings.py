@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AliasChoices, Field, create_model, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Position, RefusedError
 from lorebind_knowledge.declarations.knowledge_bases import RetrievalDeclaration
@@ -30,10 +30,25 @@ else:
     )
 
 
+def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
+    """The same as the validators of a binding, in JSON Schema."""
+    binding = schema["properties"].pop("id")
+    also = {"id_ref": binding | {"description": "Another name for `id`: one of the two."}}
+    schema["properties"] = {"id": binding, **also, **schema["properties"]}
+    del schema["required"]
+    schema["oneOf"] = [{"required": ["id"]}, {"required": ["id_ref"]}]
+    schema["dependentSchemas"] = {
+        name: {"properties": {"retrieval": {"properties": {name: False}}}}
+        for name in RetrievalDeclaration.model_fields
+    }
+
+
 class BindingDeclaration(RetrievalOverrides):
     """A knowledge base, and what is different about its retrieval here."""
 
     label: ClassVar[str] = "binding"
+
+    model_config = ConfigDict(json_schema_extra=_one_id_and_no_field_twice)
 
     id: Id = Field(
         validation_alias=AliasChoices("id", "id_ref"), description="The id of a knowledge base."

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
@@ -60,9 +61,11 @@ class HashingEmbedderDeclaration(_Embedder):
     )
 
 
+_CLASS_PATH = "^[^:]+:[^:]+$"
+
+
 def _class_path(value: str) -> str:
-    module, _, name = value.partition(":")
-    if not module or not name or ":" in name:
+    if not re.fullmatch(_CLASS_PATH, value):
         raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
     return value
 
@@ -73,9 +76,11 @@ class LangChainEmbedderDeclaration(_Embedder):
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
 
     provider: Literal["langchain"] = Field(description="An Embeddings class of LangChain.")
-    class_path: Annotated[str, AfterValidator(_class_path)] = Field(
-        alias="class", description="The class, as 'package.module:Class'."
-    )
+    class_path: Annotated[
+        str,
+        AfterValidator(_class_path),
+        WithJsonSchema({"type": "string", "pattern": _CLASS_PATH}),
+    ] = Field(alias="class", description="The class, as 'package.module:Class'.")
     model: str | None = Field(None, description="Handed to the class as `model`.")
     api_key: Secret | None = Field(
         None, description="Handed to the class as `api_key`; only a template is accepted."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.values import FilePattern, JsonMap, MetadataMap
@@ -13,6 +13,16 @@ from lorebind_knowledge.declarations.values import FilePattern, JsonMap, Metadat
 class _GlobSource(Declaration):
     label: ClassVar[str] = "source"
     kind_key: ClassVar[str] = "type"
+
+    # The same as `_has_a_pattern`.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["path"], "properties": {"path": {"type": "string"}}},
+                {"required": ["paths"], "properties": {"paths": {"minItems": 1}}},
+            ]
+        }
+    )
 
     path: FilePattern | None = Field(
         None, description="A file or glob pattern, relative to the project folder."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
@@ -18,6 +18,14 @@ class ModelDeclaration(Declaration):
 
     label: ClassVar[str] = "model"
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
+
+    # The same as `_names_a_model`.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"provider": {"const": EXTRACTIVE}}},
+            "else": {"required": ["model"], "properties": {"model": {"type": "string"}}},
+        }
+    )
 
     id: Id = Field(description="The name by which agents refer to the model.")
     provider: str = Field(

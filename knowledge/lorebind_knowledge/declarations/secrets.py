@@ -12,11 +12,21 @@ from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"
-    r"|authorization|secret|credentials?|connection_?string)$"
+_NAMES = (
+    r"(api_?key|(access|private|secret)_?key|token|password|passwd|passphrase|dsn|auth"
+    r"|authorization|secret|credentials?|connection_?string)"
 )
+_SECRET_NAME = re.compile(rf"(^|_){_NAMES}$")
 _TEMPLATE = r"\{\{\s*\.(?:env|secrets)\.[A-Za-z_][A-Za-z0-9_]*\s*\}\}"
+SECRET_PATTERN = f"^{_TEMPLATE}$"
+
+SECRET_SETTINGS = {
+    rf"(^|[^A-Za-z0-9]){_NAMES}$": {
+        "type": ["string", "boolean", "null", "array", "object"],
+        "pattern": _TEMPLATE,
+    }
+}
+"""What JSON Schema says of `literal_secrets`: names in lower case, at the top of the settings."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -72,6 +82,6 @@ def _only_a_template(value: str, info: ValidationInfo) -> str:
 Secret = Annotated[
     str,
     AfterValidator(_only_a_template),
-    WithJsonSchema({"type": "string", "pattern": f"^{_TEMPLATE}$"}),
+    WithJsonSchema({"type": "string", "pattern": SECRET_PATTERN}),
 ]
 """One template, `{{ .env.X }}` or `{{ .secrets.X }}`, and nothing else."""

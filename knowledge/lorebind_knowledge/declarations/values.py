@@ -6,10 +6,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 
 from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
-from lorebind_knowledge.declarations.secrets import literal_secrets
+from lorebind_knowledge.declarations.secrets import SECRET_SETTINGS, literal_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +45,9 @@ def _config(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+_FLAT = ["string", "number", "boolean", "null"]
+
+
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     nested = [
         Fault("metadata holds texts, numbers, booleans, and lists of them", path=(key,))
@@ -57,11 +60,16 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+_ABSOLUTE = r"[/\\~]|[A-Za-z]:"
+_SEPARATORS = r"/\\{},|()"
+FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARATORS}]))[\s\S]"
+"""What `_inside_project` accepts."""
+
+
 def _inside_project(pattern: str) -> str:
     if not pattern:
         raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
-    absolute = re.match(r"[/\\~]|[A-Za-z]:", pattern)
-    if absolute or ".." in re.split(r"[/\\{},|()]", pattern):
+    if re.match(_ABSOLUTE, pattern) or ".." in re.split(f"[{_SEPARATORS}]", pattern):
         hint = "write a path relative to the project folder, without '..'"
         raise RefusedError([Fault(f"{pattern!r} leaves the project folder", hint)])
     return pattern
@@ -71,9 +79,26 @@ JsonValue = Annotated[Any, AfterValidator(_json)]
 """Anything that JSON can say."""
 JsonMap = Annotated[dict[str, Any], AfterValidator(_json)]
 """A mapping of anything that JSON can say."""
-ConfigMap = Annotated[dict[str, Any], AfterValidator(_config)]
+ConfigMap = Annotated[
+    dict[str, Any],
+    AfterValidator(_config),
+    WithJsonSchema({"type": "object", "patternProperties": SECRET_SETTINGS}),
+]
 """Settings handed on as they are; under names such as `api_key` only templates are accepted."""
-MetadataMap = Annotated[dict[str, Any], AfterValidator(_metadata)]
+MetadataMap = Annotated[
+    dict[str, Any],
+    AfterValidator(_metadata),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": [*_FLAT, "array"], "items": {"type": _FLAT}},
+        }
+    ),
+]
 """A mapping of texts, numbers and booleans, or lists of them."""
-FilePattern = Annotated[str, AfterValidator(_inside_project)]
+FilePattern = Annotated[
+    str,
+    AfterValidator(_inside_project),
+    WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
+]
 """A glob pattern for files inside the project folder."""

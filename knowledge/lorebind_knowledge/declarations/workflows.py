@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
@@ -26,6 +26,22 @@ class InputDeclaration(Declaration):
     """One value that a run of the workflow is given."""
 
     label: ClassVar[str] = "input"
+
+    # The same as `_default_has_the_type`; without a type it is the type's own default.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {
+                    "if": {
+                        "properties": {"type": {"const": name}},
+                        "required": [] if name == "string" else ["type"],
+                    },
+                    "then": {"properties": {"default": {"type": [name, "null"]}}},
+                }
+                for name in _TYPES
+            ]
+        }
+    )
 
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = Field(
         "string", description="The JSON type of the value."

@@ -1,0 +1,63 @@
+"""`lorebind schema`: what the YAML may say, as JSON Schema, printed or put where editors look."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind_knowledge.errors import UsageError
+
+FOLDER = ".lorebind/schema"
+"""Where the first lines of the files that `init` writes point to."""
+
+Kind = Literal["project", "workflow", "agent"]
+
+
+def schema(
+    kind: Annotated[Kind, typer.Argument(help="What the file declares.")] = "project",
+    write: Annotated[
+        bool, typer.Option("--write", help="Write all three into the project's .lorebind/schema.")
+    ] = False,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Print the JSON Schema of the YAML, by which editors complete, explain and check it."""
+    from lorebind.cli.printing import print_data
+    from lorebind_knowledge.declarations.schema import json_schema
+
+    if not write:
+        print_data(json_schema(kind), Output.json if output is Output.table else output)
+        return
+    root = Path(project)
+    written = write_schemas(root.parent if root.is_file() else root)
+    if output is not Output.table:
+        print_data({"written": [str(path) for path in written]}, output)
+        return
+    for path in written:
+        print(f"wrote {path}")
+
+
+def write_schemas(root: Path) -> list[Path]:
+    """Write the schemas into a project folder; those of an earlier version are replaced.
+
+    Raises:
+        UsageError: when there is no such folder.
+    """
+    from lorebind_knowledge.data_folder import make_data_folder
+    from lorebind_knowledge.declarations.schema import FILES, json_schema
+
+    if not root.is_dir():
+        raise UsageError(f"there is no folder {root}")
+    folder = root / FOLDER
+    make_data_folder(folder)
+    folder.mkdir(exist_ok=True)
+    written = []
+    for kind in FILES:
+        path = folder / f"{kind}.json"
+        path.write_text(json.dumps(json_schema(kind), indent=2) + "\n", encoding="utf-8")
+        written.append(path)
+    return written

@@ -1,0 +1,38 @@
+"""The reference page says what the declarations say."""
+
+import re
+from pathlib import Path
+
+from lorebind_knowledge.declarations.reference import anchor, reference_page
+from lorebind_knowledge.declarations.schema import FILES, json_schema
+
+PAGE = "docs/reference/yaml.md"
+COMMAND = f"python -m lorebind_knowledge.declarations.reference > {PAGE}"
+
+
+def test_the_page_is_the_generated_one():
+    """What is committed is what the declarations say now."""
+    committed = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
+    assert committed == reference_page(), f"renew the page: {COMMAND}"
+
+
+def test_every_link_leads_to_one_heading():
+    """All headings differ, and every link on the page leads to one of them."""
+    page = reference_page()
+    anchors = [anchor(heading) for heading in re.findall(r"(?m)^##+ (.+)$", page)]
+    assert len(set(anchors)) == len(anchors)
+    assert set(re.findall(r"\]\(#([^)]*)\)", page)) <= set(anchors)
+
+
+def test_every_key_is_on_the_page():
+    """Each declaration has a section, with a row for each of its keys."""
+    page = reference_page()
+    for kind in FILES:
+        schema = json_schema(kind)
+        for definition in [schema, *schema["$defs"].values()]:
+            rows = "".join(
+                rf"(?=.*^\| `{re.escape(key)}` \|.* {re.escape(value['description'])} \|$)"
+                for key, value in definition["properties"].items()
+            )
+            section = rf"(?ms)^##+ [^\n]+\n\n{re.escape(definition['description'])}$" + rows
+            assert re.search(section, page), definition["title"]

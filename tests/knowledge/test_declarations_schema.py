@@ -1,0 +1,363 @@
+"""The JSON Schemas: an independent validator refuses by them what loading refuses."""
+
+import copy
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from lorebind_knowledge.declarations import ProjectDeclaration, build_project
+from lorebind_knowledge.declarations.schema import FILES, json_schema
+from lorebind_knowledge.errors import ConfigurationError
+from tests.app.doc_blocks import blocks
+
+ROOT = Path(__file__).parents[2]
+VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in FILES}
+ENVIRON = {"KEY": "k"}
+
+FULL = yaml.safe_load("""
+name: full
+description: Everything that can be declared.
+embedders:
+  - { id: local, provider: local, model: all-MiniLM-L6-v2, config: { batch_size: 8, threads: 2 } }
+  - { id: hashing, provider: hashing, config: { dimension: 64, batch_size: 8 } }
+  - id: other
+    provider: langchain
+    class: package.module:Class
+    model: small
+    api_key: "{{ .env.KEY }}"
+    config: { token: "{{ .secrets.KEY }}", depth: { a: [1, 2.5, null] } }
+vector_dbs:
+  - { id: memory, type: memory, config: {} }
+  - { id: file, type: sqlite, config: { path: .lorebind/lorebind.db } }
+knowledge_bases:
+  - id: docs
+    embedder: hashing
+    vector_db: memory
+    ingest: manual
+    sources:
+      - { type: markdown_glob, path: "docs/**/*.md", exclude: ["docs/drafts/**"] }
+      - { type: file_glob, paths: ["notes/*.txt", "more/..rst"] }
+    chunking: { strategy: recursive_text_splitter, size: 200, unit: characters }
+    retrieval: { strategy: similarity, top_k: 3, min_score: 0.5, filters: { lang: en } }
+    metadata: { tags: [a, b], year: 2024 }
+knowledge:
+  - { id: docs, top_k: 3, min_score: null, retrieval: { max_tokens: 9, fallback: null } }
+models:
+  - { id: default, provider: extractive }
+  - { id: big, provider: openai, model: large, api_key: "{{ .env.KEY }}", config: { seed: 1 } }
+agents:
+  - { id: librarian, model: big, instructions: Cite., knowledge: [{ id_ref: docs }] }
+workflows:
+  - id: answer
+    version: "1"
+    input:
+      question: { type: string, description: What., required: false, default: Why }
+      depth: { type: integer, default: 3 }
+    vars: { tone: { formal: true } }
+    knowledge_bases:
+      - { id: own, sources: [{ type: file_glob, path: "own/*.md" }] }
+    knowledge: [{ id: own }]
+    agents: [{ id: critic }]
+    tasks:
+      - { id: reply, type: basic, agent: librarian, prompt: "{{ .input.question }}", query: q }
+    outputs: { answer: "{{ .tasks.reply.output }}" }
+autoload: { include: ["agents/*.yaml"], exclude: [] }
+""")
+
+GONE = object()
+
+
+def changed(path, value):
+    """The full project with the value at a dotted path replaced, added, or gone."""
+    data = copy.deepcopy(FULL)
+    *steps, last = [int(step) if step.isdecimal() else step for step in path.split("/")]
+    place = data
+    for step in steps:
+        place = place[step]
+    if value is GONE:
+        del place[last]
+    elif isinstance(place, list) and last == len(place):
+        place.append(value)
+    else:
+        place[last] = value
+    return data
+
+
+def loads(data, root):
+    """Whether the loader has no complaint."""
+    try:
+        build_project(data, root=root, environ=ENVIRON)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def is_valid(data, kind="project"):
+    """Whether the schema has no complaint."""
+    return VALIDATORS[kind].is_valid(data)
+
+
+KB, SOURCE, BINDING = "knowledge_bases/0", "knowledge_bases/0/sources/0", "knowledge/0"
+EMBEDDER, TASK = "embedders/2", "workflows/0/tasks/0"
+
+VALID = [
+    ("description", GONE),
+    ("embedders/0/model", GONE),
+    ("embedders/0/config/threads", None),
+    (f"{EMBEDDER}/config/auth", {"user": "u"}),
+    (f"{EMBEDDER}/config/password", None),
+    (f"{EMBEDDER}/config/dsn", "db://u:{{ .secrets.KEY }}@host"),
+    (f"{EMBEDDER}/config/max_tokens", 5),
+    (f"{EMBEDDER}/api_key", "{{.env.KEY}}"),
+    (f"{KB}/retrieval/strategy", GONE),
+    (f"{KB}/retrieval/min_score", 1),
+    (f"{KB}/chunking", {"size": 64}),
+    (f"{SOURCE}/paths", ["a.md"]),
+    ("knowledge_bases/0/sources/1/path", None),
+    (f"{BINDING}/top_k", None),
+    (f"{BINDING}/retrieval", None),
+    (f"{BINDING}/retrieval/inject_as", "Notes"),
+    ("agents/0/resource", "agent"),
+    (f"{TASK}/type", GONE),
+    ("workflows/0/input/question", {}),
+    ("workflows/0/input/list", {"type": "array", "default": [1]}),
+]
+
+INVALID = [
+    ("name", GONE),
+    ("name", "two words"),
+    ("name", None),
+    ("extra", 1),
+    ("knowledge_bases", {}),
+    ("embedders/0/provider", GONE),
+    ("embedders/0/provider", "locl"),
+    ("embedders/0/config/dimension", 64),
+    ("embedders/0/config/batch_size", 0),
+    ("embedders/1/config", None),
+    (f"{EMBEDDER}/class", "package.module"),
+    (f"{EMBEDDER}/class", GONE),
+    (f"{EMBEDDER}/api_key", "sk-literal"),
+    (f"{EMBEDDER}/api_key", "Bearer {{ .env.KEY }}"),
+    (f"{EMBEDDER}/config/token", "literal"),
+    (f"{EMBEDDER}/config/db_password", 1234),
+    ("vector_dbs/0/config/path", "a.db"),
+    ("vector_dbs/1/config/path", ""),
+    (f"{KB}/id", "-docs"),
+    (f"{KB}/sources", []),
+    (f"{KB}/sources", GONE),
+    (f"{SOURCE}/path", GONE),
+    (f"{SOURCE}/path", None),
+    ("knowledge_bases/0/sources/1/paths", []),
+    (f"{SOURCE}/path", "../docs/*.md"),
+    (f"{SOURCE}/path", "docs/{a,..}/*.md"),
+    (f"{SOURCE}/path", "/docs/*.md"),
+    (f"{SOURCE}/path", "~/docs"),
+    (f"{SOURCE}/path", "C:docs"),
+    (f"{SOURCE}/path", ""),
+    (f"{SOURCE}/exclude/0", "docs/.."),
+    (f"{KB}/chunking/size", 63),
+    (f"{KB}/chunking/overlap", -1),
+    (f"{KB}/retrieval/top_k", "5"),
+    (f"{KB}/retrieval/top_k", 51),
+    (f"{KB}/retrieval/top_k", None),
+    (f"{KB}/retrieval/min_score", 1.01),
+    (f"{KB}/metadata/owner", {"name": "x"}),
+    (f"{KB}/metadata/tags", [["a"]]),
+    (f"{BINDING}/id_ref", "docs"),
+    (f"{BINDING}/id", GONE),
+    (f"{BINDING}/top_k", 0),
+    (f"{BINDING}/retrieval/top_k", None),
+    (f"{BINDING}/retrieval/extra", 1),
+    ("models/1/model", GONE),
+    ("models/1/model", None),
+    ("models/0/provider", ""),
+    ("agents/0/resource", "workflow"),
+    ("workflows/0/version", 1),
+    ("workflows/0/tasks", []),
+    (f"{TASK}/prompt", GONE),
+    (f"{TASK}/type", "loop"),
+    ("workflows/0/input/two words", {}),
+    ("workflows/0/input/question/default", 1),
+    ("workflows/0/input/depth/default", True),
+    ("workflows/0/outputs/answer", 1),
+    ("autoload/include", "agents/*.yaml"),
+]
+
+ONLY_LOADING = [
+    ("agents/1", {"id": "librarian"}),  # an id that is used twice
+    (f"{BINDING}/id", "dcs"),  # references that lead nowhere
+    (f"{KB}/embedder", "other_one"),
+    (f"{TASK}/agent", "nobody"),
+    (f"{KB}/chunking/overlap", 200),  # one number against another
+    (f"{KB}/retrieval/top_k", 5.0),  # JSON Schema counts it as an integer
+    (f"{TASK}/prompt", "{{ .input.quest }}"),  # templates
+    (f"{TASK}/prompt", "{{ question }}"),
+    (f"{EMBEDDER}/api_key", "{{ .env.NOT_SET }}"),
+    ("agents/0/instructions", "{{ .input.question }}"),
+    ("autoload/include", ["agents/librarian.yaml"]),  # a file that is not there
+    (f"{EMBEDDER}/config/depth", {"token": "literal"}),  # secrets in free settings
+    (f"{EMBEDDER}/config/authToken", "literal"),
+    ("workflows/0/vars/day", datetime.date(2024, 1, 1)),  # values that JSON does not have
+]
+"""What the schemas leave to loading, see `json_schema`."""
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_schemas_are_schemas(kind):
+    """Each is valid by the meta-schema of draft 2020-12, which it names, and says what it is."""
+    schema = json_schema(kind)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == f"Lorebind {kind} file"
+    assert schema["description"]
+    assert "$id" not in schema
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_key_is_described(kind):
+    """Editors have a sentence to show for every key, and for every declaration."""
+    schema = json_schema(kind)
+    for definition in [schema, *schema["$defs"].values()]:
+        assert definition["description"].endswith(".")
+        for key, value in definition["properties"].items():
+            assert value.get("description"), key
+
+
+def test_defaults_are_told():
+    """A default stands in the schema, lists and mappings too; null says only that there is none."""
+    definitions = json_schema("project")["$defs"]
+    assert definitions["RetrievalDeclaration"]["properties"]["top_k"]["default"] == 5
+    assert definitions["AutoloadDeclaration"]["properties"]["include"]["default"] == []
+    assert "default" not in definitions["BindingDeclaration"]["properties"]["top_k"]
+
+
+EXAMPLES = [
+    path for path in sorted((ROOT / "examples").glob("*/**/*.yaml")) if "broken" not in path.parts
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_are_valid(path):
+    """Every file of the examples is valid by the schema of what it declares."""
+    kind = {"agents": "agent", "workflows": "workflow"}.get(path.parent.name, "project")
+    VALIDATORS[kind].validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/yaml.md"])
+def test_the_yaml_of_the_pages_is_valid(page):
+    """Every project that a page shows is valid by the schema."""
+    shown = [block.text for block in blocks(ROOT / page) if block.language == "yaml"]
+    assert shown
+    for text in shown:
+        VALIDATORS["project"].validate(yaml.safe_load(text))
+
+
+def test_the_broken_example_is_refused():
+    """The schema finds all five mistakes of the broken example, at the keys that hold them."""
+    data = yaml.safe_load((ROOT / "examples/broken/lorebind.yaml").read_text())
+    places = [error.json_path for error in VALIDATORS["project"].iter_errors(data)]
+    kb = "$.knowledge_bases[0]"
+    assert sorted(places) == [
+        kb,  # the unknown key
+        f"{kb}.chunking.size",
+        f"{kb}.retrieval.strategy",
+        f"{kb}.retrieval.top_k",
+        f"{kb}.sources[0]",
+    ]
+
+
+def test_the_full_project_is_valid(tmp_path):
+    """The project that the tests below change is valid by both."""
+    assert loads(FULL, tmp_path)
+    assert is_valid(FULL)
+
+
+@pytest.mark.parametrize(("path", "value"), VALID)
+def test_valid_by_both(tmp_path, path, value):
+    """What loading accepts, the schema accepts."""
+    data = changed(path, value)
+    assert (loads(data, tmp_path), is_valid(data)) == (True, True)
+
+
+@pytest.mark.parametrize(("path", "value"), INVALID)
+def test_refused_by_both(tmp_path, path, value):
+    """What loading refuses, the schema refuses."""
+    data = changed(path, value)
+    assert (loads(data, tmp_path), is_valid(data)) == (False, False)
+
+
+@pytest.mark.parametrize(("path", "value"), ONLY_LOADING)
+def test_refused_by_loading_only(tmp_path, path, value):
+    """What JSON Schema cannot say is left to loading, and is all in this list."""
+    data = changed(path, value)
+    assert (loads(data, tmp_path), is_valid(data)) == (False, True)
+
+
+def test_the_schema_knows_one_name_of_a_key(tmp_path):
+    """Loading also takes a field by its name in Python; the schema offers the name in YAML."""
+    data = changed(f"{EMBEDDER}/class_path", FULL["embedders"][2]["class"])
+    del data["embedders"][2]["class"]
+    assert (loads(data, tmp_path), is_valid(data)) == (True, False)
+
+
+def test_files_of_their_own():
+    """A workflow and an agent are valid alone, by schemas of their own, and not as each other."""
+    workflow, agent = FULL["workflows"][0], FULL["agents"][0]
+    assert is_valid(workflow, "workflow")
+    assert is_valid(agent, "agent")
+    assert not is_valid(workflow, "agent")
+    assert not is_valid(agent, "workflow")
+
+
+def paths(data, path=""):
+    """The paths of all values within the data."""
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items if isinstance(data, dict | list) else ():
+        yield f"{path}{key}"
+        if isinstance(value, dict | list):
+            yield from paths(value, f"{path}{key}/")
+
+
+def value_at(path):
+    value = FULL
+    for step in path.split("/"):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+VALUES = [None, True, 0, 1, -1, 64, 10**6, 0.5, "", "word", "two words", "../up", "{{ .env.KEY }}"]
+VALUES += [[], {}, [[]], ["word"], {"word": 1}, GONE]
+KEYS = ["id", "id_ref", "type", "provider", "model", "path", "paths", "top_k", "min_score", "class"]
+KEYS += ["retrieval", "config", "default", "resource", "exclude", "description", "word", "api_key"]
+PLACES = list(paths(FULL))
+MAPPINGS = [path for path in PLACES if isinstance(value_at(path), dict)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(
+        st.tuples(st.sampled_from(PLACES), st.sampled_from(VALUES)),
+        st.tuples(
+            st.builds("{}/{}".format, st.sampled_from(MAPPINGS), st.sampled_from(KEYS)),
+            st.sampled_from([value for value in VALUES if value is not GONE]),
+        ),
+    )
+)
+def test_any_change_is_judged_alike(change):
+    """Whatever is put anywhere: the schema accepts it exactly if the declarations do."""
+    assume(not re.search(r"/config/.*(token|api_key)$", change[0]))  # see ONLY_LOADING
+    data = changed(*change)
+    try:
+        ProjectDeclaration.model_validate(data)
+    except ValidationError:
+        accepted = False
+    else:
+        accepted = True
+    assert is_valid(data) == accepted
