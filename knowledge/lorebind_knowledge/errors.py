@@ -91,9 +91,15 @@ class ModelError(LorebindError):
     """A chat model cannot be built, or failed to answer."""
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, None where none is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The hint for a name that is not among the known: its nearest neighbour, then all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    guess = f"did you mean {near[0]!r}; " if near else ""
+    near = nearest(name, names)
+    guess = f"did you mean {near!r}; " if near else ""
     return f"{guess}known: {', '.join(names) or 'none'}"

@@ -176,6 +176,8 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
         "agents/critic.yaml:3:24: top_k is 99; expected 1 to 50",
         "agents/second.yaml:2:1: the key 'id' is written twice; "
         "it is written first at agents/second.yaml:1:1",
+        "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
+        "did you mean 'tests'; known: default, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
         "agents, autoload, description, embedders, knowledge, knowledge_bases, models, name, "
         "vector_dbs, workflows",

@@ -125,11 +125,12 @@ def _problems(tmp_path, text):
             "2:10: missing key 'model'; provider 'openai' needs the name of one of its models",
         ),
         (
-            "knowledge: [{id: a, id_ref: a}]",
+            f"knowledge: [{{id: a, id_ref: a}}]\nknowledge_bases: [{{id: a, {SOURCES}}}]",
             "2:21: id and id_ref mean the same; keep one of them",
         ),
         (
-            "knowledge: [{id_ref: a, top_k: 5, retrieval: {top_k: 5}}]",
+            "knowledge: [{id_ref: a, top_k: 5, retrieval: {top_k: 5}}]\n"
+            f"knowledge_bases: [{{id: a, {SOURCES}}}]",
             "2:47: top_k is set twice: here and beside 'retrieval'; keep one of them",
         ),
         (

@@ -67,7 +67,7 @@ def test_what_is_put_in_is_not_looked_at_again():
         ),
         (
             "{{ .input.count.real }}",
-            "{{ .input.count.real }} is not defined: .input.count is a int and has no 'real'",
+            "{{ .input.count.real }} is not defined: .input.count is of type int and has no 'real'",
         ),
         (
             "{{ foo }}",

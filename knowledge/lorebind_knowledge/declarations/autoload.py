@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.references import problem_at
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lorebind_knowledge.declarations.project import AutoloadDeclaration
     from lorebind_knowledge.errors import Problem
@@ -22,7 +23,9 @@ def autoload_files(
     """The files that the patterns match, sorted, and what is wrong with the patterns.
 
     A pattern may match nothing; a file that is named outright must be there. The project file is
-    never one of them, and links that lead out of the project folder are refused.
+    never one of them, and links that lead out of the project folder are refused. Patterns that
+    could not be read match nothing; where one of `exclude` is among them, nothing is read that it
+    may have meant.
     """
     from wcmatch import glob
 
@@ -30,8 +33,12 @@ def autoload_files(
     found: set[str] = set()
     problems: list[Problem] = []
     home = root.resolve()
-    for index, pattern in enumerate(autoload.include):
-        names = glob.glob(pattern, flags=flags, root_dir=root, exclude=autoload.exclude or None)
+    exclude = autoload.exclude
+    include = autoload.include if _readable(exclude) else []
+    for index, pattern in enumerate(include):
+        if not _readable([pattern]):
+            continue
+        names = glob.glob(pattern, flags=flags, root_dir=root, exclude=exclude or None)
         if not names and not glob.is_magic(pattern, flags=flags) and not (root / pattern).is_file():
             path = ("include", index)
             problems.append(problem_at(autoload, path, f"there is no file {pattern!r}"))
@@ -45,9 +52,22 @@ def autoload_files(
     return [file for file in files if file != project_file], problems
 
 
+def names_all(autoload: AutoloadDeclaration) -> bool:
+    """Whether all its patterns could be read; where not, there may be files beside those found."""
+    return _readable(autoload.include) and _readable(autoload.exclude)
+
+
+def _readable(patterns: Iterable[object]) -> bool:
+    return all(isinstance(pattern, str) for pattern in patterns)
+
+
 def kind_of(data: Mapping[str, Any]) -> type[AgentDeclaration] | type[WorkflowDeclaration]:
-    """What a file declares: its `resource` says so, else a workflow is what has tasks."""
-    resource = data.get("resource")
-    if resource == "workflow" or (resource != "agent" and "tasks" in data):
+    """What a file declares: its `resource` says so, else a workflow is what has tasks.
+
+    Words that are nearly these are read as they are meant.
+    """
+    resource = str(data.get("resource", ""))
+    meant = nearest(resource, ("agent", "workflow"))
+    if meant == "workflow" or (meant is None and nearest("tasks", data) is not None):
         return WorkflowDeclaration
     return AgentDeclaration

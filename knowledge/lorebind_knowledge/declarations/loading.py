@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from lorebind_knowledge.declarations.agents import AgentDeclaration
-from lorebind_knowledge.declarations.autoload import autoload_files, kind_of
+from lorebind_knowledge.declarations.autoload import autoload_files, kind_of, names_all
 from lorebind_knowledge.declarations.base import Declaration, locate
 from lorebind_knowledge.declarations.environment import Environment
 from lorebind_knowledge.declarations.loaded import LoadedProject
-from lorebind_knowledge.declarations.problems import problems
-from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
+from lorebind_knowledge.declarations.partial import partial
+from lorebind_knowledge.declarations.problems import Finding, findings
+from lorebind_knowledge.declarations.project import ProjectDeclaration
 from lorebind_knowledge.declarations.references import dangling, duplicates
 from lorebind_knowledge.declarations.scopes import project_templates, workflow_templates
-from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 from lorebind_knowledge.declarations.yaml_source import YamlSource
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lorebind_knowledge.declarations.project import AutoloadDeclaration
+    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 
 PROJECT_FILE = "lorebind.yaml"
 
@@ -37,7 +40,7 @@ def load_project(path: str | Path, *, environ: Mapping[str, str] | None = None) 
         ConfigurationError: with every problem of all files, or when there is no project.
     """
     file = _project_file(Path(path))
-    source = YamlSource.read(file, file.parent)
+    source = YamlSource.read_on(file, file.parent)
     return _Loading(file.parent, file, environ).load(source)
 
 
@@ -72,16 +75,14 @@ class _Loading:
         self.problems: list[Problem] = []
         self.agents: list[AgentDeclaration] = []
         self.workflows: list[WorkflowDeclaration] = []
-        self.unread_agents: set[str] = set()
 
     def load(self, source: YamlSource) -> LoadedProject:
-        project = self._validated(source, ProjectDeclaration)
-        if project is not None:
-            self.agents += project.agents
-            self.workflows += project.workflows
-        self._autoload(project.autoload if project else self._autoload_of(source))
+        project = self._declared(source, ProjectDeclaration)
+        self.agents += project.agents
+        self.workflows += project.workflows
+        self._autoload(project.autoload)
         self._check(project)
-        if project is None or self.problems:
+        if self.problems:
             raise ConfigurationError(self.problems)
         return LoadedProject(
             root=self.root,
@@ -92,55 +93,51 @@ class _Loading:
             environment=self.environment,
         )
 
-    def _validated(self, source: YamlSource, kind: type[D]) -> D | None:
+    def _declared(self, source: YamlSource, kind: type[D]) -> D:
+        """What a source declares; where it has problems, as much of it as is valid."""
+        found: list[Finding] = []
         try:
             declaration = kind.model_validate(source.data)
         except ValidationError as error:
-            self.problems += problems(error, source, kind)
-            return None
-        locate(declaration, source)
-        return declaration
-
-    def _autoload_of(self, source: YamlSource) -> AutoloadDeclaration:
-        """The `autoload` of a project that has other problems, so that its files are read too."""
-        try:
-            autoload = AutoloadDeclaration.model_validate(source.data.get("autoload", {}))
-        except ValidationError:
-            return AutoloadDeclaration()
-        locate(autoload, source, ("autoload",))
-        return autoload
+            found = findings(error, source, kind)
+        else:
+            if not source.problems:
+                locate(declaration, source)
+                return declaration
+        self.problems += source.problems
+        # Of a doubtful value the reader has said what is wrong.
+        self.problems += [problem for path, problem in found if path not in source.doubtful]
+        return partial(kind, source, {path for path, _ in found})
 
     def _autoload(self, autoload: AutoloadDeclaration) -> None:
         files, problems_found = autoload_files(self.root, autoload, self.file)
         self.problems += problems_found
         for file in files:
-            try:
-                source = YamlSource.read(file, self.root)
-            except ConfigurationError as error:
-                self.problems += error.problems
-                self.unread_agents.add(file.stem)
-                continue
-            declaration = self._validated(source, kind_of(source.data))
-            if isinstance(declaration, AgentDeclaration):
-                self.agents.append(declaration)
-            elif isinstance(declaration, WorkflowDeclaration):
-                self.workflows.append(declaration)
-            else:
-                self.unread_agents.add(str(source.data.get("id")))
+            self._file(file)
+        if not names_all(autoload):  # a file that was not found may declare any agent
+            self.agents.append(partial(AgentDeclaration, YamlSource("", {})))
 
-    def _check(self, project: ProjectDeclaration | None) -> None:
-        """What only all files together can tell. What a broken file declares is not missed."""
-        self.problems += duplicates(project, self.agents, self.workflows)
-        if project is not None:
-            found = dangling(project, self.agents, self.workflows, self.unread_agents)
-            self.problems += found
+    def _file(self, file: Path) -> None:
         try:
-            if project is not None:
-                alone = project.model_copy(update={"agents": [], "workflows": []})
-                self.problems += project_templates(alone, self.environment)
-            for agent in self.agents:
-                self.problems += project_templates(agent, self.environment)
-            for workflow in self.workflows:
-                self.problems += workflow_templates(workflow, self.environment)
-        except ConfigurationError as error:  # .env cannot be read
+            source = YamlSource.read_on(file, self.root)
+        except ConfigurationError as error:
             self.problems += error.problems
+            source = YamlSource.glance(file, self.root)
+            if kind_of(source.data) is AgentDeclaration:
+                self.agents.append(partial(AgentDeclaration, source))
+            return
+        declaration = self._declared(source, kind_of(source.data))
+        if isinstance(declaration, AgentDeclaration):
+            self.agents.append(declaration)
+        else:
+            self.workflows.append(declaration)
+
+    def _check(self, project: ProjectDeclaration) -> None:
+        """What only all files together can tell."""
+        self.problems += duplicates(project, self.agents, self.workflows)
+        self.problems += dangling(project, self.agents, self.workflows)
+        alone = project.model_copy(update={"agents": [], "workflows": []})
+        for declaration in (alone, *self.agents):
+            self.problems += project_templates(declaration, self.environment)
+        for workflow in self.workflows:
+            self.problems += workflow_templates(workflow, self.environment)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
+
+from pydantic import ValidationError
 
 from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
 from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.yaml_source import YamlSource, described_type
-from lorebind_knowledge.errors import Problem, did_you_mean
+from lorebind_knowledge.declarations.shapes import (
+    declarations,
+    inner,
+    keys,
+    kind_meant,
+    kinds,
+    unwrapped,
+)
+from lorebind_knowledge.declarations.yaml_source import YamlSource, described_type, short
+from lorebind_knowledge.errors import Problem, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 _EXPECTED = {
@@ -58,43 +66,86 @@ class _Place:
         return is_secret_path(self.path)
 
 
+Finding: TypeAlias = tuple[Path, Problem]
+"""A problem, and the path of what it complains about."""
+
+
 def problems(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Problem]:
     """Every complaint of pydantic about the data of a source, in the order it was made."""
+    return [problem for _, problem in findings(error, source, root)]
+
+
+def findings(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Finding]:
+    """The same, each with its path. A misspelt key is one mistake, not also a missing key."""
+    placed = [
+        (details, _follow(root, details["loc"], source.data))
+        for details in _complaints(error, source.data, root)
+    ]
+    meant = {
+        (*place.path[:-1], nearest(str(place.path[-1]), keys(place.holder)))
+        for details, place in placed
+        if details["type"] == "extra_forbidden"
+    }
     return [
-        problem
-        for details in error.errors(include_url=False)
-        for problem in _translated(details, source, root)
+        finding
+        for details, place in placed
+        if details["type"] != "missing" or not meant.intersection(_spellings(place))
+        for finding in _translated(details, place, source)
     ]
 
 
-def _translated(
-    error: ErrorDetails, source: YamlSource, root: type[Declaration]
-) -> Iterator[Problem]:
+def _complaints(
+    error: ValidationError, data: Any, root: type[Declaration], at: tuple[int | str, ...] = ()
+) -> Iterator[ErrorDetails]:
+    """What pydantic says, and of a kind that is misspelt also what it says of the kind meant."""
+    for details in error.errors(include_url=False):
+        details["loc"] = (*at, *details["loc"])
+        yield details
+        if details["type"] != "union_tag_invalid":
+            continue
+        place = _follow(root, details["loc"], data)
+        chosen, word = kind_meant(place.declarations, place.value)
+        if chosen is not None:
+            try:
+                chosen.model_validate(place.value | {chosen.kind_key: word})
+            except ValidationError as more:
+                yield from _complaints(more, data, root, (*details["loc"], word))
+
+
+def _spellings(place: _Place) -> Iterator[Path]:
+    """The paths at which a missing key could stand."""
+    fields = place.holder.model_fields if place.holder else {}
+    for name, info in fields.items():
+        if place.path[-1] in (name, *written_names(name, info)):
+            yield from ((*place.path[:-1], key) for key in written_names(name, info))
+
+
+def _translated(error: ErrorDetails, place: _Place, source: YamlSource) -> Iterator[Finding]:
     kind = error["type"]
     if kind == "default_factory_not_called":  # another error of the same declaration says why
         return
-    place = _follow(root, error["loc"], source.data)
     refused = error.get("ctx", {}).get("error")
     if isinstance(refused, RefusedError):
         for fault in refused.faults:
-            yield source.problem((*place.path, *fault.path), fault.message, fault.hint)
+            path = (*place.path, *fault.path)
+            yield path, source.problem(path, fault.message, fault.hint)
         return
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        yield _unknown_kind(place, source)
+        path, words = _unknown_kind(place, source)
     else:
-        yield source.problem(place.path, *_words(place, source, error))
+        path, words = place.path, _words(place, source, error)
+    yield path, source.problem(path, *words)
 
 
-def _unknown_kind(place: _Place, source: YamlSource) -> Problem:
+def _unknown_kind(place: _Place, source: YamlSource) -> tuple[Path, tuple[str, str]]:
     """None of the declarations that may stand there has the `provider` or `type` written."""
     choices, data = place.declarations, place.value
     key = choices[0].kind_key
-    known = [word for choice in choices for word in _kinds(choice)]
+    known = [word for choice in choices for word in kinds(choice)]
     if key not in data:
-        hint = f"known: {', '.join(sorted(known))}"
-        return source.problem(place.path, f"missing key {key!r}", hint)
+        return place.path, (f"missing key {key!r}", f"known: {', '.join(sorted(known))}")
     chosen = _Place((*place.path, key), data[key], holder=choices[0])
-    return source.problem(chosen.path, *_unsupported(chosen, known, source))
+    return chosen.path, _unsupported(chosen, known, source)
 
 
 def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str, str]:
@@ -102,7 +153,7 @@ def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str,
     kind = error["type"]
     last = place.path[-1] if place.path else ""
     if kind == "extra_forbidden":
-        return f"unknown key {last!r}", did_you_mean(str(last), _keys(place.holder))
+        return f"unknown key {last!r}", did_you_mean(str(last), keys(place.holder))
     if kind == "missing":
         return f"missing key {last!r}", ""
     if kind == "literal_error":
@@ -126,7 +177,7 @@ def _unsupported(place: _Place, known: Iterable[str], source: YamlSource) -> tup
         return _wrong_type("text", place, source)
     chooses = place.holder is not None and place.path[-1] == place.holder.kind_key
     what = f"{place.holder.label} {place.name}" if place.holder and chooses else place.name
-    shown = "" if place.secret else _short(repr(place.value)) + " "
+    shown = "" if place.secret else short(repr(place.value)) + " "
     return f"{what} {shown}is not supported", did_you_mean(place.value, known)
 
 
@@ -135,10 +186,10 @@ def _wrong_type(expected: str, place: _Place, source: YamlSource) -> tuple[str, 
     if place.secret:
         return f"{place.name}: expected {expected}", 'write a template: "{{ .env.NAME }}"'
     message = f"{place.name}: expected {expected}, got {_described(value, raw)}"
-    if expected == "text" and raw and not isinstance(value, str):
-        return message, f'{_reading(value, raw)}quote it: "{_short(raw)}"'
     if value is None:
         return message, "write a value or leave the key out"
+    if expected == "text" and raw and not isinstance(value, str):
+        return message, f'{_reading(value, raw)}quote it: "{short(raw)}"'
     if isinstance(value, str) and raw is None and _reads_as(value, expected):
         return message, "write it without quotes"
     return message, ""
@@ -151,8 +202,8 @@ def _reading(value: Any, raw: str) -> str:
     if isinstance(value, bool):
         return f"YAML reads the plain word {raw} as a boolean; "
     number = isinstance(value, int | float)
-    kind = f"the number {_short(repr(value))}" if number else described_type(value)
-    return f"YAML reads {_short(raw)} as {kind}; "
+    kind = f"the number {short(repr(value))}" if number else described_type(value)
+    return f"YAML reads {short(raw)} as {kind}; "
 
 
 def _reads_as(text: str, expected: str) -> bool:
@@ -165,7 +216,7 @@ def _reads_as(text: str, expected: str) -> bool:
 
 def _described(value: Any, raw: str | None) -> str:
     if isinstance(value, str):
-        return f"the text {_short(repr(value))}"
+        return f"the text {short(repr(value))}"
     if isinstance(value, bool | int | float):
         kind = described_type(value).removeprefix("a ")
         return f"the {kind} {_written(value, raw)}"
@@ -173,11 +224,7 @@ def _described(value: Any, raw: str | None) -> str:
 
 
 def _written(value: Any, raw: str | None) -> str:
-    return _short(raw if raw is not None else repr(value))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+    return short(raw if raw is not None else repr(value))
 
 
 def _limits(metadata: tuple[Any, ...]) -> str:
@@ -188,32 +235,20 @@ def _limits(metadata: tuple[Any, ...]) -> str:
     return f"{low:g} to {high:g}" if low is not None else f"at most {high:g}"
 
 
-def _keys(declaration: type[Declaration] | None) -> list[str]:
-    if declaration is None:
-        return []
-    fields = declaration.model_fields.items()
-    return [key for name, info in fields for key in written_names(name, info)]
-
-
-def _kinds(declaration: type[Declaration]) -> tuple[str, ...]:
-    """The words of `provider` or `type` that choose a declaration."""
-    return get_args(declaration.model_fields[declaration.kind_key].annotation)
-
-
 def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _Place:
     """Walk pydantic's path along the declarations and the data at once.
 
     The path holds what the data does not: the word that chose one of several declarations, and
     marks such as `[key]`. The declarations tell which they are.
     """
-    expected, metadata = _unwrapped(root)
+    expected, metadata = unwrapped(root)
     path: Path = ()
     value = data
     holder: type[Declaration] | None = None
     for step in loc:
-        choices = _declarations(expected)
+        choices = declarations(expected)
         if len(choices) > 1:
-            chosen = next((choice for choice in choices if step in _kinds(choice)), None)
+            chosen = next((choice for choice in choices if step in kinds(choice)), None)
             if chosen is not None:
                 expected = chosen
                 continue
@@ -226,11 +261,11 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
             step, annotation = _field(holder, step, value)
         else:
             holder = None
-            annotation = _inner(expected)
-        expected, metadata = _unwrapped(annotation)
+            annotation = inner(expected)
+        expected, metadata = unwrapped(annotation)
         path = (*path, step)
         value = _below(value, step)
-    return _Place(path, value, _declarations(expected), holder, metadata, expected)
+    return _Place(path, value, declarations(expected), holder, metadata, expected)
 
 
 def _below(value: Any, step: str | int) -> Any:
@@ -250,30 +285,3 @@ def _field(holder: type[Declaration], step: str | int, value: Any) -> tuple[str 
             key = step if step in written else next((n for n in names if n in written), step)
             return key, Annotated[info.annotation, None, *info.metadata]
     return step, None
-
-
-def _inner(expected: Any) -> Any:
-    """What may stand in a list or below a key of a mapping."""
-    arguments = get_args(expected)
-    return arguments[-1] if get_origin(expected) in (list, dict) and arguments else None
-
-
-def _unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without `Annotated` and `| None`, and what `Annotated` said about it."""
-    metadata: tuple[Any, ...] = ()
-    while True:
-        if get_origin(annotation) is Annotated:
-            annotation, *more = get_args(annotation)
-            metadata += tuple(more)
-            continue
-        if get_origin(annotation) in (Union, types.UnionType):
-            others = [part for part in get_args(annotation) if part is not type(None)]
-            if len(others) == 1:
-                annotation = others[0]
-                continue
-        return annotation, metadata
-
-
-def _declarations(expected: Any) -> list[type[Declaration]]:
-    parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else [expected]
-    return [part for part in parts if isinstance(part, type) and issubclass(part, Declaration)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.declarations import defaults
+from lorebind_knowledge.declarations.templates import looks_like_one
 from lorebind_knowledge.errors import Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The ids that can be seen from somewhere."""
+    """The ids that can be seen from somewhere; None where one cannot be read and may be any."""
 
-    embedders: frozenset[str]
-    vector_dbs: frozenset[str]
-    models: frozenset[str]
-    knowledge_bases: frozenset[str]
-    agents: frozenset[str]
+    embedders: frozenset[str] | None
+    vector_dbs: frozenset[str] | None
+    models: frozenset[str] | None
+    knowledge_bases: frozenset[str] | None
+    agents: frozenset[str] | None
 
 
 def problem_at(
@@ -39,15 +40,14 @@ def problem_at(
 
 
 def duplicates(
-    project: ProjectDeclaration | None,
+    project: ProjectDeclaration,
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
     """Ids that are used twice where each may be used once."""
     groups: list[Iterable[Any]] = [agents, workflows]
-    if project is not None:
-        groups += [project.embedders, project.vector_dbs, project.models]
-        groups += [project.knowledge_bases, project.knowledge]
+    groups += [project.embedders, project.vector_dbs, project.models]
+    groups += [project.knowledge_bases, project.knowledge]
     for workflow in workflows:
         groups += [workflow.knowledge_bases, workflow.knowledge, workflow.agents, workflow.tasks]
         groups += [task.knowledge for task in workflow.tasks]
@@ -60,6 +60,8 @@ def duplicates(
 def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
     first: dict[str, Declaration] = {}
     for item in group:
+        if not isinstance(item.id, str):
+            continue
         if item.id in first:
             message = f"{item.label} id {item.id!r} is used twice"
             where = first[item.id].position("id")
@@ -72,18 +74,17 @@ def dangling(
     project: ProjectDeclaration,
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
-    unread_agents: Iterable[str] = (),
 ) -> Iterator[Problem]:
-    """References to what is not there; the files of `unread_agents` have other problems."""
+    """References to what is not there. What cannot be read of a declaration may be there."""
     known = _Known(
         embedders=_ids(defaults.embedders(project)),
         vector_dbs=_ids(defaults.vector_dbs(project)),
         models=_ids(defaults.models(project)),
         knowledge_bases=_ids(project.knowledge_bases),
-        agents=_ids(agents) | frozenset(unread_agents),
+        agents=_ids(agents),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)
-    yield from _bindings(project.knowledge, f"project {project.name!r}", known)
+    yield from _bindings(project.knowledge, _named(project, project.name), known)
     for agent in agents:
         yield from _agent(agent, known)
     for workflow in workflows:
@@ -95,21 +96,21 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
         embedders=outside.embedders,
         vector_dbs=outside.vector_dbs,
         models=outside.models,
-        knowledge_bases=outside.knowledge_bases | _ids(workflow.knowledge_bases),
-        agents=outside.agents | _ids(workflow.agents),
+        knowledge_bases=_ids(workflow.knowledge_bases, outside.knowledge_bases),
+        agents=_ids(workflow.agents, outside.agents),
     )
     yield from _knowledge_bases(workflow.knowledge_bases, known)
-    yield from _bindings(workflow.knowledge, f"workflow {workflow.id!r}", known)
+    yield from _bindings(workflow.knowledge, _named(workflow, workflow.id), known)
     for agent in workflow.agents:
         yield from _agent(agent, known)
     for task in workflow.tasks:
-        owner = f"task {task.id!r}"
+        owner = _named(task, task.id)
         yield from _bindings(task.knowledge, owner, known)
         yield from _reference(task, owner, "agent", "agent", known.agents)
 
 
 def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
-    owner = f"agent {agent.id!r}"
+    owner = _named(agent, agent.id)
     yield from _bindings(agent.knowledge, owner, known)
     yield from _reference(agent, owner, "model", "model", known.models)
 
@@ -118,7 +119,7 @@ def _knowledge_bases(
     knowledge_bases: Iterable[KnowledgeBaseDeclaration], known: _Known
 ) -> Iterator[Problem]:
     for kb in knowledge_bases:
-        owner = f"knowledge base {kb.id!r}"
+        owner = _named(kb, kb.id)
         yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
         yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
 
@@ -127,20 +128,37 @@ def _bindings(
     bindings: Iterable[BindingDeclaration], owner: str, known: _Known
 ) -> Iterator[Problem]:
     for binding in bindings:
-        if binding.id not in known.knowledge_bases:
+        if _leads_nowhere(binding.id, known.knowledge_bases):
             message = f"{owner} binds unknown knowledge base {binding.id!r}"
-            hint = did_you_mean(binding.id, known.knowledge_bases)
+            hint = did_you_mean(binding.id, known.knowledge_bases or ())
             yield problem_at(binding, ("id",), message, hint)
 
 
 def _reference(
-    declaration: Declaration, owner: str, field: str, what: str, known: frozenset[str]
+    declaration: Declaration, owner: str, field: str, what: str, known: frozenset[str] | None
 ) -> Iterator[Problem]:
     name = getattr(declaration, field)
-    if name is not None and name not in known:
+    if _leads_nowhere(name, known):
         message = f"{owner} uses unknown {what} {name!r}"
-        yield problem_at(declaration, (field,), message, did_you_mean(name, known))
+        yield problem_at(declaration, (field,), message, did_you_mean(name, known or ()))
 
 
-def _ids(items: Iterable[Any]) -> frozenset[str]:
-    return frozenset(item.id for item in items)
+def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
+    if not isinstance(name, str) or known is None or name in known:
+        return False
+    # That no template is read here is said of it already.
+    return not looks_like_one(name)
+
+
+def _named(declaration: Declaration, name: object) -> str:
+    label = declaration.label
+    return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
+
+
+def _ids(
+    items: Iterable[Any], outside: frozenset[str] | None = frozenset()
+) -> frozenset[str] | None:
+    ids = [item.id for item in items]
+    if outside is None or not all(isinstance(name, str) for name in ids):
+        return None
+    return outside.union(ids)

@@ -8,16 +8,21 @@ from lorebind_knowledge.declarations import templates
 from lorebind_knowledge.declarations.base import Declaration, Path, within
 from lorebind_knowledge.declarations.references import problem_at
 from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.templates import ANYTHING, MalformedTemplateError, shown
+from lorebind_knowledge.declarations.templates import (
+    ANYTHING,
+    SCOPES,
+    MalformedTemplateError,
+    shown,
+)
 from lorebind_knowledge.declarations.workflows import BasicTask, WorkflowDeclaration
+from lorebind_knowledge.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lorebind_knowledge.declarations.environment import Environment
     from lorebind_knowledge.errors import Problem
 
-_SCOPES = ("env", "secrets", "workflow", "tasks", "input")
 _PROSE = ("description",)
 """Fields that are read by people only, and may show templates."""
 _HINT = "templates are read in api_key, config, vars, prompt, query and outputs"
@@ -39,16 +44,17 @@ def workflow_templates(
     They know what was declared: `workflow.input`, also as `input`, `workflow.vars`, and of the
     tasks those that come earlier. `vars` know the input only, `outputs` know all tasks.
     """
-    inputs = dict.fromkeys(workflow.input, ANYTHING)
+    # Of what cannot be read, anything may be named.
+    readable = isinstance(workflow.input, dict)
+    inputs = dict.fromkeys(workflow.input, ANYTHING) if readable else ANYTHING
     variables: Mapping[str, Any] = environment.scopes()
     before = {**variables, "input": inputs, "workflow": {"input": inputs}}
     running = {**before, "workflow": {"input": inputs, "vars": _placeholders(workflow.vars)}}
-    done: dict[str, Any] = {}
-    by_task: dict[int, Mapping[str, Any]] = {}
-    for task in workflow.tasks:
-        by_task[id(task)] = {**running, "tasks": dict(done)}
-        done[task.id] = {"output": ANYTHING}
-    after = {**running, "tasks": done}
+    by_task = {
+        id(task): {**running, "tasks": _outputs(workflow.tasks[:index])}
+        for index, task in enumerate(workflow.tasks)
+    }
+    after = {**running, "tasks": _outputs(workflow.tasks)}
     for inner, _ in within(workflow):
         scopes = by_task[id(inner)] if isinstance(inner, BasicTask) else after
         for field in type(inner).model_fields:
@@ -56,20 +62,31 @@ def workflow_templates(
             yield from _field(inner, field, before if at_start else scopes)
 
 
+def _outputs(tasks: Sequence[BasicTask]) -> Any:
+    if all(isinstance(task.id, str) for task in tasks):
+        return {task.id: {"output": ANYTHING} for task in tasks}
+    return ANYTHING
+
+
 def _field(declaration: Declaration, field: str, scopes: Mapping[str, Any]) -> Iterator[Problem]:
     templated = field in declaration.templated
     for path, text in _texts(getattr(declaration, field)):
         if templated:
-            for error in templates.faults(text, scopes):
+            try:
+                faults = templates.faults(text, scopes)
+            except ConfigurationError as error:  # .env cannot be read
+                yield from error.problems
+                continue
+            for fault in faults:
                 # A malformed template quotes what was written, and that may be a secret.
-                quotes = isinstance(error, MalformedTemplateError) and is_secret_path(
+                quotes = isinstance(fault, MalformedTemplateError) and is_secret_path(
                     (field, *path)
                 )
-                message = f"{field} holds a malformed template" if quotes else error.message
-                yield problem_at(declaration, (field, *path), message, error.hint)
+                message = f"{field} holds a malformed template" if quotes else fault.message
+                yield problem_at(declaration, (field, *path), message, fault.hint)
         elif field not in _PROSE:
             for reference in templates.mentions(text):
-                if reference[0] in _SCOPES:
+                if reference[0] in SCOPES:
                     message = f"{field} is not a template: {shown(reference)} would stay as it is"
                     yield problem_at(declaration, (field, *path), message, _HINT)
 

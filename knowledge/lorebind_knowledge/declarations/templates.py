@@ -15,6 +15,9 @@ Reference: TypeAlias = tuple[str, ...]
 
 _TEMPLATE = re.compile(r"\{\{\s*((?:\.[A-Za-z0-9_-]+)+)\s*\}\}")
 
+SCOPES = ("env", "secrets", "workflow", "tasks", "input")
+"""The first names that templates may have, though not all of them everywhere."""
+
 ANYTHING = object()
 """Stands in a scope for what is known only when a workflow runs: any path below it is defined."""
 
@@ -71,6 +74,11 @@ def resolve(value: Any, scopes: Mapping[str, Any]) -> Any:
 def mentions(text: str) -> list[Reference]:
     """The well-formed templates of a text that need not be a template."""
     return [tuple(match[1][1:].split(".")) for match in _TEMPLATE.finditer(text)]
+
+
+def looks_like_one(text: str) -> bool:
+    """Whether a text that is no template was probably meant to be one."""
+    return any(reference[0] in SCOPES for reference in mentions(text))
 
 
 def faults(text: str, scopes: Mapping[str, Any]) -> list[TemplateError]:
@@ -131,7 +139,7 @@ def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
     elif isinstance(found, list | tuple):
         holder, hint = f"{before} is a list of {len(found)} without {name!r}", ""
     else:
-        kind = "empty" if found is None else f"a {type(found).__name__}"
+        kind = "empty" if found is None else f"of type {type(found).__name__}"
         holder, hint = f"{before} is {kind} and has no {name!r}", ""
     return TemplateError(f"{shown(reference)} is not defined: {holder}", hint)
 

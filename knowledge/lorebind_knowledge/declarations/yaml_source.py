@@ -72,13 +72,14 @@ class YamlSource:
 
     @classmethod
     def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """The plain words beside the keys at the top of a file that is not YAML, `id` for one."""
+        """Of a file that is not YAML, the keys at the top, and what names it: `id`, `resource`."""
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             text = ""
-        words = dict(re.findall(r"""^(\w+):[ \t]*["']?([\w.-]*)""", text, re.MULTILINE))
-        return cls(_shown(file, root), words, {(): Mark(1, 1)})
+        found = re.findall(r"""^(\w+):[ \t]*["']?([\w.-]*)""", text, re.MULTILINE)
+        data = {key: word if key in ("id", "resource") else ANYTHING for key, word in found}
+        return cls(_shown(file, root), data, {(): Mark(1, 1)})
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], shown_as: str = "<python>") -> YamlSource:
@@ -301,12 +302,12 @@ class _Builder:
     def _plain_scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         value = self._scalar(node)
         if _is_surprising(node, value):
-            shown = f"this as another number: {_SURPRISES}"
-            hint = "quote it to make it a text"
+            message, hint = "YAML reads this as another number", "write a template"
             if not is_secret_path(path):
-                shown = f"{short(node.value)} as the number {short(repr(value))}"
-                hint = f'write {short(repr(value))}, or quote it to make it a text: "{short(node.value)}"'
-            self._report(*_place(node), f"YAML reads {shown}", hint)
+                raw, number = short(node.value), short(repr(value))
+                message = f"YAML reads {raw} as the number {number}"
+                hint = f'write {number}, or quote it to make it a text: "{raw}"'
+            self._report(*_place(node), message, hint)
             value = ANYTHING
         if value is ANYTHING:
             self.doubtful.add(path)
@@ -371,7 +372,8 @@ def _is_surprising(node: yaml.ScalarNode, value: Any) -> bool:
     """Whether YAML 1.1 made another number of digits: octal 012 is 10, 12:30 is 750."""
     if node.style is not None or isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return ":" in node.value or re.match(r"[-+]?0[0-9_]", node.value) is not None
+    octal = isinstance(value, int) and re.match(r"[-+]?0[0-9_]", node.value) is not None
+    return octal or ":" in node.value
 
 
 def _is_bare_template(node: yaml.Node) -> bool:
@@ -404,3 +406,8 @@ def described_type(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     return "a date" if hasattr(value, "isoformat") else f"a {type(value).__name__}"
+
+
+def short(text: str) -> str:
+    """What messages repeat of a value."""
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,63 @@
+"""What the declarations say may stand somewhere: keys, kinds, items, and the types around them."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from lorebind_knowledge.declarations.base import Declaration, written_names
+from lorebind_knowledge.errors import nearest
+
+
+def keys(declaration: type[Declaration] | None) -> list[str]:
+    """All keys that a declaration may have, other names of a field among them."""
+    if declaration is None:
+        return []
+    fields = declaration.model_fields.items()
+    return [key for name, info in fields for key in written_names(name, info)]
+
+
+def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
+    """The words of `provider` or `type` that choose a declaration."""
+    return get_args(declaration.model_fields[declaration.kind_key].annotation)
+
+
+def kind_meant(
+    choices: list[type[Declaration]], data: dict[str, Any]
+) -> tuple[type[Declaration] | None, str]:
+    """The declaration that the data chooses, or nearly so, and its word; None where none is near.
+
+    It is the one that the message about an unknown word suggests.
+    """
+    by_word = {word: choice for choice in choices for word in kinds(choice)}
+    written = data.get(choices[0].kind_key)
+    word = nearest(written, by_word) if isinstance(written, str) else None
+    return (by_word[word], word) if word is not None else (None, "")
+
+
+def inner(expected: Any) -> Any:
+    """What may stand in a list or below a key of a mapping."""
+    arguments = get_args(expected)
+    return arguments[-1] if get_origin(expected) in (list, dict) and arguments else None
+
+
+def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without `Annotated` and `| None`, and what `Annotated` said about it."""
+    metadata: tuple[Any, ...] = ()
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation, *more = get_args(annotation)
+            metadata += tuple(more)
+            continue
+        if get_origin(annotation) in (Union, types.UnionType):
+            others = [part for part in get_args(annotation) if part is not type(None)]
+            if len(others) == 1:
+                annotation = others[0]
+                continue
+        return annotation, metadata
+
+
+def declarations(expected: Any) -> list[type[Declaration]]:
+    """What may stand there, one or, where a key chooses, several."""
+    parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else [expected]
+    return [part for part in parts if isinstance(part, type) and issubclass(part, Declaration)]

@@ -1,0 +1,830 @@
+"""A valid project, and a table of the mistakes that can be made in it, each with its message."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PROJECT = """\
+name: support
+description: What customers ask
+embedders:
+  - id: tests
+    provider: hashing
+    config: {dimension: 64}
+  - id: remote
+    provider: langchain
+    class: "langchain_openai:OpenAIEmbeddings"
+    api_key: "{{ .env.EMBEDDER_KEY }}"
+    config: {retries: 3, headers: {authorization: "Bearer {{ .secrets.TOKEN }}"}}
+vector_dbs:
+  - id: file
+    type: sqlite
+    config: {path: "{{ .env.DATA }}/x.db"}
+  - {id: scratch, type: memory}
+knowledge_bases:
+  - id: docs
+    description: The handbook
+    embedder: tests
+    vector_db: file
+    sources:
+      - {type: file_glob, paths: ["docs/*"], exclude: ["docs/old*"]}
+      - {type: markdown_glob, path: "more/*.md"}
+    chunking: {size: 400, overlap: 40}
+    retrieval: {top_k: 8, min_score: 0.1}
+    metadata: {tags: [a, b], year: 2024}
+  - id: faq
+    embedder: remote
+    sources: [{type: markdown_glob, path: "faq/*.md"}]
+knowledge:
+  - id: docs
+    max_tokens: 2000
+models:
+  - id: big
+    provider: openai
+    model: gpt-x
+    api_key: "{{ .env.OPENAI_API_KEY }}"
+    config: {temperature: 0}
+agents:
+  - id: helper
+    model: big
+    instructions: Help.
+    knowledge: [{id: faq}]
+autoload:
+  include: ["agents/*.yaml", "workflows/*.yaml"]
+"""
+
+CRITIC = """\
+resource: agent
+id: critic
+instructions: Criticise.
+knowledge:
+  - id: docs
+    top_k: 3
+"""
+
+TRIAGE = """\
+id: triage
+version: "1.0"
+input:
+  question: {description: What the customer asks.}
+  lines: {type: array, required: false}
+vars: {tone: kind, deep: {er: 1}, made: "{{ .workflow.input.question }}"}
+knowledge_bases:
+  - id: own
+    sources: [{type: markdown_glob, path: "own/*.md"}]
+knowledge:
+  - {id: own}
+agents:
+  - {id: local, knowledge: [{id: own}]}
+tasks:
+  - id: first
+    agent: critic
+    prompt: "{{ .workflow.input.question }} {{ .input.lines.0 }} {{ .workflow.vars.deep.er }}"
+  - id: second
+    agent: local
+    prompt: "{{ .tasks.first.output }}: {{ .workflow.vars.tone }}, {{ .env.DATA }}"
+    query: "{{ .tasks.first.output.topic }}"
+    knowledge: [{id: docs, retrieval: {top_k: 2}}]
+outputs: {answer: "{{ .tasks.second.output }}"}
+"""
+
+REPLY = """\
+id: reply
+tasks:
+  - {id: only, agent: helper, prompt: Write a reply.}
+"""
+
+FILES = {
+    "lorebind.yaml": PROJECT,
+    "agents/critic.yaml": CRITIC,
+    "workflows/triage.yaml": TRIAGE,
+    "workflows/reply.yaml": REPLY,
+}
+
+ENVIRON = {"EMBEDDER_KEY": "k", "TOKEN": "t", "DATA": "data", "OPENAI_API_KEY": "k"}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One text put in the place of another, and the only problem that comes of it."""
+
+    kind: str
+    file: str
+    old: str
+    new: str
+    problem: str
+    hides: tuple[str, ...] = ()
+    """Files and kinds of things of which less can be told beside it."""
+
+    @property
+    def message(self) -> str:
+        """The problem without its place, which another mistake may move, and without its hint."""
+        return self.problem.split(" ", 1)[1].split(";")[0]
+
+    @property
+    def start(self) -> int:
+        return FILES[self.file].index(self.old)
+
+    @property
+    def entry(self) -> tuple[str, int]:
+        """Which key at the top of the file, or item of its list, it is in."""
+        return self.file, len(re.findall(r"^(?:  - |\w)", FILES[self.file][: self.start + 4], re.M))
+
+    def independent_of(self, other: Mistake) -> bool:
+        """Whether each would be told beside the other."""
+        hidden = {*self.hides} & {other.file, *other.hides} or self.file in other.hides
+        return not hidden and self.entry != other.entry
+
+
+def made(*mistakes: Mistake) -> dict[str, str]:
+    """The files of the project with these mistakes in them, the last ones first."""
+    files = dict(FILES)
+    for mistake in sorted(mistakes, key=lambda mistake: -mistake.start):
+        text, start = files[mistake.file], mistake.start
+        files[mistake.file] = text[:start] + mistake.new + text[start + len(mistake.old) :]
+    return files
+
+
+PROJECT_FILE, AGENT_FILE = "lorebind.yaml", "agents/critic.yaml"
+WORKFLOW_FILE, OTHER_FILE = "workflows/triage.yaml", "workflows/reply.yaml"
+
+MISTAKES = [
+    Mistake(
+        "not YAML",
+        WORKFLOW_FILE,
+        "vars: {tone: kind,",
+        "vars: {tone: [kind,",
+        "workflows/triage.yaml:6:74: this is not YAML: expected ',' or ']', but got '}'",
+        hides=(WORKFLOW_FILE,),
+    ),
+    Mistake(
+        "a tab",
+        OTHER_FILE,
+        "  - {id: only",
+        "\t- {id: only",
+        "workflows/reply.yaml:3:1: this is not YAML: found character that cannot start any "
+        "token; indent with spaces, not with tabs",
+        hides=(OTHER_FILE,),
+    ),
+    Mistake(
+        "a control character",
+        OTHER_FILE,
+        "Write a reply.",
+        "Write\x00a reply.",
+        "workflows/reply.yaml:3:44: a control character stands here; remove it",
+        hides=(OTHER_FILE,),
+    ),
+    Mistake(
+        "a second document",
+        OTHER_FILE,
+        "tasks:",
+        "---\ntasks:",
+        "workflows/reply.yaml:2:1: a second document starts here; a file holds one; remove "
+        "the line '---'",
+        hides=(OTHER_FILE,),
+    ),
+    Mistake(
+        "an unknown alias",
+        AGENT_FILE,
+        "Criticise.",
+        "*nobody",
+        "agents/critic.yaml:3:15: this is not YAML: found undefined alias",
+        hides=(AGENT_FILE,),
+    ),
+    Mistake(
+        "a YAML tag on a mapping",
+        AGENT_FILE,
+        "top_k: 3",
+        "top_k: !!set {a}",
+        "agents/critic.yaml:6:12: YAML tags are not supported here",
+        hides=(AGENT_FILE,),
+    ),
+    Mistake(
+        "a list for a file",
+        AGENT_FILE,
+        CRITIC,
+        "- a\n",
+        "agents/critic.yaml:1:1: expected a mapping of keys at the top of the file",
+        hides=(
+            AGENT_FILE,
+            "agent",
+        ),
+    ),
+    Mistake(
+        "a word for a file",
+        AGENT_FILE,
+        CRITIC,
+        "word\n",
+        "agents/critic.yaml:1:1: expected a mapping of keys at the top of the file",
+        hides=(
+            AGENT_FILE,
+            "agent",
+        ),
+    ),
+    Mistake(
+        "an empty file",
+        AGENT_FILE,
+        CRITIC,
+        "# nothing\n",
+        "agents/critic.yaml:1:1: the file is empty; write at least a name or an id",
+        hides=(
+            AGENT_FILE,
+            "agent",
+        ),
+    ),
+    Mistake(
+        "a key twice",
+        PROJECT_FILE,
+        "description: What customers ask",
+        "name: support2",
+        "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
+        "lorebind.yaml:1:1",
+    ),
+    Mistake(
+        "a key twice, deep",
+        WORKFLOW_FILE,
+        "deep: {er: 1}",
+        "deep: {er: 1, er: 2}",
+        "workflows/triage.yaml:6:34: the key 'er' is written twice; it is written first at "
+        "workflows/triage.yaml:6:27",
+        hides=("deep.er",),
+    ),
+    Mistake(
+        "a list twice",
+        WORKFLOW_FILE,
+        'outputs: {answer: "{{ .tasks.second.output }}"}',
+        "knowledge_bases: []",
+        "workflows/triage.yaml:23:1: the key 'knowledge_bases' is written twice; it is "
+        "written first at workflows/triage.yaml:7:1",
+        hides=("knowledge base",),
+    ),
+    Mistake(
+        "a template without quotes",
+        PROJECT_FILE,
+        "temperature: 0",
+        "temperature: {{ .env.T }}",
+        "lorebind.yaml:39:27: YAML reads {{ … }} without quotes as a mapping; put quotes "
+        'around it: "{{ .env.NAME }}"',
+    ),
+    Mistake(
+        "a key that YAML reads as a boolean",
+        WORKFLOW_FILE,
+        "lines: {type: array",
+        "on: {}\n  lines: {type: array",
+        'workflows/triage.yaml:5:3: YAML reads the key on as a boolean; quote it: "on"',
+    ),
+    Mistake(
+        "a key that is a number",
+        WORKFLOW_FILE,
+        "tone: kind",
+        "1: x, tone: kind",
+        'workflows/triage.yaml:6:8: YAML reads the key 1 as a number; quote it: "1"',
+    ),
+    Mistake(
+        "a key that is a list",
+        WORKFLOW_FILE,
+        'made: "{{ .workflow.input.question }}"',
+        "? [a] : 1",
+        "workflows/triage.yaml:6:37: a key must be a text, not a list or a mapping",
+    ),
+    Mistake(
+        "an octal number for an integer",
+        PROJECT_FILE,
+        "top_k: 8",
+        "top_k: 010",
+        "lorebind.yaml:26:24: YAML reads 010 as the number 8; write 8, or quote it to make "
+        'it a text: "010"',
+    ),
+    Mistake(
+        "an octal number for a text",
+        PROJECT_FILE,
+        "instructions: Help.",
+        "instructions: 012",
+        "lorebind.yaml:43:19: YAML reads 012 as the number 10; write 10, or quote it to make "
+        'it a text: "012"',
+    ),
+    Mistake(
+        "base 60",
+        PROJECT_FILE,
+        "year: 2024",
+        "year: 12:30:45",
+        "lorebind.yaml:27:36: YAML reads 12:30:45 as the number 45045; write 45045, or quote "
+        'it to make it a text: "12:30:45"',
+    ),
+    Mistake(
+        "a date that is none",
+        PROJECT_FILE,
+        "tags: [a, b]",
+        "tags: 2024-99-99",
+        "lorebind.yaml:27:22: this cannot be read as the YAML type timestamp; quote it to "
+        "make it a text",
+    ),
+    Mistake(
+        "a YAML tag on a word",
+        PROJECT_FILE,
+        "model: gpt-x",
+        "model: !mine gpt-x",
+        "lorebind.yaml:37:12: YAML tags are not supported; quote it to make it a text",
+    ),
+    Mistake(
+        "an unknown key",
+        PROJECT_FILE,
+        "description: The handbook",
+        "descriptoin: The handbook",
+        "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
+        "chunking, description, embedder, id, ingest, metadata, retrieval, sources, vector_db",
+    ),
+    Mistake(
+        "an unknown key, nothing near",
+        PROJECT_FILE,
+        "min_score: 0.1",
+        "zzz: 0.1",
+        "lorebind.yaml:26:27: unknown key 'zzz'; known: fallback, filters, inject_as, "
+        "max_tokens, min_results, min_score, strategy, top_k",
+    ),
+    Mistake(
+        "a misspelt section",
+        PROJECT_FILE,
+        "embedders:",
+        "embeders:",
+        "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
+        "autoload, description, embedders, knowledge, knowledge_bases, models, name, "
+        "vector_dbs, workflows",
+        hides=(PROJECT_FILE,),
+    ),
+    Mistake(
+        "a missing key",
+        OTHER_FILE,
+        ", prompt: Write a reply.",
+        "",
+        "workflows/reply.yaml:3:5: missing key 'prompt'",
+    ),
+    Mistake(
+        "a misspelt key that is needed",
+        PROJECT_FILE,
+        'class: "langchain_openai:OpenAIEmbeddings"',
+        'clas: "langchain_openai:OpenAIEmbeddings"',
+        "lorebind.yaml:9:5: unknown key 'clas'; did you mean 'class'; known: api_key, "
+        "batch_size, class, config, id, model, provider",
+    ),
+    Mistake(
+        "an id that is missing",
+        PROJECT_FILE,
+        "{id: scratch, type: memory}",
+        "{type: memory}",
+        "lorebind.yaml:16:5: missing key 'id'",
+        hides=("vector database",),
+    ),
+    Mistake(
+        "a kind that is missing",
+        PROJECT_FILE,
+        '{type: markdown_glob, path: "more/*.md"}',
+        '{path: "more/*.md"}',
+        "lorebind.yaml:24:9: missing key 'type'; known: file_glob, markdown_glob",
+    ),
+    Mistake(
+        "an unknown kind, one near",
+        PROJECT_FILE,
+        "provider: hashing",
+        "provider: hashin",
+        "lorebind.yaml:5:5: embedder provider 'hashin' is not supported; did you mean "
+        "'hashing'; known: hashing, langchain, local",
+    ),
+    Mistake(
+        "an unknown kind, none near",
+        PROJECT_FILE,
+        '{type: markdown_glob, path: "faq/*.md"}',
+        '{type: url, path: "faq/*.md"}',
+        "lorebind.yaml:30:16: source type 'url' is not supported; known: file_glob, markdown_glob",
+    ),
+    Mistake(
+        "a word that is not among the choices",
+        WORKFLOW_FILE,
+        "type: array",
+        "type: list",
+        "workflows/triage.yaml:5:11: type 'list' is not supported; known: array, boolean, "
+        "integer, number, object, string",
+    ),
+    Mistake(
+        "a text for an integer",
+        PROJECT_FILE,
+        "dimension: 64",
+        'dimension: "64"',
+        "lorebind.yaml:6:14: dimension: expected an integer, got the text '64'; write it "
+        "without quotes",
+    ),
+    Mistake(
+        "a number out of its limits",
+        AGENT_FILE,
+        "top_k: 3",
+        "top_k: 99",
+        "agents/critic.yaml:6:5: top_k is 99; expected 1 to 50",
+    ),
+    Mistake(
+        "a word for a number",
+        PROJECT_FILE,
+        "max_tokens: 2000",
+        "max_tokens: many",
+        "lorebind.yaml:33:5: max_tokens: expected an integer, got the text 'many'",
+    ),
+    Mistake(
+        "a boolean for a text",
+        PROJECT_FILE,
+        "instructions: Help.",
+        "instructions: on",
+        "lorebind.yaml:43:5: instructions: expected text, got the boolean on; YAML reads the "
+        'plain word on as a boolean; quote it: "on"',
+    ),
+    Mistake(
+        "a number for a text",
+        WORKFLOW_FILE,
+        'version: "1.0"',
+        "version: 1.10",
+        "workflows/triage.yaml:2:1: version: expected text, got the number 1.10; YAML reads "
+        '1.10 as the number 1.1; quote it: "1.10"',
+    ),
+    Mistake(
+        "a date for a text",
+        PROJECT_FILE,
+        "description: What customers ask",
+        "description: 2024-01-02",
+        'lorebind.yaml:2:1: description: expected text, got a date; quote it: "2024-01-02"',
+    ),
+    Mistake(
+        "nothing for a text",
+        PROJECT_FILE,
+        "description: What customers ask",
+        "description: ~",
+        "lorebind.yaml:2:1: description: expected text, got nothing; write a value or leave "
+        "the key out",
+    ),
+    Mistake(
+        "a date in free values",
+        WORKFLOW_FILE,
+        "er: 1",
+        "er: 2024-01-02",
+        "workflows/triage.yaml:6:27: expected text, a number, a boolean, a list or a "
+        "mapping, got a date; quote it to make it a text",
+        hides=("deep.er",),
+    ),
+    Mistake(
+        "an infinite number",
+        WORKFLOW_FILE,
+        "er: 1",
+        "er: .inf",
+        "workflows/triage.yaml:6:27: a number must be finite",
+        hides=("deep.er",),
+    ),
+    Mistake(
+        "a text for a boolean",
+        WORKFLOW_FILE,
+        "required: false",
+        'required: "false"',
+        "workflows/triage.yaml:5:24: required: expected true or false, got the text 'false'; "
+        "write it without quotes",
+    ),
+    Mistake(
+        "nothing for a list",
+        WORKFLOW_FILE,
+        "knowledge:\n  - {id: own}",
+        "knowledge:",
+        "workflows/triage.yaml:10:1: knowledge: expected a list, got nothing; write a value "
+        "or leave the key out",
+        hides=("own",),
+    ),
+    Mistake(
+        "a mapping for a list",
+        PROJECT_FILE,
+        "knowledge: [{id: faq}]",
+        "knowledge: {id: faq}",
+        "lorebind.yaml:44:5: knowledge: expected a list, got a mapping",
+    ),
+    Mistake(
+        "a text for a mapping",
+        PROJECT_FILE,
+        "  - id: docs\n    max_tokens: 2000",
+        "  - docs",
+        "lorebind.yaml:32:5: knowledge[0]: expected a mapping, got the text 'docs'",
+    ),
+    Mistake(
+        "a text for a list of patterns",
+        PROJECT_FILE,
+        'include: ["agents/*.yaml", "workflows/*.yaml"]',
+        'include: "agents/*.yaml"',
+        "lorebind.yaml:46:3: include: expected a list, got the text 'agents/*.yaml'",
+        hides=(
+            WORKFLOW_FILE,
+            OTHER_FILE,
+            "agent",
+        ),
+    ),
+    Mistake(
+        "an empty list",
+        PROJECT_FILE,
+        'sources: [{type: markdown_glob, path: "faq/*.md"}]',
+        "sources: []",
+        "lorebind.yaml:30:5: sources is empty; write at least one",
+    ),
+    Mistake(
+        "an empty text",
+        PROJECT_FILE,
+        "provider: openai",
+        'provider: ""',
+        "lorebind.yaml:36:5: provider is empty; write a text",
+    ),
+    Mistake(
+        "an overlap that is too large",
+        PROJECT_FILE,
+        "overlap: 40",
+        "overlap: 400",
+        "lorebind.yaml:25:27: overlap is 400; expected 0 to 399, less than the size of 400",
+    ),
+    Mistake(
+        "a source without files",
+        PROJECT_FILE,
+        '{type: markdown_glob, path: "more/*.md"}',
+        "{type: markdown_glob}",
+        "lorebind.yaml:24:9: the source names no files; write 'path' or 'paths'",
+    ),
+    Mistake(
+        "a path that leaves the project",
+        PROJECT_FILE,
+        'paths: ["docs/*"]',
+        'paths: ["../docs/*"]',
+        "lorebind.yaml:23:35: '../docs/*' leaves the project folder; write a path relative "
+        "to the project folder, without '..'",
+    ),
+    Mistake(
+        "nested metadata",
+        PROJECT_FILE,
+        "year: 2024",
+        "year: {of: 2024}",
+        "lorebind.yaml:27:30: metadata holds texts, numbers, booleans, and lists of them",
+    ),
+    Mistake(
+        "a model without its name",
+        PROJECT_FILE,
+        "    model: gpt-x\n",
+        "",
+        "lorebind.yaml:35:5: missing key 'model'; provider 'openai' needs the name of one of "
+        "its models",
+    ),
+    Mistake(
+        "a class that is no path",
+        PROJECT_FILE,
+        '"langchain_openai:OpenAIEmbeddings"',
+        '"OpenAIEmbeddings"',
+        "lorebind.yaml:9:5: 'OpenAIEmbeddings' is not of the form 'package.module:Class'",
+    ),
+    Mistake(
+        "a default of another type",
+        WORKFLOW_FILE,
+        "required: false",
+        "default: 5",
+        "workflows/triage.yaml:5:24: the default is not of type array",
+    ),
+    Mistake(
+        "id and id_ref",
+        AGENT_FILE,
+        "id: docs",
+        "id: docs\n    id_ref: docs",
+        "agents/critic.yaml:6:5: id and id_ref mean the same; keep one of them",
+    ),
+    Mistake(
+        "an override twice",
+        WORKFLOW_FILE,
+        "{id: docs, retrieval",
+        "{id: docs, top_k: 2, retrieval",
+        "workflows/triage.yaml:22:50: top_k is set twice: here and beside 'retrieval'; keep "
+        "one of them",
+    ),
+    Mistake(
+        "an id with a slash",
+        PROJECT_FILE,
+        "id: scratch",
+        "id: a/b",
+        "lorebind.yaml:16:6: 'a/b' cannot be an id; an id starts with a letter or digit and "
+        "goes on with letters, digits, '_', '.', '-'",
+    ),
+    Mistake(
+        "an id with a colon",
+        OTHER_FILE,
+        "id: only",
+        "id: a:b",
+        "workflows/reply.yaml:3:6: 'a:b' cannot be an id; an id starts with a letter or "
+        "digit and goes on with letters, digits, '_', '.', '-'",
+    ),
+    Mistake(
+        "an id that is empty",
+        PROJECT_FILE,
+        "id: scratch",
+        'id: ""',
+        "lorebind.yaml:16:6: '' cannot be an id; an id starts with a letter or digit and "
+        "goes on with letters, digits, '_', '.', '-'",
+    ),
+    Mistake(
+        "an id that starts with a space",
+        PROJECT_FILE,
+        "id: scratch",
+        'id: " a"',
+        "lorebind.yaml:16:6: ' a' cannot be an id; an id starts with a letter or digit and "
+        "goes on with letters, digits, '_', '.', '-'",
+    ),
+    Mistake(
+        "an id that leads upwards",
+        PROJECT_FILE,
+        "id: scratch",
+        'id: ".."',
+        "lorebind.yaml:16:6: '..' cannot be an id; an id starts with a letter or digit and "
+        "goes on with letters, digits, '_', '.', '-'",
+    ),
+    Mistake(
+        "an id that YAML reads as a boolean",
+        PROJECT_FILE,
+        "id: scratch",
+        "id: off",
+        "lorebind.yaml:16:6: id: expected text, got the boolean off; YAML reads the plain "
+        'word off as a boolean; quote it: "off"',
+        hides=("vector database",),
+    ),
+    Mistake(
+        "a literal secret",
+        PROJECT_FILE,
+        '"{{ .env.OPENAI_API_KEY }}"',
+        "sk-Zq8hidden",
+        'lorebind.yaml:38:5: api_key holds a literal value; write api_key: "{{ '
+        '.env.OPENAI_API_KEY }}" and put the value into the environment or .env',
+    ),
+    Mistake(
+        "a literal secret in settings",
+        PROJECT_FILE,
+        '"Bearer {{ .secrets.TOKEN }}"',
+        "sk-Zq8hidden",
+        'lorebind.yaml:11:36: authorization holds a literal value; write authorization: "{{ '
+        '.env.AUTHORIZATION }}" and put the value into the environment or .env',
+    ),
+    Mistake(
+        "a secret of digits",
+        PROJECT_FILE,
+        '"Bearer {{ .secrets.TOKEN }}"',
+        "0123456",
+        "lorebind.yaml:11:51: YAML reads this as another number; write a template",
+    ),
+    Mistake(
+        "an id twice",
+        PROJECT_FILE,
+        "  - {id: scratch, type: memory}",
+        "  - {id: file, type: memory}",
+        "lorebind.yaml:16:6: vector database id 'file' is used twice; it is used first at "
+        "lorebind.yaml:13:5",
+    ),
+    Mistake(
+        "an id twice, in two files",
+        OTHER_FILE,
+        "id: reply",
+        "id: triage",
+        "workflows/triage.yaml:1:1: workflow id 'triage' is used twice; it is used first at "
+        "workflows/reply.yaml:1:1",
+        hides=(WORKFLOW_FILE,),
+    ),
+    Mistake(
+        "a binding twice",
+        WORKFLOW_FILE,
+        "  - {id: own}",
+        "  - {id: own}\n  - {id: own}",
+        "workflows/triage.yaml:12:6: binding id 'own' is used twice; it is used first at "
+        "workflows/triage.yaml:11:6",
+        hides=("own",),
+    ),
+    Mistake(
+        "an unknown embedder",
+        PROJECT_FILE,
+        "embedder: remote",
+        "embedder: remoti",
+        "lorebind.yaml:29:5: knowledge base 'faq' uses unknown embedder 'remoti'; did you "
+        "mean 'remote'; known: remote, tests",
+        hides=("embedder",),
+    ),
+    Mistake(
+        "an unknown vector database",
+        PROJECT_FILE,
+        "vector_db: file",
+        "vector_db: fil",
+        "lorebind.yaml:21:5: knowledge base 'docs' uses unknown vector database 'fil'; did "
+        "you mean 'file'; known: file, scratch",
+        hides=("vector database",),
+    ),
+    Mistake(
+        "an unknown model",
+        PROJECT_FILE,
+        "model: big",
+        "model: bigg",
+        "lorebind.yaml:42:5: agent 'helper' uses unknown model 'bigg'; did you mean 'big'; "
+        "known: big",
+        hides=("model",),
+    ),
+    Mistake(
+        "an unknown agent",
+        WORKFLOW_FILE,
+        "agent: critic",
+        "agent: critik",
+        "workflows/triage.yaml:16:5: task 'first' uses unknown agent 'critik'; did you mean "
+        "'critic'; known: critic, helper, local",
+        hides=("agent",),
+    ),
+    Mistake(
+        "a binding to nothing",
+        AGENT_FILE,
+        "id: docs",
+        "id: dosc",
+        "agents/critic.yaml:5:5: agent 'critic' binds unknown knowledge base 'dosc'; did you "
+        "mean 'docs'; known: docs, faq",
+        hides=("knowledge base",),
+    ),
+    Mistake(
+        "a variable that is not set",
+        PROJECT_FILE,
+        ".env.EMBEDDER_KEY",
+        ".env.EMBEDER_KEY",
+        "lorebind.yaml:10:5: variable EMBEDER_KEY is not set; set it in the environment or in .env",
+    ),
+    Mistake(
+        "a scope without a name",
+        WORKFLOW_FILE,
+        "{{ .env.DATA }}",
+        "{{ .env }}",
+        "workflows/triage.yaml:20:5: {{ .env }} names no variable; write {{ .env.NAME }}",
+    ),
+    Mistake(
+        "an unknown scope",
+        PROJECT_FILE,
+        "{{ .env.DATA }}",
+        "{{ .evn.DATA }}",
+        "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' here; "
+        "did you mean 'env'; known: env, secrets",
+    ),
+    Mistake(
+        "an unknown input",
+        WORKFLOW_FILE,
+        ".input.lines.0",
+        ".input.line.0",
+        "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
+        "'line'; did you mean 'lines'; known: lines, question",
+    ),
+    Mistake(
+        "an unknown workflow variable",
+        WORKFLOW_FILE,
+        ".workflow.vars.tone",
+        ".workflow.vars.tune",
+        "workflows/triage.yaml:20:5: {{ .workflow.vars.tune }} is not defined: "
+        ".workflow.vars has no 'tune'; did you mean 'tone'; known: deep, made, tone",
+    ),
+    Mistake(
+        "a task that comes later",
+        WORKFLOW_FILE,
+        "{{ .workflow.vars.deep.er }}",
+        "{{ .tasks.second.output }}",
+        "workflows/triage.yaml:17:5: {{ .tasks.second.output }} is not defined: .tasks has "
+        "no 'second'; known: none",
+    ),
+    Mistake(
+        "a key of a value that has none",
+        WORKFLOW_FILE,
+        ".vars.deep.er }}",
+        ".vars.deep.er.x }}",
+        "workflows/triage.yaml:17:5: {{ .workflow.vars.deep.er.x }} is not defined: "
+        ".workflow.vars.deep.er is of type int and has no 'x'",
+        hides=("deep.er",),
+    ),
+    Mistake(
+        "a malformed template",
+        WORKFLOW_FILE,
+        "{{ .tasks.first.output.topic }}",
+        "{{ tasks.first }}",
+        "workflows/triage.yaml:21:5: {{ tasks.first }} is not a template; write {{ "
+        ".scope.name }}, for example {{ .env.NAME }}",
+    ),
+    Mistake(
+        "a template that is not closed",
+        WORKFLOW_FILE,
+        "{{ .tasks.first.output.topic }}",
+        "{{ .tasks.first",
+        "workflows/triage.yaml:21:5: a template is opened by '{{' and not closed; end it with '}}'",
+    ),
+    Mistake(
+        "a template where none is read",
+        PROJECT_FILE,
+        "instructions: Help.",
+        'instructions: "{{ .input.x }}"',
+        "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
+        "is; templates are read in api_key, config, vars, prompt, query and outputs",
+    ),
+    Mistake(
+        "a file that is not there",
+        PROJECT_FILE,
+        '"workflows/*.yaml"]',
+        '"workflows/*.yaml", gone.yaml]',
+        "lorebind.yaml:46:50: there is no file 'gone.yaml'",
+    ),
+]
