@@ -270,6 +270,7 @@ def test_the_broken_example_is_refused():
         f"{kb}.retrieval.strategy",
         f"{kb}.retrieval.top_k",
         f"{kb}.sources[0]",
+        "$.models[0].api_key",
     ]
 
 

@@ -17,7 +17,7 @@ ENCODINGS: list[tokens.EncodingName] = ["o200k_base", "cl100k_base"]
 
 
 def real_texts() -> list[str]:
-    folder = Path(__file__).parents[3] / "shared" / "data" / "fastapi-md" / "tutorial"
+    folder = Path(__file__).parents[2] / "examples" / "quickstart" / "docs" / "tutorial"
     inline = [
         "You can configure it in your **FastAPI** application using the `CORSMiddleware`.\n\n* x",
         "Über Grüße, naïve café — 漢字とかな、한국어, العربية, עברית, ไทย 👩‍👩‍👧 e\u0301",
