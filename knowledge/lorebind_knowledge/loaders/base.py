@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
@@ -34,15 +35,14 @@ class LoadedDocument:
     """Where the indexed part begins: after the front matter, where there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        lines = [index for index, character in enumerate(self.text) if character == "\n"]
-        object.__setattr__(self, "_line_ends", lines)
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        return [index for index, character in enumerate(self.text) if character == "\n"]
 
     def span(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`, with its lines."""
-        line_ends: list[int] = self._line_ends  # type: ignore[attr-defined]  # set once, above
-        first = bisect.bisect_left(line_ends, start) + 1
-        last = bisect.bisect_left(line_ends, max(start, end - 1)) + 1
+        first = bisect.bisect_left(self._line_ends, start) + 1
+        last = bisect.bisect_left(self._line_ends, max(start, end - 1)) + 1
         return Span(start, end, first, last)
 
     def heading_path(self, offset: int) -> list[str]:
