@@ -15,7 +15,7 @@ from lorebind_bindings import (
     run_workflow,
 )
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.declarations import build_project, load_project
+from lorebind_knowledge.configuration import build_project, load_project
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lorebind_bindings import Answer, LorebindRetriever, RunResult
-    from lorebind_knowledge.declarations import LoadedProject
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult

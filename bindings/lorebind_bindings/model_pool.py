@@ -10,7 +10,7 @@ from lorebind_bindings.models import make_model, model_counter
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from lorebind_knowledge.declarations import LoadedProject
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_prompts import TokenCounter
 
 

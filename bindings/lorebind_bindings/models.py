@@ -12,7 +12,8 @@ from lorebind_prompts import counter_for
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from lorebind_knowledge.declarations import Environment, ModelDeclaration
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations import ModelDeclaration
     from lorebind_prompts import TokenCounter
 
 EXTRACTIVE = "extractive"

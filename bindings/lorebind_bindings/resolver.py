@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from lorebind_knowledge.declarations import RetrievalDeclaration, YamlSource, problems
+from lorebind_knowledge.configuration import YamlSource, problems
+from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lorebind_knowledge.declarations import BindingDeclaration, LoadedProject, Position
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import BindingDeclaration, Position
 
 
 @dataclass(frozen=True, slots=True)

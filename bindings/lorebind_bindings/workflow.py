@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lorebind_bindings.answering import answer
 from lorebind_bindings.resolver import resolve
-from lorebind_knowledge.declarations import resolve as fill
+from lorebind_knowledge.configuration import resolve as fill
 from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.optional import import_extra
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.answering import Answer
     from lorebind_bindings.model_pool import ModelPool
-    from lorebind_knowledge.declarations import BasicTask, LoadedProject, WorkflowDeclaration
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import BasicTask, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
 

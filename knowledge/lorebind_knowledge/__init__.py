@@ -8,7 +8,7 @@ from lorebind_knowledge.optional import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.declarations import LoadedProject, build_project, load_project
+    from lorebind_knowledge.configuration import LoadedProject, build_project, load_project
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
@@ -62,7 +62,7 @@ __all__ = [
 
 _MODULES = {
     "chunking.base": ("Chunker",),
-    "declarations": ("LoadedProject", "build_project", "load_project"),
+    "configuration": ("LoadedProject", "build_project", "load_project"),
     "embedders.base": ("Embedder", "Fingerprint"),
     "events": ("Event", "Events", "Extension"),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),

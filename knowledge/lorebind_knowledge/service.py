@@ -20,7 +20,8 @@ from lorebind_knowledge.stores.registry import make_store
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.declarations import LoadedProject, RetrievalDeclaration
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult

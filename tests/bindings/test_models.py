@@ -12,7 +12,8 @@ import pytest
 
 from lorebind_bindings import ModelPool, answer, make_model
 from lorebind_knowledge import KnowledgeService, build_project
-from lorebind_knowledge.declarations import Environment, ModelDeclaration
+from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.declarations import ModelDeclaration
 from lorebind_knowledge.errors import (
     LorebindError,
     MissingDependencyError,

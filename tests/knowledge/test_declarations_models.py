@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from lorebind_knowledge import declarations
+from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.declarations import (
     BasicTask,
     BindingDeclaration,
@@ -12,7 +13,6 @@ from lorebind_knowledge.declarations import (
     InputDeclaration,
     ModelDeclaration,
     RetrievalDeclaration,
-    load_project,
 )
 from lorebind_knowledge.errors import ConfigurationError
 

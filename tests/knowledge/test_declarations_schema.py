@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from lorebind_knowledge.declarations import ProjectDeclaration, build_project
+from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.declarations import ProjectDeclaration
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 from lorebind_knowledge.errors import ConfigurationError
 from tests.app.doc_blocks import blocks

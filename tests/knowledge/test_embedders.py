@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from lorebind_knowledge.declarations import build_project
+from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.embedders import local as local_module
 from lorebind_knowledge.embedders.base import (
     Embedder,

@@ -11,7 +11,7 @@ from lorebind_knowledge.errors import ConfigurationError
 def validate(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """Check the project's files: file:line:column, what is wrong, and the way out."""
     from lorebind.cli.printing import counted, print_data
-    from lorebind_knowledge.declarations import load_project
+    from lorebind_knowledge.configuration import load_project
 
     try:
         loaded = load_project(project)

@@ -11,7 +11,6 @@ from lorebind_knowledge.declarations.embedders import (
     LocalEmbedderConfig,
     LocalEmbedderDeclaration,
 )
-from lorebind_knowledge.declarations.environment import Environment
 from lorebind_knowledge.declarations.knowledge_bases import (
     ChunkingDeclaration,
     FileGlobSource,
@@ -20,12 +19,8 @@ from lorebind_knowledge.declarations.knowledge_bases import (
     RetrievalDeclaration,
     SourceDeclaration,
 )
-from lorebind_knowledge.declarations.loaded import LoadedProject
-from lorebind_knowledge.declarations.loading import PROJECT_FILE, build_project, load_project
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
-from lorebind_knowledge.declarations.problems import problems
 from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
-from lorebind_knowledge.declarations.templates import TemplateError, references, resolve
 from lorebind_knowledge.declarations.vector_dbs import (
     MemoryVectorDB,
     MemoryVectorDBConfig,
@@ -39,11 +34,9 @@ from lorebind_knowledge.declarations.workflows import (
     TaskDeclaration,
     WorkflowDeclaration,
 )
-from lorebind_knowledge.declarations.yaml_source import YamlSource
 
 __all__ = [
     "EXTRACTIVE",
-    "PROJECT_FILE",
     "AgentDeclaration",
     "AutoloadDeclaration",
     "BasicTask",
@@ -51,14 +44,12 @@ __all__ = [
     "ChunkingDeclaration",
     "Declaration",
     "EmbedderDeclaration",
-    "Environment",
     "FileGlobSource",
     "HashingEmbedderConfig",
     "HashingEmbedderDeclaration",
     "InputDeclaration",
     "KnowledgeBaseDeclaration",
     "LangChainEmbedderDeclaration",
-    "LoadedProject",
     "LocalEmbedderConfig",
     "LocalEmbedderDeclaration",
     "MarkdownGlobSource",
@@ -72,13 +63,6 @@ __all__ = [
     "SqliteVectorDB",
     "SqliteVectorDBConfig",
     "TaskDeclaration",
-    "TemplateError",
     "VectorDBDeclaration",
     "WorkflowDeclaration",
-    "YamlSource",
-    "build_project",
-    "load_project",
-    "problems",
-    "references",
-    "resolve",
 ]

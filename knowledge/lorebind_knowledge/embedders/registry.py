@@ -14,7 +14,8 @@ from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations import EmbedderDeclaration, Environment
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations import EmbedderDeclaration
     from lorebind_knowledge.embedders.base import Embedder
 
 

@@ -8,7 +8,8 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations import MemoryVectorDB, SqliteVectorDB
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations import Environment, VectorDBDeclaration
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations import VectorDBDeclaration
     from lorebind_knowledge.stores.base import VectorStore
 
 

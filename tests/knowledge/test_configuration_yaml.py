@@ -4,7 +4,8 @@ import datetime
 
 import pytest
 
-from lorebind_knowledge.declarations import Position, YamlSource
+from lorebind_knowledge.configuration import YamlSource
+from lorebind_knowledge.declarations import Position
 from lorebind_knowledge.errors import ConfigurationError
 
 

@@ -7,8 +7,8 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations import templates
-from lorebind_knowledge.declarations.templates import LazyScope, TemplateError
+from lorebind_knowledge.configuration import templates
+from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:

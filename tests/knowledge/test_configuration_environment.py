@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lorebind_knowledge.declarations import Environment, TemplateError
+from lorebind_knowledge.configuration import Environment, TemplateError
 from lorebind_knowledge.errors import ConfigurationError
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations import templates
-from lorebind_knowledge.declarations.base import Declaration, Path, within
-from lorebind_knowledge.declarations.references import problem_at
-from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.templates import (
+from lorebind_knowledge.configuration import templates
+from lorebind_knowledge.configuration.references import problem_at
+from lorebind_knowledge.configuration.templates import (
     ANYTHING,
     SCOPES,
     MalformedTemplateError,
     shown,
 )
+from lorebind_knowledge.declarations.base import Declaration, Path, within
+from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.declarations.workflows import BasicTask, WorkflowDeclaration
 from lorebind_knowledge.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.declarations.environment import Environment
+    from lorebind_knowledge.configuration.environment import Environment
     from lorebind_knowledge.errors import Problem
 
 _PROSE = ("description",)

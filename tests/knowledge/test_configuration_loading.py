@@ -7,12 +7,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.declarations import (
-    KnowledgeBaseDeclaration,
-    MarkdownGlobSource,
-    build_project,
-    load_project,
-)
+from lorebind_knowledge.configuration import build_project, load_project
+from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, MarkdownGlobSource
 from lorebind_knowledge.errors import ConfigurationError, NotFoundError
 
 SMALLEST = """\

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.declarations import load_project
+from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.errors import ConfigurationError
 
 from .mistakes import ENVIRON, FILES, MISTAKES, Mistake, made

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.declarations import TemplateError, references, resolve
+from lorebind_knowledge.configuration import TemplateError, references, resolve
 
 SCOPES = {
     "env": {"HOME": "/home/ann", "EMPTY": ""},

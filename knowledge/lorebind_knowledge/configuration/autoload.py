@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.agents import AgentDeclaration
-from lorebind_knowledge.declarations.references import problem_at
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 from lorebind_knowledge.errors import nearest
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
+from lorebind_knowledge.configuration.templates import ANYTHING
 from lorebind_knowledge.declarations.base import Declaration, Path, Position
 from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.templates import ANYTHING
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:

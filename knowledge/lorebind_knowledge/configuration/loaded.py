@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from lorebind_knowledge.declarations import defaults
+from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
 from lorebind_knowledge.scope import PROJECT_SCOPE
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.configuration.environment import Environment
     from lorebind_knowledge.declarations.agents import AgentDeclaration
     from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
-    from lorebind_knowledge.declarations.environment import Environment
     from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_knowledge.declarations.models import ModelDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration

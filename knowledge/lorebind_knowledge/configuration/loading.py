@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from lorebind_knowledge.configuration.autoload import autoload_files, kind_of, names_all
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.configuration.loaded import LoadedProject
+from lorebind_knowledge.configuration.partial import partial
+from lorebind_knowledge.configuration.problems import Finding, findings
+from lorebind_knowledge.configuration.references import dangling, duplicates
+from lorebind_knowledge.configuration.scopes import project_templates, workflow_templates
+from lorebind_knowledge.configuration.yaml_source import YamlSource
 from lorebind_knowledge.declarations.agents import AgentDeclaration
-from lorebind_knowledge.declarations.autoload import autoload_files, kind_of, names_all
 from lorebind_knowledge.declarations.base import Declaration, locate
-from lorebind_knowledge.declarations.environment import Environment
-from lorebind_knowledge.declarations.loaded import LoadedProject
-from lorebind_knowledge.declarations.partial import partial
-from lorebind_knowledge.declarations.problems import Finding, findings
 from lorebind_knowledge.declarations.project import ProjectDeclaration
-from lorebind_knowledge.declarations.references import dangling, duplicates
-from lorebind_knowledge.declarations.scopes import project_templates, workflow_templates
-from lorebind_knowledge.declarations.yaml_source import YamlSource
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from lorebind_knowledge.declarations.base import Declaration, Origin, Path, written_names
-from lorebind_knowledge.declarations.shapes import (
+from lorebind_knowledge.configuration.shapes import (
     declarations,
     inner,
     keys,
     kind_meant,
     unwrapped,
 )
-from lorebind_knowledge.declarations.templates import ANYTHING
+from lorebind_knowledge.configuration.templates import ANYTHING
+from lorebind_knowledge.declarations.base import Declaration, Origin, Path, written_names
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-    from lorebind_knowledge.declarations.yaml_source import YamlSource
+    from lorebind_knowledge.configuration.yaml_source import YamlSource
 
 D = TypeVar("D", bound=Declaration)
 

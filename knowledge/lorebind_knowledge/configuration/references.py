@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.declarations import defaults
-from lorebind_knowledge.declarations.templates import looks_like_one
+from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.templates import looks_like_one
 from lorebind_knowledge.errors import Problem, did_you_mean
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
-from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.shapes import (
+from lorebind_knowledge.configuration.shapes import (
     declarations,
     inner,
     keys,
@@ -17,7 +15,9 @@ from lorebind_knowledge.declarations.shapes import (
     kinds,
     unwrapped,
 )
-from lorebind_knowledge.declarations.yaml_source import YamlSource, described_type, short
+from lorebind_knowledge.configuration.yaml_source import YamlSource, described_type, short
+from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
+from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.errors import Problem, did_you_mean, nearest
 
 if TYPE_CHECKING:
