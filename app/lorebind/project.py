@@ -100,6 +100,7 @@ class Project:
         workflow: str | None = None,
         strategy: str = "upsert",
         allow_mass_delete: bool = False,
+        wait: bool = False,
     ) -> IngestReport:
         """Bring a knowledge base's index to what its sources hold now.
 
@@ -111,14 +112,20 @@ class Project:
             strategy: `upsert` changes the index document by document; `replace` builds a new one
                 beside it and switches at the end.
             allow_mass_delete: let the run remove more than half of the documents.
+            wait: let another ingest of the knowledge base end first, instead of refusing.
 
         Raises:
             NotFoundError: no such knowledge base.
-            IngestRefusedError: another ingest is under way, or too much would be removed.
+            IngestRunningError: another ingest of it is under way.
+            IngestRefusedError: too much would be removed.
             EmbedderError, StoreError: an outage; what was finished stays.
         """
         return await self.knowledge.ingest(
-            kb_id, workflow=workflow, strategy=strategy, allow_mass_delete=allow_mass_delete
+            kb_id,
+            workflow=workflow,
+            strategy=strategy,
+            allow_mass_delete=allow_mass_delete,
+            wait=wait,
         )
 
     async def aplan(self, kb_id: str, *, workflow: str | None = None) -> IngestPlan:

@@ -10,7 +10,8 @@ LorebindError
 ├── EmbedderError                         the operator: the embedder failed
 ├── StoreError                            the operator: the store failed
 │   └── IndexMismatchError                the operator: the index was built with other settings
-├── IngestRefusedError                    the operator: an ingest would do harm, or one is running
+├── IngestRefusedError                    the operator: an ingest would do harm
+│   └── IngestRunningError                another ingest of the same knowledge base is under way
 └── ModelError                            the operator: the chat model failed
 """
 
@@ -85,6 +86,10 @@ class IndexMismatchError(StoreError):
 
 class IngestRefusedError(LorebindError):
     """An ingest was not started or not finished because it could have done harm."""
+
+
+class IngestRunningError(IngestRefusedError):
+    """Another ingest of the same knowledge base is under way; it may be waited for."""
 
 
 class ModelError(LorebindError):

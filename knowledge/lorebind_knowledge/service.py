@@ -78,10 +78,11 @@ class KnowledgeService:
         workflow: str | None = None,
         strategy: str = "upsert",
         allow_mass_delete: bool = False,
+        wait: bool = False,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.engine.ingest`."""
         kb = self.knowledge_base(kb_id, workflow)
-        return await ingest(kb, strategy=strategy, allow_mass_delete=allow_mass_delete)
+        return await ingest(kb, strategy=strategy, allow_mass_delete=allow_mass_delete, wait=wait)
 
     async def plan(self, kb_id: str, *, workflow: str | None = None) -> IngestPlan:
         """What an ingest would do now; touches nothing."""

@@ -25,6 +25,7 @@ from lorebind_knowledge.errors import (
     EmbedderError,
     IndexMismatchError,
     IngestRefusedError,
+    IngestRunningError,
     NotIngestedError,
     StoreError,
     UsageError,
@@ -416,7 +417,7 @@ async def test_only_one_ingest_at_a_time(bench: Bench) -> None:
     refused: list[str] = []
 
     def again(_: int) -> None:
-        with pytest.raises(IngestRefusedError) as caught:
+        with pytest.raises(IngestRunningError) as caught:
             bridge.run(bench.ingest())
         refused.append(str(caught.value))
 
@@ -424,6 +425,37 @@ async def test_only_one_ingest_at_a_time(bench: Bench) -> None:
     assert (await bench.ingest()).status == "completed"
     assert len(refused) == 3
     assert "under way" in refused[0]
+
+
+async def test_a_second_ingest_may_wait(bench: Bench) -> None:
+    """Asked to wait, a second ingest begins when the first has ended, and finds all done."""
+    fill(bench)
+    started: list[asyncio.Task[IngestReport]] = []
+    loop = asyncio.get_running_loop()
+
+    def again(number: int) -> None:
+        if number == 1:
+            waiting = bench.ingest(wait=True)
+            loop.call_soon_threadsafe(lambda: started.append(asyncio.create_task(waiting)))
+
+    bench.embedder.before_batch = again
+    first = await bench.ingest()
+    second = await started[0]
+    assert (first.documents, second.documents) == (counts(added=4), counts(unchanged=4))
+    assert len(bench.embedder.texts) == 12
+
+
+async def test_waiting_can_be_cancelled(bench: Bench) -> None:
+    """Who waits for another ingest and is cancelled stops waiting, and changes nothing."""
+    fill(bench)
+    with bench.catalog.ingest_lock(bench.kb.namespace):
+        waiting = asyncio.create_task(bench.ingest(wait=True))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert bench.embedder.texts == []
+    assert (await bench.ingest()).documents == counts(added=4)
 
 
 async def test_unknown_strategy(bench: Bench) -> None:

@@ -74,7 +74,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
         raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
     # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
     from_folder = project.loaded.file is None
-    return ingest_with_bars(project, kb_id, plan, output, allow_mass_delete=from_folder)
+    return ingest_with_bars(project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True)
 
 
 def _project(path: Path) -> Project:

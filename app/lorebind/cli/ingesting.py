@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind.cli.options import Output
 from lorebind.cli.printing import console, plan_line, print_report
 from lorebind.cli.progress import progress_bars
+from lorebind_knowledge.errors import IngestRunningError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -32,12 +34,24 @@ def ingest_with_bars(
     workflow: str | None = None,
     strategy: str = "upsert",
     allow_mass_delete: bool = False,
+    wait: bool = False,
 ) -> IngestReport:
     """Ingest with live bars; with output `table` the summary is shown."""
-    with progress_bars(project.knowledge.events, plan):
-        report = project.ingest(
-            kb_id, workflow=workflow, strategy=strategy, allow_mass_delete=allow_mass_delete
-        )
+    ingest = partial(
+        project.ingest,
+        kb_id,
+        workflow=workflow,
+        strategy=strategy,
+        allow_mass_delete=allow_mass_delete,
+    )
+    try:
+        with progress_bars(project.knowledge.events, plan):
+            report = ingest()
+    except IngestRunningError:
+        if not wait:
+            raise
+        console(stderr=True).print(f"Waiting for another ingest of {kb_id} to end.")
+        report = ingest(wait=True)
     if output is Output.table:
         print_report(report)
     return report

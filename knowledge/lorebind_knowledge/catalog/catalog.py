@@ -9,7 +9,7 @@ from lorebind_knowledge.catalog.database import Database
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.data_folder import make_data_folder
-from lorebind_knowledge.errors import IngestRefusedError, StoreError
+from lorebind_knowledge.errors import IngestRunningError, StoreError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class Catalog:
         """Held while a knowledge base is ingested; the operating system frees it on a crash.
 
         Raises:
-            IngestRefusedError: when an ingest of the same knowledge base is under way.
+            IngestRunningError: when an ingest of the same knowledge base is under way.
             StoreError: when the lock's file cannot be made.
         """
         from filelock import FileLock, Timeout
 
-        refusal = IngestRefusedError(
+        refusal = IngestRunningError(
             f"another ingest of knowledge base {namespace.kb!r} is under way; wait for it to end"
         )
         path = self._database.path

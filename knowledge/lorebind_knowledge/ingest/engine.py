@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import IngestRefusedError, UsageError, did_you_mean
+from lorebind_knowledge.errors import (
+    IngestRefusedError,
+    IngestRunningError,
+    UsageError,
+    did_you_mean,
+)
 from lorebind_knowledge.events import Event
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents
@@ -41,9 +46,15 @@ _DOCUMENTS_PER_READ = 16
 
 _BATCHES_AHEAD = 2
 
+_SECONDS_BETWEEN_TRIES = 0.2
+
 
 async def ingest(
-    kb: KnowledgeBase, *, strategy: str = "upsert", allow_mass_delete: bool = False
+    kb: KnowledgeBase,
+    *,
+    strategy: str = "upsert",
+    allow_mass_delete: bool = False,
+    wait: bool = False,
 ) -> IngestReport:
     """Bring the index of a knowledge base to what its sources hold now.
 
@@ -53,18 +64,30 @@ async def ingest(
             one beside it and switches when that is complete. A change of the embedder always
             builds a new one.
         allow_mass_delete: let the run remove more than half of the known documents.
+        wait: let another ingest of the same knowledge base end first, instead of refusing.
 
     Raises:
-        IngestRefusedError: another ingest is under way, or too much would be removed. Nothing
-            was changed.
+        IngestRunningError: another ingest is under way. Nothing was changed.
+        IngestRefusedError: too much would be removed. Nothing was changed.
         EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
     """
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
     with ExitStack() as stack:
-        await call(stack.enter_context, kb.catalog.ingest_lock(kb.namespace))
+        await _take_turn(stack, kb, wait=wait)
         return await _Run(kb, strategy).execute(allow_mass_delete)
+
+
+async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> None:
+    while True:
+        try:
+            return await call(stack.enter_context, kb.catalog.ingest_lock(kb.namespace))
+        except IngestRunningError:
+            if not wait:
+                raise
+        # Asked again and again, because a thread that waits for a lock cannot be cancelled.
+        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 @dataclass(slots=True)
