@@ -47,7 +47,7 @@ class EmbeddingCache:
         """
         import numpy as np
 
-        keys = [_key(embedder, text) for text in texts]
+        keys = _keys(embedder, texts)
         vectors = await call(self._read, set(keys))
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if new:
@@ -67,7 +67,7 @@ class EmbeddingCache:
 
     def missing(self, embedder: Embedder, texts: Iterable[str]) -> set[str]:
         """The keys of the texts among these that would have to be embedded."""
-        keys = {_key(embedder, text) for text in texts}
+        keys = set(_keys(embedder, texts))
         return keys - self._read(keys).keys()
 
     def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
@@ -95,5 +95,6 @@ class EmbeddingCache:
             connection.execute(insert(embeddings).on_conflict_do_nothing(), rows)
 
 
-def _key(embedder: Embedder, text: str) -> str:
-    return digest(embedder.fingerprint.key, text)
+def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
+    owner = embedder.fingerprint.key
+    return [digest(owner, text) for text in texts]

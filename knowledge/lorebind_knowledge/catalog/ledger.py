@@ -7,15 +7,16 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
 from lorebind_knowledge.scope import IndexKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Table
+    from sqlalchemy import ColumnElement, Executable, Table
 
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.scope import Namespace
@@ -141,23 +142,20 @@ class Ledger:
 
     def chunk_ids(self, key: IndexKey, uri: str) -> list[str]:
         """The ids of a document's visible chunks, in order."""
-        here = and_(_in(documents, key), documents.c.uri == uri)
         with self._database.reading() as connection:
-            return connection.scalar(select(documents.c.chunk_ids).where(here)) or []
+            return connection.scalar(_CHUNK_IDS, _row_names(key, uri)) or []
 
     def put_document(
         self, key: IndexKey, entry: DocumentEntry, run_id: str, chunk_ids: list[str] | None = None
     ) -> None:
         """Write a document's row, whether it was there or not; None keeps its chunk ids."""
-        values: dict[str, Any] = asdict(entry) | {"run_id": run_id, "updated_at": time.time()}
+        values = {name: getattr(entry, name) for name in DocumentEntry.__dataclass_fields__}
+        values |= _row_names(key, entry.uri) | {"run_id": run_id, "updated_at": time.time()}
+        statement = _PUT
         if chunk_ids is not None:
-            values["chunk_ids"] = chunk_ids
-        here = and_(_in(documents, key), documents.c.uri == entry.uri)
+            statement, values["chunk_ids"] = _PUT_WITH_CHUNKS, chunk_ids
         with self._database.writing() as connection:
-            if connection.execute(update(documents).where(here).values(values)).rowcount == 0:
-                connection.execute(
-                    insert(documents).values(**_columns(key.namespace), number=key.number, **values)
-                )
+            connection.execute(statement, values)
 
     def remove_document(self, key: IndexKey, uri: str) -> None:
         with self._database.writing() as connection:
@@ -214,3 +212,25 @@ def _of(table: Table, namespace: Namespace) -> ColumnElement[bool]:
 
 def _in(table: Table, key: IndexKey) -> ColumnElement[bool]:
     return and_(_of(table, key.namespace), table.c.number == key.number)
+
+
+# Run once or more for every document, so they are built once: building costs more than running.
+_KEYS = [column.name for column in documents.primary_key]
+_CHUNK_IDS = select(documents.c.chunk_ids).where(
+    *(documents.c[name] == bindparam(name) for name in _KEYS)
+)
+
+
+def _row_names(key: IndexKey, uri: str) -> dict[str, Any]:
+    return {**_columns(key.namespace), "number": key.number, "uri": uri}
+
+
+def _put(names: Iterable[str]) -> Executable:
+    values = [name for name in (*names, "run_id") if name not in _KEYS]
+    statement = upsert(documents).values({name: bindparam(name) for name in (*_KEYS, *values)})
+    written = {name: statement.excluded[name] for name in values}
+    return statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
+
+
+_PUT = _put(DocumentEntry.__dataclass_fields__)
+_PUT_WITH_CHUNKS = _put((*DocumentEntry.__dataclass_fields__, "chunk_ids"))
