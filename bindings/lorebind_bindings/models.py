@@ -34,7 +34,8 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
     )
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
-    settings = environment.resolve({**declaration.config, **secret})
+    written = {**declaration.config, **secret}
+    settings = environment.resolve(written)
     try:
         model: BaseChatModel = chat_models.init_chat_model(
             declaration.model, model_provider=declaration.provider, **settings
@@ -44,9 +45,10 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     except LorebindError:
         raise
     except Exception as error:  # whatever a provider's constructor raises; it may hold the key
+        said = said_by(error, written=written, resolved=settings)
         raise ModelError(
             f"model {declaration.id!r} ({declaration.provider}:{declaration.model}) cannot be "
-            f"made with the configuration given: {said_by(error, settings=settings)}"
+            f"made with the configuration given: {said}"
         ) from error
     return model
 

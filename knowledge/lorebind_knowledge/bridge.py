@@ -153,7 +153,7 @@ def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
     # `wraps` copies what marks a coroutine function; a twin is none, and has a name of its own.
     del twin.__wrapped__
-    twin.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    twin.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]  # `inspect` reads it
     twin.__name__ = method.__name__.removeprefix("a")
     twin.__qualname__ = method.__qualname__.replace(method.__name__, twin.__name__)
     return twin

@@ -105,3 +105,13 @@ def test_a_folder_may_shrink(empty_cli: Cli) -> None:
     done = empty_cli("ask", ".", "owls")
     assert done.err == ""
     assert "Plan: 1 document (3 removed, 1 unchanged)" in done.out
+
+
+def test_a_project_with_an_empty_knowledge_base(ready_cli: Cli) -> None:
+    """One that has no documents is reported, and does not keep the others from answering."""
+    for path in (ready_cli.root / "rules").iterdir():
+        path.unlink()
+    done = ready_cli("ask", ".", QUESTION)
+    assert (done.code, done.err) == (0, "")
+    assert "failed source markdown_glob:rules/*.md: no file in" in done.out
+    assert "[1] docs/keys.md" in done.out

@@ -66,6 +66,14 @@ async def test_tasks_run_in_order_and_see_what_came_before(tmp_path: Path) -> No
     assert list(result.tasks) == ["first", "second"]
 
 
+@pytest.mark.parametrize("name", ["input", "answers", "tasks", "b.c"])
+async def test_a_task_may_have_any_id(tmp_path: Path, name: str) -> None:
+    """No id of a task clashes with what a run keeps for itself."""
+    workflow = {"id": "w", "tasks": [{"id": name, "prompt": "Say it."}]}
+    result = await run(build(tmp_path, workflow), Scripted(says=["said"]), {})
+    assert (result.output, list(result.tasks)) == ("said", [name])
+
+
 async def test_without_outputs_the_last_task_speaks(tmp_path: Path) -> None:
     """Where no outputs are declared, the output is the last task's text."""
     model = Scripted(says=["one", "two"])

@@ -23,10 +23,12 @@ def test_what_the_holder_keeps_is_hidden() -> None:
     assert said == "ValueError: Incorrect API key provided: [secret] (plain)"
 
 
-def test_what_it_was_made_with_is_hidden() -> None:
-    """The texts of a configuration are hidden at any depth, for any may be a secret."""
-    settings = {"api_key": "sk-2", "more": {"token": "tk"}, "size": 3}
-    assert said_by(KeyError("sk-2 tk 3"), settings=settings) == "KeyError: '[secret] [secret] 3'"
+def test_what_templates_gave_is_hidden() -> None:
+    """What came out of a template is hidden at any depth; what stands in the file is not."""
+    written = {"api_key": "{{ .env.A }}", "more": [{"token": "{{ .env.B }}"}], "mode": "e", "n": 3}
+    resolved = {"api_key": "sk-2", "more": [{"token": "tk"}], "mode": "e", "n": 3}
+    said = said_by(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
+    assert said == "KeyError: '[secret] [secret] e 3'"
 
 
 async def test_an_embedder_that_quotes_its_key() -> None:

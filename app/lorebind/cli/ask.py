@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind_knowledge.ingest.report import IngestReport
 
-PROJECT_FILE = "lorebind.yaml"
 FOLDER_KB = "files"
 
 
@@ -63,23 +62,24 @@ def ask(
 
 
 def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
-    """Bring a knowledge base up to date; where there is nothing to search, nothing is written."""
+    """Bring a knowledge base up to date; of a folder without any text nothing is written."""
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
 
     plan = show_plan(project, kb_id, output)
-    if not plan.chunks["total"]:
+    # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
+    from_folder = project.loaded.file is None
+    if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += [failure.reason for failure in plan.failures]
         nothing = "; ".join(reasons) or "no document has any text"
         raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
-    # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
-    from_folder = project.loaded.file is None
     return ingest_with_bars(project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True)
 
 
 def _project(path: Path) -> Project:
     """The project at the path, or one made up for a plain folder."""
     from lorebind.project import Project
+    from lorebind_knowledge.configuration import PROJECT_FILE
     from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
 
     if path.is_file() or (path / PROJECT_FILE).is_file():

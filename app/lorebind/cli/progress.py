@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 class _Bars(Extension):
     def __init__(self, progress: Progress, plan: IngestPlan) -> None:
         documents = sum(plan.documents.values()) - plan.documents["removed"]
-        chunks = plan.chunks["added"] + plan.chunks["unchanged"]
         self._progress = progress
         self._read: TaskID = progress.add_task("read", total=documents)
-        self._embed: TaskID = progress.add_task("embed", total=min(chunks, _to_embed(plan)))
+        self._embed: TaskID = progress.add_task("embed", total=_to_embed(plan))
 
     def ingest_chunked(self, event: Event) -> None:
         self._progress.advance(self._read)
@@ -32,6 +31,7 @@ class _Bars(Extension):
 
 
 def _to_embed(plan: IngestPlan) -> int:
+    """The chunks of all documents that are new or changed, cached vectors among them."""
     return plan.texts_to_embed + plan.cache_hits
 
 

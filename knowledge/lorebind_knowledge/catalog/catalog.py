@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ class Catalog:
         self.ledger = Ledger(self._database)
         self.embeddings = EmbeddingCache(self._database)
         self._locked: set[Namespace] = set()
+        self._locking = threading.Lock()
 
     @contextmanager
     def ingest_lock(self, namespace: Namespace) -> Iterator[None]:
@@ -47,9 +49,10 @@ class Catalog:
         )
         path = self._database.path
         if path is None:
-            if namespace in self._locked:
-                raise refusal
-            self._locked.add(namespace)
+            with self._locking:
+                if namespace in self._locked:
+                    raise refusal
+                self._locked.add(namespace)
             try:
                 yield
             finally:

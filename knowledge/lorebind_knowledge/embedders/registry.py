@@ -53,13 +53,14 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
         written["model"] = declaration.model
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
     kind = import_object(declaration.class_path)
-    settings = environment.resolve(written | secret)
+    given = written | secret
+    settings = environment.resolve(given)
     try:
         embeddings = kind(**settings)
     except Exception as error:  # whatever a third party's constructor raises
         raise EmbedderError(
             f"embedder {declaration.id!r}: {declaration.class_path} cannot be made with the "
-            f"configuration given: {said_by(error, settings=settings)}"
+            f"configuration given: {said_by(error, written=given, resolved=settings)}"
         ) from error
     if not isinstance(embeddings, Embeddings):
         raise EmbedderError(

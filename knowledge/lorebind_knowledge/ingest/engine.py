@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IngestRefusedError,
     IngestRunningError,
+    StoreError,
     UsageError,
     did_you_mean,
 )
@@ -129,7 +130,9 @@ class _Run:
             cancelled = isinstance(error, asyncio.CancelledError)
             report.status = "cancelled" if cancelled else "failed"
             self._emit("ingest_failed", reason=report.status if cancelled else str(error))
-            self._finish()
+            # What happened matters more than its record; the next run closes what stays open.
+            with suppress(StoreError):
+                self._finish()
             raise
         await call(self._finish)
         self._emit("ingest_completed", report=report)
