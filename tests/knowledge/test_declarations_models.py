@@ -38,7 +38,7 @@ def _problems(tmp_path, text):
         (
             "embedders: [{id: a, provider: locl}]",
             "2:21: embedder provider 'locl' is not supported; did you mean 'local'; "
-            "known: hashing, langchain, local",
+            "known: hashing, langchain, local, openai",
         ),
         (
             "embedders: [{id: a, provider: [x]}]",
@@ -46,7 +46,7 @@ def _problems(tmp_path, text):
         ),
         (
             "embedders: [{id: a}]",
-            "2:13: missing key 'provider'; known: hashing, langchain, local",
+            "2:13: missing key 'provider'; known: hashing, langchain, local, openai",
         ),
         (
             "embedders: [{id: a, provider: hashing, config: {dimension: 4}}]",
@@ -139,7 +139,8 @@ def _problems(tmp_path, text):
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, type: bsic, prompt: p}]}]",
-            "2:37: task type 'bsic' is not supported; did you mean 'basic'; known: basic",
+            "2:37: task type 'bsic' is not supported; did you mean 'basic'; known: basic, "
+            "composite",
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], input: {a b: {}}}]",

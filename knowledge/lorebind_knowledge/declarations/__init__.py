@@ -3,6 +3,7 @@
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Position
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
+from lorebind_knowledge.declarations.chunking import ChunkingDeclaration
 from lorebind_knowledge.declarations.embedders import (
     EmbedderDeclaration,
     HashingEmbedderConfig,
@@ -11,16 +12,19 @@ from lorebind_knowledge.declarations.embedders import (
     LocalEmbedderConfig,
     LocalEmbedderDeclaration,
 )
-from lorebind_knowledge.declarations.knowledge_bases import (
-    ChunkingDeclaration,
-    FileGlobSource,
-    KnowledgeBaseDeclaration,
-    MarkdownGlobSource,
-    RetrievalDeclaration,
-    SourceDeclaration,
-)
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
+from lorebind_knowledge.declarations.retrieval import (
+    FusionDeclaration,
+    RerankDeclaration,
+    RetrievalDeclaration,
+)
+from lorebind_knowledge.declarations.sources import (
+    FileGlobSource,
+    MarkdownGlobSource,
+    SourceDeclaration,
+)
 from lorebind_knowledge.declarations.vector_dbs import (
     MemoryVectorDB,
     MemoryVectorDBConfig,
@@ -30,6 +34,7 @@ from lorebind_knowledge.declarations.vector_dbs import (
 )
 from lorebind_knowledge.declarations.workflows import (
     BasicTask,
+    CompositeTask,
     InputDeclaration,
     TaskDeclaration,
     WorkflowDeclaration,
@@ -42,9 +47,11 @@ __all__ = [
     "BasicTask",
     "BindingDeclaration",
     "ChunkingDeclaration",
+    "CompositeTask",
     "Declaration",
     "EmbedderDeclaration",
     "FileGlobSource",
+    "FusionDeclaration",
     "HashingEmbedderConfig",
     "HashingEmbedderDeclaration",
     "InputDeclaration",
@@ -58,6 +65,7 @@ __all__ = [
     "ModelDeclaration",
     "Position",
     "ProjectDeclaration",
+    "RerankDeclaration",
     "RetrievalDeclaration",
     "SourceDeclaration",
     "SqliteVectorDB",

@@ -12,7 +12,9 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
+    model_serializer,
 )
 
 if TYPE_CHECKING:
@@ -78,10 +80,22 @@ class Declaration(BaseModel):
     """What messages call it."""
     kind_key: ClassVar[str] = ""
     """The key that chooses among the declarations of one place: `provider`, `type`."""
+    marked_by: ClassVar[str] = ""
+    """The key by which it is told from the others of its place, where no key chooses."""
     templated: ClassVar[tuple[str, ...]] = ()
     """The fields whose texts are templates, see `templates.resolve`."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @model_serializer(mode="wrap")
+    def _names_first(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keys in their order, but first what names a declaration and what chooses its kind."""
+        data: dict[str, Any] = handler(self)
+        return {key: data[key] for key in ("id", self.kind_key) if key in data} | data
+
+    def written(self) -> dict[str, Any]:
+        """What was declared, as plain data with the keys of the YAML and without defaults."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def position(self, *path: str | int) -> Position:
         """Where a field was written, by its key; the declaration itself when it was not."""

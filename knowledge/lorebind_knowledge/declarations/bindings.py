@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Position, RefusedError
-from lorebind_knowledge.declarations.knowledge_bases import RetrievalDeclaration
+from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 
 if TYPE_CHECKING:
     # The fields are made below; what was overridden is read through `overrides`, not one by one.

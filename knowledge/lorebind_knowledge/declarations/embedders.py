@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import ConfigMap
+from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, WebAddress
+
+LOCAL_DIMENSION = 384
+"""Length of the vectors of all-MiniLM-L6-v2."""
+
+OPENAI_DIMENSIONS = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
+"""Length of the vectors of OpenAI's models (https://platform.openai.com/docs/guides/embeddings)."""
+_FIXED = ("text-embedding-ada-002",)
 
 
 class _Embedder(Declaration):
@@ -17,6 +27,11 @@ class _Embedder(Declaration):
     kind_key: ClassVar[str] = "provider"
 
     id: Id = Field(description="The name by which knowledge bases refer to the embedder.")
+
+    @property
+    def known_dimension(self) -> int | None:
+        """Length of the vectors as far as the declaration tells; None where only a call can."""
+        return None
 
 
 class LocalEmbedderConfig(Declaration):
@@ -44,6 +59,10 @@ class LocalEmbedderDeclaration(_Embedder):
         default_factory=LocalEmbedderConfig, description="How the model is run."
     )
 
+    @property
+    def known_dimension(self) -> int:
+        return LOCAL_DIMENSION
+
 
 class HashingEmbedderConfig(Declaration):
     """Settings of the hashing embedder."""
@@ -60,14 +79,79 @@ class HashingEmbedderDeclaration(_Embedder):
         default_factory=HashingEmbedderConfig, description="The shape of the vectors."
     )
 
+    @property
+    def known_dimension(self) -> int:
+        return self.config.dimension
 
-_CLASS_PATH = "^[^:]+:[^:]+$"
+
+class RetryConfig(Declaration):
+    """When a provider fails in a way that may pass: its limits, an overload, a lost connection."""
+
+    attempts: int = Field(3, ge=1, le=20, description="Tries in all.")
+    backoff_ms: int = Field(
+        200, ge=0, le=600_000, description="The wait before the second try; it doubles each time."
+    )
+    max_backoff_ms: int = Field(
+        20_000, ge=0, le=600_000, description="The longest wait, a provider's Retry-After included."
+    )
+
+    @model_validator(mode="after")
+    def _backoff_fits(self) -> RetryConfig:
+        if self.backoff_ms > self.max_backoff_ms:
+            hint = f"expected at most max_backoff_ms, {self.max_backoff_ms}"
+            raise RefusedError([Fault(f"backoff_ms is {self.backoff_ms}", hint, ("backoff_ms",))])
+        return self
 
 
-def _class_path(value: str) -> str:
-    if not re.fullmatch(_CLASS_PATH, value):
-        raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
-    return value
+class OpenAIEmbedderConfig(Declaration):
+    """Settings of OpenAI's embedders, and of servers that speak their protocol."""
+
+    templated: ClassVar[tuple[str, ...]] = ("base_url",)
+
+    batch_size: int = Field(96, ge=1, le=2048, description="Texts per call.")
+    dimension: int | None = Field(
+        None, ge=1, le=8192, description="Length of the vectors; left out, the model's own."
+    )
+    strip_newlines: bool = Field(False, description="Give the model spaces for line breaks.")
+    base_url: WebAddress | None = Field(
+        None, description="Another server that speaks the same protocol."
+    )
+    timeout_seconds: float = Field(60, gt=0, le=3600, description="How long a call may take.")
+    retry: RetryConfig = Field(default_factory=RetryConfig, description="What failures are worth.")
+    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="The most calls in a minute; left out, as many as there are."
+    )
+
+
+class OpenAIEmbedderDeclaration(_Embedder):
+    """OpenAI's embedding models, through langchain-openai."""
+
+    templated: ClassVar[tuple[str, ...]] = ("api_key",)
+
+    provider: Literal["openai"] = Field(description="Calls OpenAI, or what speaks its protocol.")
+    model: str = Field("text-embedding-3-small", min_length=1, description="The name of the model.")
+    api_key: Secret | None = Field(
+        None, description="Only a template is accepted; left out, `{{ .env.OPENAI_API_KEY }}`."
+    )
+    config: OpenAIEmbedderConfig = Field(
+        default_factory=OpenAIEmbedderConfig, description="How the model is called."
+    )
+
+    @property
+    def known_dimension(self) -> int | None:
+        return self.config.dimension or OPENAI_DIMENSIONS.get(self.model)
+
+    @model_validator(mode="after")
+    def _model_has_dimension(self) -> OpenAIEmbedderDeclaration:
+        wanted, natural = self.config.dimension, OPENAI_DIMENSIONS.get(self.model)
+        if wanted is None or natural is None or wanted == natural:
+            return self
+        if self.model in _FIXED or wanted > natural:
+            hint = f"expected {'' if self.model in _FIXED else 'at most '}{natural}"
+            message = f"{self.model} has no vectors of dimension {wanted}"
+            raise RefusedError([Fault(message, hint, ("config", "dimension"))])
+        return self
 
 
 class LangChainEmbedderDeclaration(_Embedder):
@@ -76,11 +160,9 @@ class LangChainEmbedderDeclaration(_Embedder):
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
 
     provider: Literal["langchain"] = Field(description="An Embeddings class of LangChain.")
-    class_path: Annotated[
-        str,
-        AfterValidator(_class_path),
-        WithJsonSchema({"type": "string", "pattern": _CLASS_PATH}),
-    ] = Field(alias="class", description="The class, as 'package.module:Class'.")
+    class_path: ClassPath = Field(
+        alias="class", description="The class, as 'package.module:Class'."
+    )
     model: str | None = Field(None, description="Handed to the class as `model`.")
     api_key: Secret | None = Field(
         None, description="Handed to the class as `api_key`; only a template is accepted."
@@ -89,10 +171,21 @@ class LangChainEmbedderDeclaration(_Embedder):
         default_factory=dict, description="Further arguments of the class, by name."
     )
     batch_size: int = Field(64, ge=1, le=8192, description="Texts per call.")
+    retry: RetryConfig = Field(
+        default_factory=RetryConfig,
+        description="What failures are worth, beside what the class does itself.",
+    )
+    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="The most calls in a minute; left out, as many as there are."
+    )
 
 
 EmbedderDeclaration: TypeAlias = Annotated[
-    LocalEmbedderDeclaration | HashingEmbedderDeclaration | LangChainEmbedderDeclaration,
+    LocalEmbedderDeclaration
+    | OpenAIEmbedderDeclaration
+    | HashingEmbedderDeclaration
+    | LangChainEmbedderDeclaration,
     Field(discriminator="provider"),
 ]
 """One of the embedders, chosen by `provider`."""

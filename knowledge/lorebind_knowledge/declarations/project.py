@@ -14,7 +14,7 @@ from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclara
 from lorebind_knowledge.declarations.models import ModelDeclaration
 from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
-from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+from lorebind_knowledge.declarations.workflows import WorkflowEntry
 
 
 class AutoloadDeclaration(Declaration):
@@ -53,8 +53,9 @@ class ProjectDeclaration(Declaration):
     agents: list[AgentDeclaration] = Field(
         default_factory=list, description="The agents that all workflows see."
     )
-    workflows: list[WorkflowDeclaration] = Field(
-        default_factory=list, description="Workflows that have no file of their own."
+    workflows: list[WorkflowEntry] = Field(
+        default_factory=list,
+        description="Workflows, each in full or, as `source`, by the name of its own file.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration, description="Files of agents and workflows."

@@ -1,4 +1,4 @@
-"""Free values: JSON maps, settings handed on to a class, metadata, and file patterns."""
+"""Free values: JSON maps, settings handed on to a class, metadata, file patterns, names."""
 
 from __future__ import annotations
 
@@ -75,6 +75,36 @@ def _inside_project(pattern: str) -> str:
     return pattern
 
 
+_CLASS_PATH = "^[^:]+:[^:]+$"
+
+
+def _class_path(value: str) -> str:
+    if not re.fullmatch(_CLASS_PATH, value):
+        raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
+    return value
+
+
+_SQL_NAME = "^[A-Za-z_][A-Za-z0-9_]{0,54}$"
+
+
+def _sql_name(value: str) -> str:
+    if not re.fullmatch(_SQL_NAME, value):
+        hint = "it starts with a letter and goes on with letters, digits and '_', at most 55 in all"
+        raise RefusedError([Fault(f"{value!r} cannot be the name of a table or index", hint)])
+    return value
+
+
+WEB_ADDRESS = r"^(https?://[^\s/?#]+\S*|.*\{\{.*\}\}.*)$"
+"""What `_web_address` accepts; what a template stands for is checked when it is known."""
+
+
+def _web_address(value: str) -> str:
+    if not re.fullmatch(WEB_ADDRESS, value):
+        hint = "write it in full, as in 'https://example.com/manual.pdf'"
+        raise RefusedError([Fault(f"{value!r} is not an address on the web", hint)])
+    return value
+
+
 JsonValue = Annotated[Any, AfterValidator(_json)]
 """Anything that JSON can say."""
 JsonMap = Annotated[dict[str, Any], AfterValidator(_json)]
@@ -102,3 +132,21 @@ FilePattern = Annotated[
     WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
 ]
 """A glob pattern for files inside the project folder."""
+ClassPath = Annotated[
+    str,
+    AfterValidator(_class_path),
+    WithJsonSchema({"type": "string", "pattern": _CLASS_PATH}),
+]
+"""A class, as 'package.module:Class'."""
+SqlName = Annotated[
+    str,
+    AfterValidator(_sql_name),
+    WithJsonSchema({"type": "string", "pattern": _SQL_NAME}),
+]
+"""The name of a table or index, which needs no quotes and leaves room for a suffix."""
+WebAddress = Annotated[
+    str,
+    AfterValidator(_web_address),
+    WithJsonSchema({"type": "string", "pattern": WEB_ADDRESS}),
+]
+"""An absolute http or https address, or a template of one."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
-from lorebind_knowledge.declarations.values import JsonMap, JsonValue
+from lorebind_knowledge.declarations.values import FilePattern, JsonMap, JsonValue
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
@@ -86,8 +86,30 @@ class BasicTask(Declaration):
     )
 
 
-TaskDeclaration: TypeAlias = BasicTask
-"""One of the tasks, chosen by `type`."""
+class CompositeTask(Declaration):
+    """Another workflow, run as one task of this one."""
+
+    label: ClassVar[str] = "task"
+    kind_key: ClassVar[str] = "type"
+    templated: ClassVar[tuple[str, ...]] = ("input",)
+
+    id: Id = Field(description="The name by which later templates refer to the task.")
+    type: Literal["composite"] = Field(description="Runs another workflow.")
+    workflow: str = Field(description="The id of the workflow; its output is the task's.")
+    input: JsonMap = Field(
+        default_factory=dict, description="What the workflow is given, by name; templates."
+    )
+
+
+def _kind_of_task(data: Any) -> Any:
+    return data.get("type", "basic") if isinstance(data, dict) else getattr(data, "type", "basic")
+
+
+TaskDeclaration: TypeAlias = Annotated[
+    Annotated[BasicTask, Tag("basic")] | Annotated[CompositeTask, Tag("composite")],
+    Discriminator(_kind_of_task),
+]
+"""One of the tasks, chosen by `type`; without one it is `basic`."""
 
 
 class WorkflowDeclaration(Declaration):
@@ -122,3 +144,25 @@ class WorkflowDeclaration(Declaration):
     outputs: dict[str, str] = Field(
         default_factory=dict, description="What a run returns, by name; templates."
     )
+
+
+class WorkflowFile(Declaration):
+    """A workflow that has a file of its own."""
+
+    label: ClassVar[str] = "workflow file"
+    marked_by: ClassVar[str] = "source"
+
+    source: FilePattern = Field(description="The file, relative to the project folder.")
+
+
+def _kind_of_workflow(data: Any) -> str:
+    named = isinstance(data, WorkflowFile) or (isinstance(data, dict) and "source" in data)
+    return WorkflowFile.__name__ if named else WorkflowDeclaration.__name__
+
+
+WorkflowEntry: TypeAlias = Annotated[
+    Annotated[WorkflowDeclaration, Tag(WorkflowDeclaration.__name__)]
+    | Annotated[WorkflowFile, Tag(WorkflowFile.__name__)],
+    Discriminator(_kind_of_workflow),
+]
+"""A workflow as it stands in the project's file: in full, or by its own file's name."""

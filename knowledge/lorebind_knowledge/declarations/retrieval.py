@@ -1,0 +1,104 @@
+"""`retrieval:` how a knowledge base is searched, and what a prompt is given of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, JsonMap
+
+_INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
+
+
+def _inject_as(value: str) -> str:
+    if not re.fullmatch(_INJECT_AS, value):
+        hint = "write a label, or one variable: '{{ .workflow.vars.NAME }}'"
+        raise RefusedError([Fault(f"{value!r} names no place in a prompt", hint)])
+    return value
+
+
+InjectAs = Annotated[
+    str,
+    AfterValidator(_inject_as),
+    WithJsonSchema({"type": "string", "pattern": _INJECT_AS}),
+]
+"""A label or a variable for a block of passages."""
+
+
+class FusionDeclaration(Declaration):
+    """How what vectors find and what words find become one ranking."""
+
+    method: Literal["weighted", "rrf"] = Field(
+        "weighted",
+        description="`weighted`: the figures, scaled to 0 to 1, added by weight; `rrf`: the ranks.",
+    )
+    dense_weight: float = Field(
+        0.7, ge=0, le=1, description="weighted: what the vectors count; the words count the rest."
+    )
+    rank_constant: int = Field(60, ge=1, le=1000, description="rrf: the constant k.")
+    depth: int = Field(
+        100, ge=50, le=1000, description="How many passages of each kind are brought together."
+    )
+
+
+class RerankDeclaration(Declaration):
+    """A second look at the best passages by a model that reads question and passage together."""
+
+    templated: ClassVar[tuple[str, ...]] = ("config",)
+
+    class_path: ClassPath = Field(
+        alias="class",
+        description="A BaseDocumentCompressor of LangChain, as 'package.module:Class'.",
+    )
+    config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
+    candidates: int = Field(50, ge=1, le=200, description="How many passages it is given.")
+
+
+class RetrievalDeclaration(Declaration):
+    """How a knowledge base is searched, and what a prompt is given of it."""
+
+    strategy: Literal["similarity", "lexical", "mmr", "hybrid", "rerank"] = Field(
+        "hybrid",
+        description="`similarity`: nearest by the cosine of the embeddings; `lexical`: by words, "
+        "with BM25; `hybrid`: both, fused; `mmr`: hybrid, and unlike each other; `rerank`: hybrid, "
+        "ordered by a reranker.",
+    )
+    top_k: int = Field(5, ge=1, le=50, description="The most passages to return.")
+    min_score: float | None = Field(
+        None, ge=0, le=1, description="Passages that score lower are left out."
+    )
+    min_score_on: Literal["dense", "lexical", "fused", "rerank"] | None = Field(
+        None,
+        description="The figure that `min_score` is compared with; left out, the cosine, for "
+        "`rerank` the reranker's.",
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="The most tokens that the passages may take in a prompt."
+    )
+    filters: JsonMap = Field(
+        default_factory=dict, description="Conditions on the metadata of the passages."
+    )
+    fusion: FusionDeclaration = Field(
+        default_factory=FusionDeclaration, description="How vectors and words are brought together."
+    )
+    mmr_lambda: float = Field(
+        0.7, ge=0, le=1, description="mmr: 1 looks at relevance alone, 0 at diversity alone."
+    )
+    rerank: RerankDeclaration | None = Field(
+        None, description="The reranker; `rerank` needs one, the other strategies use none."
+    )
+    neighbours: int = Field(
+        0, ge=0, le=5, description="How many chunks before and after a hit are put around it."
+    )
+    inject_as: InjectAs | None = Field(
+        None,
+        description="A label for the block of passages, or the variable that a prompt places it "
+        "by: `context_docs` for `{{ .context_docs }}`, or `{{ .workflow.vars.NAME }}`.",
+    )
+    fallback: str | None = Field(None, description="The text used when too little is found.")
+    min_results: int = Field(
+        1, ge=1, le=50, description="Fewer passages than this count as nothing found."
+    )
