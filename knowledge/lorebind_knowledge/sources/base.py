@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One document as its source gave it."""
+
+    data: bytes
+    media_type: str = ""
+    """What the source says it is, as `text/html; charset=utf-8`; empty when it does not say."""
+    version: str = ""
+    """Given back at the next read, to be told whether the document changed; empty if nobody can
+    tell. It means something to the source alone: an ETag, a date."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the source knows about the document, added to the metadata of its passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +28,10 @@ class SourceItem:
     """One document of a source: its name, and how to read it."""
 
     uri: str
-    read: Callable[[], bytes]
-    """Raises SourceError when the document cannot be read; it then fails alone."""
+    read: Callable[[str], Content | Awaitable[Content | None] | None]
+    """Called with the version of the last read, or an empty text to have the content anyway. None
+    means that the document has not changed since that version. Raises SourceError when it cannot
+    be read; it then fails alone. `def` (called in a worker thread) or `async def`."""
 
 
 class Source(Protocol):

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import os
+import stat
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.sources.base import SourceItem
+from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-
 
 class FileSource:
-    """Files below the project folder that match any of the patterns, sorted by path.
+    """Files below a folder that match any of the patterns, sorted by path.
 
     `**` crosses folders, `{md,txt}` are alternatives; hidden files and folders are passed over and
-    links to folders are not followed. A file whose real place is outside the project folder is
-    refused.
+    links to folders are not followed. A file whose real place is outside the folder is refused.
+    No file has a version: times can stay the same when a file changes, so each is read every time.
     """
 
     def __init__(
-        self, kind: str, patterns: Sequence[str], root: Path, *, exclude: Sequence[str] = ()
+        self,
+        kind: str,
+        patterns: Sequence[str],
+        root: Path,
+        *,
+        exclude: Sequence[str] = (),
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        endings: tuple[str, ...] = (),
+        place: str = "the project folder",
     ) -> None:
+        """
+        Args:
+            kind: the type of the source, part of its key.
+            patterns: glob patterns, relative to the folder.
+            root: the folder.
+            exclude: patterns of files to leave out.
+            max_bytes: the size of the largest document.
+            endings: endings, in lower case, of which a name must have one; none takes every name.
+            place: what messages call the folder.
+        """
         self._kind = kind
         self._patterns = list(patterns)
         self._exclude = list(exclude)
         self._root = root
+        self._max_bytes = max_bytes
+        self._endings = endings
+        self._place = place
 
     @property
     def key(self) -> str:
@@ -49,24 +71,39 @@ class FileSource:
             exclude=self._exclude or None,
             limit=0,
         )
-        if not found:
-            raise SourceError(f"no file in {self._root} matches {' or '.join(self._patterns)}")
-        for name in sorted({path.replace("\\", "/").removeprefix("./") for path in found}):
+        names = sorted({path.replace("\\", "/").removeprefix("./") for path in found})
+        if self._endings:
+            names = [name for name in names if name.lower().endswith(self._endings)]
+        if not names:
+            kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
+            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
+        for name in names:
             # A file's name may be bytes that are no text; a uri is always text.
             uri = os.fsencode(name).decode("utf-8", "backslashreplace")
             yield SourceItem(uri, partial(self._read, self._root / name, uri))
 
-    def _read(self, path: Path, name: str) -> bytes:
+    def _read(self, path: Path, name: str, version: str) -> Content:
         try:
             real = Path(os.path.realpath(path, strict=True))
             if not real.is_relative_to(self._root.resolve()):
-                raise SourceError(f"{name}: is a link to a place outside the project folder")
-            if not real.is_file():
-                raise SourceError(f"{name}: is not a regular file")
-            with real.open("rb") as file:
-                data = file.read(MAX_DOCUMENT_BYTES + 1)
+                raise SourceError(f"{name}: is a link to a place outside {self._place}")
+            with open(real, "rb", opener=_open) as file:
+                before = os.fstat(file.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    raise SourceError(f"{name}: is not a regular file")
+                if before.st_size > self._max_bytes:
+                    raise too_large(name, self._max_bytes)
+                data = file.read(before.st_size + 1)
+                after = os.fstat(file.fileno())
         except OSError as error:
             raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise SourceError(f"{name}: is larger than {MAX_DOCUMENT_BYTES // 1024**2} MiB")
-        return data
+        same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        if not same or len(data) != before.st_size:
+            raise SourceError(f"{name}: changed while it was read; it is tried again next time")
+        return Content(data)
+
+
+def _open(path: str, flags: int) -> int:
+    """Open what a link was resolved to: no other link, and no pipe that would be waited for."""
+    careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | careful)

@@ -1,0 +1,106 @@
+"""Which addresses may be reached: the public ones, and what a project allows beside them.
+
+Public is what the registries of IANA call globally reachable unicast; what carries an IPv4 address
+inside an IPv6 one (mapped, NAT64) is judged by the address inside.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import TYPE_CHECKING, TypeAlias
+
+import httpx
+
+from lorebind_knowledge.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+_UNICAST = IPv6Network("2000::/3")
+_OLD_TUNNELS: tuple[Network, ...] = (IPv4Network("192.88.99.0/24"), IPv6Network("2002::/16"))
+_METADATA: tuple[Network, ...] = (
+    IPv4Network("169.254.0.0/16"),  # link-local: AWS, Azure, Google, and containers' credentials
+    IPv6Network("fe80::/10"),
+    IPv6Network("fd00:ec2::/32"),  # AWS
+    IPv4Network("168.63.129.16/32"),  # Azure, a public address
+    IPv4Network("100.100.100.200/32"),  # Alibaba
+    IPv4Network("192.0.0.192/32"),  # Oracle
+)
+"""Where clouds hand a machine its credentials, link-local addresses included."""
+
+
+class AddressPolicy:
+    """What may be reached beside public addresses.
+
+    An allowed host may have private addresses, and opens them to no other host. An allowed address
+    or network is open whoever has it. Where credentials of a machine are handed out, a name opens
+    nothing: names change hands, so only the address itself does.
+    """
+
+    def __init__(self, allow: Iterable[str] = ()) -> None:
+        """
+        Args:
+            allow: host names, addresses, and networks as `10.1.0.0/16`.
+
+        Raises:
+            SourceError: when an entry is none of these.
+        """
+        self._networks: list[Network] = []
+        self._hosts: set[str] = set()
+        for entry in allow:
+            try:
+                network = ip_network(entry.strip("[]"), strict=False)
+            except ValueError:
+                self._hosts.add(_host(entry))
+                continue
+            one = network.num_addresses == 1
+            self._networks.append(ip_network(_plain(network[0])) if one else network)
+
+    def permits(self, host: str, address: str) -> bool:
+        """Whether a host, as ASCII, may be reached at a numeric address."""
+        plain = _plain(ip_address(address))
+        if any(plain in network for network in self._networks):
+            return True
+        if any(plain in network for network in _METADATA):
+            return False
+        return host.lower().rstrip(".") in self._hosts or _is_public(plain)
+
+
+def _plain(address: Address) -> Address:
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return IPv4Address(address.packed[-4:])
+    return address
+
+
+def _is_public(address: Address) -> bool:
+    if any(address in network for network in _OLD_TUNNELS):
+        return False
+    if isinstance(address, IPv6Address) and address not in _UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _host(entry: str) -> str:
+    if re.fullmatch(r"[^\s/:?#@\[\]*]+", entry):
+        with suppress(httpx.InvalidURL):
+            return httpx.URL(f"http://{entry}/").raw_host.decode("ascii").lower().rstrip(".")
+    raise SourceError(
+        f"{entry!r} under 'allow' is no host name, address or network; "
+        "write for example 'wiki.internal', '10.0.0.7' or '10.1.0.0/16'"
+    )

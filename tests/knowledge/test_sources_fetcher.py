@@ -1,0 +1,567 @@
+"""The fetcher against real servers: what it gives, what it refuses, and that it always ends."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import gzip
+import socket
+import ssl
+import threading
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.sources import fetcher as fetcher_module
+from lorebind_knowledge.sources.fetcher import Fetcher
+
+from .web_server import Answer, Asked, WebServer, drip, endless, hangs_up, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.sources.base import Content
+
+HERE = ("127.0.0.1",)
+
+
+@pytest.fixture
+def servers(socket_enabled: None) -> Iterator[Callable[..., WebServer]]:
+    """Starts servers, which are closed at the end."""
+    started: list[WebServer] = []
+
+    def start(*args: Any, **kwargs: Any) -> WebServer:
+        started.append(WebServer(*args, **kwargs))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture
+def server(servers: Callable[..., WebServer]) -> WebServer:
+    return servers()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher_module, "_FIRST_PAUSE", 0.0)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Host names, and what look-ups of them give in turn: addresses with spaces between them."""
+    known: dict[str, list[str]] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name in known:
+            answers = known[name]
+            found = answers.pop(0) if len(answers) > 1 else answers[0]
+            return [entry for a in found.split() for entry in real(a, port, *args, **kwargs)]
+        return real(host, port, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+async def content(fetcher: Fetcher, address: str, version: str = "") -> Content:
+    found = await fetcher.fetch(address, version)
+    assert found is not None
+    return found
+
+
+async def refusal(fetcher: Fetcher, address: str, **more: Any) -> str:
+    """What the error says."""
+    with pytest.raises(SourceError) as caught:
+        await fetcher.fetch(address, **more)
+    return str(caught.value)
+
+
+# What is given.
+
+
+async def test_a_document(server: WebServer) -> None:
+    """The body comes as it was sent, with its media type."""
+    server.routes["/a?b=1"] = Answer(b"\xff\x00 bytes", {"Content-Type": "Text/HTML; charset=x"})
+    found = await content(Fetcher(allow=HERE), server.url("/a?b=1#part"))
+    assert (found.data, found.version) == (b"\xff\x00 bytes", "")
+    assert found.media_type == "text/html; charset=x"
+    assert server.asked[0].headers["accept-encoding"] == "gzip"
+    assert server.asked[0].headers["host"] == f"127.0.0.1:{server.port}"
+
+
+async def test_compressed(server: WebServer) -> None:
+    """A gzip body is decompressed, of several members too, however it is cut."""
+    packed = gzip.compress(b"one ") + gzip.compress(b"two " * 50_000)
+    server.routes["/a"] = Answer(packed, {"Content-Encoding": "gzip"})
+    found = await content(Fetcher(allow=HERE), server.url("/a"))
+    assert found.data == b"one " + b"two " * 50_000
+
+
+async def test_own_headers(server: WebServer) -> None:
+    """Declared headers are sent, and win over ours where they say the same thing."""
+    server.routes["/"] = Answer(b"x")
+    fetcher = Fetcher(allow=HERE, headers={"X-Key": "k", "user-agent": "other", "Depth": 2})
+    await content(fetcher, server.url())
+    sent = server.asked[0].headers
+    assert (sent["x-key"], sent["user-agent"], sent["depth"]) == ("k", "other", "2")
+
+
+async def test_many_at_once(server: WebServer) -> None:
+    """One fetcher serves many tasks, and event loops of several threads."""
+    for number in range(8):
+        server.routes[f"/{number}"] = Answer(str(number).encode())
+    fetcher = Fetcher(allow=HERE)
+
+    async def all_of_them() -> list[bytes]:
+        urls = [server.url(f"/{number}") for number in range(8)]
+        return [found.data for found in await asyncio.gather(*(content(fetcher, u) for u in urls))]
+
+    both = await asyncio.gather(all_of_them(), asyncio.to_thread(asyncio.run, all_of_them()))
+    assert both == [[str(number).encode() for number in range(8)]] * 2
+
+
+async def test_proxies_of_the_environment(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not used: what they connect to could not be judged."""
+    server.routes["/"] = Answer(b"direct")
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert (await content(Fetcher(allow=HERE), server.url())).data == b"direct"
+
+
+# What did not change.
+
+
+async def test_etag(server: WebServer) -> None:
+    """A document whose ETag is still the same is not sent again, one that changed is."""
+    etag = '"1"'
+
+    def answer(asked: Asked) -> Answer:
+        same = asked.headers.get("if-none-match") == etag
+        return Answer(b"" if same else etag.encode(), {"ETag": etag}, 304 if same else 200)
+
+    server.routes["/"] = answer
+    fetcher = Fetcher(allow=HERE)
+    first = await content(fetcher, server.url())
+    assert await fetcher.fetch(server.url(), first.version) is None
+    etag = '"2"'
+    second = await content(fetcher, server.url(), first.version)
+    assert (first.data, second.data) == (b'"1"', b'"2"')
+    assert first.version != second.version
+    assert (await content(fetcher, server.url())).data == b'"2"'
+
+
+DAY = "Mon, 02 Jan 2023 03:04:{:02} GMT"
+
+
+async def test_last_modified(server: WebServer) -> None:
+    """Without an ETag the date is sent back as it was."""
+    dates = {"Last-Modified": DAY.format(5), "Date": DAY.format(6)}
+    server.routes["/"] = [Answer(b"x", dates), Answer(status=304)]
+    fetcher = Fetcher(allow=HERE)
+    version = (await content(fetcher, server.url())).version
+    assert await fetcher.fetch(server.url(), version) is None
+    assert server.asked[1].headers["if-modified-since"] == DAY.format(5)
+
+
+@pytest.mark.parametrize("date", [DAY.format(5), DAY.format(4), "yesterday"])
+async def test_a_date_that_is_too_fresh(server: WebServer, date: str) -> None:
+    """Within the second of its date a document may still change: that date is no version."""
+    server.routes["/"] = Answer(b"x", {"Last-Modified": DAY.format(5), "Date": date})
+    assert (await content(Fetcher(allow=HERE), server.url())).version == ""
+
+
+async def test_a_version_belongs_to_an_address(server: WebServer) -> None:
+    """After a redirect leads elsewhere, nothing is asked on condition of the former place."""
+    there = {"/1": Answer(b"one", {"ETag": '"e"'}), "/2": Answer(b"two", {"ETag": '"e"'})}
+    hops = [Answer(status=302, headers={"Location": target}) for target in there]
+    server.routes = {"/": hops, **there}
+    fetcher = Fetcher(allow=HERE)
+    first = await content(fetcher, server.url())
+    assert (await content(fetcher, server.url(), first.version)).data == b"two"
+    assert not any("if-none-match" in asked.headers for asked in server.asked)
+
+
+@pytest.mark.parametrize("version", ["other", "[]", "7", '["a", "b", "c"]', "null"])
+async def test_versions_of_other_sources(server: WebServer, version: str) -> None:
+    """A version that the fetcher did not give asks for nothing, and harms nothing."""
+    server.routes["/"] = Answer(b"x")
+    assert (await content(Fetcher(allow=HERE), server.url(), version)).data == b"x"
+
+
+async def test_not_modified_unasked(server: WebServer) -> None:
+    """A 304 that answers no condition is an error, not an unchanged document."""
+    server.routes["/"] = Answer(status=304)
+    assert "answered 304 Not Modified" in await refusal(Fetcher(allow=HERE), server.url())
+
+
+# Too much, too long, not there.
+
+
+async def test_size(server: WebServer) -> None:
+    """A document of the largest size is read, one byte more is refused."""
+    server.routes["/"] = [Answer(b"x" * 1024), Answer(b"x" * 1025)]
+    fetcher = Fetcher(allow=HERE, max_bytes=1024)
+    assert len((await content(fetcher, server.url())).data) == 1024
+    assert "is larger than 1 KiB" in await refusal(fetcher, server.url())
+
+
+async def test_endless(server: WebServer) -> None:
+    """A body without an end is cut off at the limit."""
+    server.routes["/"] = endless
+    message = await refusal(Fetcher(allow=HERE, max_bytes=2 * 1024**2), server.url())
+    assert "is larger than 2 MiB" in message
+
+
+async def test_bomb(server: WebServer) -> None:
+    """What unpacks to far more than the limit is given up there, not unpacked first."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(packer.compress(bytes(1024**2)) for _ in range(64)) + packer.flush()
+    server.routes["/"] = Answer(bomb, {"Content-Encoding": "gzip"})
+    unpacked = 0
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._inner = inflate(wbits)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal unpacked
+            out = self._inner.decompress(data, most)
+            unpacked += len(out)
+            return out
+
+    inflate = zlib.decompressobj
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zlib, "decompressobj", Counting)
+        message = await refusal(Fetcher(allow=HERE, max_bytes=1024**2), server.url())
+    assert "is larger than 1 MiB" in message
+    assert unpacked == 1024**2 + 1
+
+
+@pytest.mark.parametrize("route", [drip, silent], ids=["drip", "silent"])
+async def test_slow(server: WebServer, route: Any) -> None:
+    """The time is for the whole document, however often a byte of it comes."""
+    server.routes["/"] = route
+    message = await refusal(Fetcher(allow=HERE, timeout_seconds=0.2), server.url())
+    assert message == f"{server.url()}: took longer than 0.2 s"
+
+
+async def test_slow_redirects(server: WebServer) -> None:
+    """Redirects take from the same time."""
+    server.routes["/"] = Answer(status=302, headers={"Location": "/slow"})
+    server.routes["/slow"] = silent
+    message = await refusal(Fetcher(allow=HERE, timeout_seconds=0.2), server.url())
+    assert message == f"{server.url()}: took longer than 0.2 s"
+
+
+async def test_cut_off(server: WebServer) -> None:
+    """A connection that ends before the body does is an error, after three tries."""
+    server.routes["/"] = hangs_up
+    assert "cannot be fetched" in await refusal(Fetcher(allow=HERE), server.url())
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "says"),
+    [
+        (b"not gzip", "gzip", "is not the gzip data"),
+        (gzip.compress(b"text" * 99)[:-9], "gzip", "ends in the middle"),
+        (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not asked for"),
+        (b"", "", "is empty"),
+    ],
+)
+async def test_bad_bodies(server: WebServer, body: bytes, encoding: str, says: str) -> None:
+    """What cannot be unpacked, was packed unasked, or is empty is an error that says so."""
+    server.routes["/"] = Answer(body, {"Content-Encoding": encoding} if encoding else {})
+    assert says in await refusal(Fetcher(allow=HERE), server.url())
+
+
+@pytest.mark.parametrize("status", [204, 206, 300, 400, 401, 403, 404, 410, 418, 500, 501, 599])
+async def test_other_answers(server: WebServer, status: int) -> None:
+    """Any answer but the document is an error that names the status, asked for once."""
+    server.routes["/x"] = Answer(b"" if status == 204 else b"body", status=status)
+    message = await refusal(Fetcher(allow=HERE), server.url("/x"))
+    assert message.startswith(f"{server.url('/x')}: answered {status}")
+    assert len(server.asked) == 1
+
+
+async def test_nobody_there(server: WebServer) -> None:
+    """A port where nobody listens is an error that names the address."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}/"
+        assert f"{address}: cannot be fetched" in await refusal(Fetcher(allow=HERE), address)
+
+
+async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that has no address is an error that names it."""
+
+    def nowhere(*args: Any, **kwargs: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nowhere)
+    message = await refusal(Fetcher(), "https://gone.example/a")
+    assert message == "https://gone.example/a: the host 'gone.example' cannot be found"
+
+
+# Tries.
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_what_passes(server: WebServer, status: int) -> None:
+    """A server that is busy is asked again, three times in all."""
+    busy = Answer(b"busy", {"Retry-After": "0"}, status)
+    server.routes["/"] = [busy, busy, Answer(b"at last")]
+    assert (await content(Fetcher(allow=HERE), server.url())).data == b"at last"
+    server.routes["/"] = busy
+    assert f"answered {status}" in await refusal(Fetcher(allow=HERE), server.url())
+    assert len(server.asked) == 6
+
+
+@pytest.mark.parametrize("when", ["60", DAY.format(59)])
+async def test_retry_after(server: WebServer, when: str) -> None:
+    """Who asks to be left alone beyond the time there is, is not asked again."""
+    server.routes["/"] = Answer(b"", {"Retry-After": when, "Date": DAY.format(0)}, 503)
+    message = await refusal(Fetcher(allow=HERE, timeout_seconds=30), server.url())
+    assert "answered 503 Service Unavailable" in message
+    assert len(server.asked) == 1
+
+
+# Redirects.
+
+
+async def test_redirects(server: WebServer) -> None:
+    """Up to the most that are allowed are followed, relative ones too."""
+    server.routes["/0"] = Answer(status=301, headers={"Location": "deep/1"})
+    server.routes["/deep/1"] = Answer(status=307, headers={"Location": "/2#part"})
+    server.routes["/2"] = Answer(b"end")
+    assert (await content(Fetcher(allow=HERE, max_redirects=2), server.url("/0"))).data == b"end"
+    message = await refusal(Fetcher(allow=HERE, max_redirects=1), server.url("/0"))
+    assert message == f"{server.url('/0')}: redirects more often than 1 times"
+
+
+async def test_redirect_loop(server: WebServer) -> None:
+    """A document that redirects to itself ends at the limit."""
+    server.routes["/"] = Answer(status=302, headers={"Location": "/"})
+    assert "more often than 3 times" in await refusal(Fetcher(allow=HERE), server.url())
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("http://169.254.169.254/latest/meta-data/", "not at a public address"),
+        ("http://[::ffff:169.254.169.254]/", "not at a public address"),
+        ("http://127.0.0.2/", "not at a public address"),
+        ("http://localhost:1/", "not at a public address"),
+        ("file:///etc/passwd", "is not an address of http or https"),
+        ("ftp://127.0.0.1/", "is not an address of http or https"),
+        ("gopher://127.0.0.1:70/x", "is not an address of http or https"),
+        ("http://[::1", "cannot be fetched"),
+    ],
+)
+async def test_redirects_to_where_nothing_may_lead(
+    server: WebServer, names: dict[str, list[str]], target: str, says: str
+) -> None:
+    """A redirect goes through the same checks as the address that was declared."""
+    names["localhost"] = ["127.0.0.3"]
+    server.routes["/"] = Answer(status=302, headers={"Location": target})
+    assert says in await refusal(Fetcher(allow=HERE), server.url())
+
+
+async def test_an_allowed_host_opens_no_other(
+    server: WebServer, names: dict[str, list[str]]
+) -> None:
+    """From a host that may be private no redirect leads to another private one."""
+    names |= {"wiki.internal": ["127.0.0.1"], "admin.internal": ["127.0.0.1"]}
+    server.routes["/"] = Answer(
+        status=302, headers={"Location": server.url("/secret", "admin.internal")}
+    )
+    message = await refusal(Fetcher(allow=["wiki.internal"]), server.url(host="wiki.internal"))
+    assert "the host 'admin.internal' is not at a public address" in message
+    assert [asked.target for asked in server.asked] == ["/"]
+
+
+async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
+    """Headers and passwords go to the origin they were written for, and to no other."""
+    home, abroad = servers(), servers()
+    home.routes["/"] = Answer(status=302, headers={"Location": "/next"})
+    home.routes["/next"] = Answer(status=302, headers={"Location": abroad.url()})
+    abroad.routes["/"] = Answer(b"x", {"Set-Cookie": "a=b"})
+    fetcher = Fetcher(allow=HERE, headers={"X-Key": "k"})
+    await content(fetcher, home.url().replace("//", "//user:pass@"))
+    for asked in home.asked:
+        assert asked.headers["x-key"] == "k"
+        assert asked.headers["authorization"] == "Basic dXNlcjpwYXNz"
+    assert not {"x-key", "authorization", "cookie", "referer"} & set(abroad.asked[0].headers)
+
+
+# Where nothing may lead.
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "0.0.0.0", "[::ffff:127.0.0.1]"],
+)
+async def test_this_machine(server: WebServer, host: str) -> None:
+    """In none of its spellings is this machine even connected to."""
+    server.routes["/"] = Answer(b"secret")
+    assert "not at a public address" in await refusal(Fetcher(), server.url(host=host))
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize("address", ["ftp://example.com/", "file:///etc/passwd", "http://", "x"])
+async def test_what_is_not_the_web(address: str) -> None:
+    """Only http and https are fetched."""
+    assert "is not an address" in await refusal(Fetcher(), address)
+
+
+async def test_a_name_that_changes(
+    servers: Callable[..., WebServer], names: dict[str, list[str]]
+) -> None:
+    """A name is looked up once: what it leads to after that was judged is not connected to."""
+    try:
+        public = servers("127.0.0.2")
+        private = servers("127.0.0.1", public.port)
+    except OSError:
+        pytest.skip("this machine has one loopback address")
+    public.routes["/"], private.routes["/"] = Answer(b"public"), Answer(b"secret")
+    names["rebind.test"] = ["127.0.0.2", "127.0.0.1"]
+    fetcher = Fetcher(allow=["127.0.0.2"])
+    assert (await content(fetcher, public.url(host="rebind.test"))).data == b"public"
+    assert names["rebind.test"] == ["127.0.0.1"]
+    assert "not at a public" in await refusal(fetcher, public.url(host="rebind.test"))
+    assert private.connections == 0
+
+
+async def test_a_name_of_several_addresses(
+    servers: Callable[..., WebServer], names: dict[str, list[str]]
+) -> None:
+    """Those that may not be reached are left out; where nobody answers the next is tried."""
+    try:
+        public = servers("127.0.0.2")
+        private = servers("127.0.0.1", public.port)
+    except OSError:
+        pytest.skip("this machine has one loopback address")
+    public.routes["/"] = Answer(b"public")
+    names["mixed.test"] = ["127.0.0.1 127.0.0.3 127.0.0.2"]
+    fetcher = Fetcher(allow=["127.0.0.2/31"])
+    assert (await content(fetcher, public.url(host="mixed.test"))).data == b"public"
+    assert private.connections == 0
+
+
+async def test_connections_are_judged_once_more(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the client would go to another address than the one judged, it is stopped."""
+    real = fetcher_module._client
+    monkeypatch.setattr(fetcher_module, "_client", lambda addresses: real(["127.0.0.9"]))
+    assert "access denied" in await refusal(Fetcher(allow=HERE), server.url())
+    assert server.connections == 0
+
+
+@pytest.fixture
+def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """What a server of the name docs.test needs for TLS, which the fetcher then trusts."""
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "docs.test")])
+    today = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("docs.test")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "docs.test.pem"
+    encoding, private = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(encoding, private, serialization.NoEncryption())
+    file.write_bytes(secret + certificate.public_bytes(encoding))
+    trusting = ssl.create_default_context(cafile=file)
+    monkeypatch.setattr(fetcher_module, "_ssl_context", lambda: trusting)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+async def test_certificates_are_of_names(
+    servers: Callable[..., WebServer], names: dict[str, list[str]], certified: ssl.SSLContext
+) -> None:
+    """Though it is an address that is connected to, the certificate must be the host's."""
+    names |= {"docs.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]}
+    server = servers(tls=certified)
+    server.routes["/"] = Answer(b"certified")
+    address = server.url(host="docs.test").replace("http:", "https:")
+    fetcher = Fetcher(allow=HERE)
+    assert (await content(fetcher, address)).data == b"certified"
+    assert "CERTIFICATE" in await refusal(fetcher, address.replace("docs", "other"))
+    assert len(server.asked) == 1
+
+
+# Messages.
+
+
+async def test_messages_hold_no_secret(server: WebServer) -> None:
+    """Neither passwords nor queries are told, of the address or of what it redirects to."""
+    server.routes["/a?token=hidden1"] = Answer(status=302, headers={"Location": "/b?sig=hidden2"})
+    address = server.url("/a?token=hidden1").replace("//", "//user:hidden3@")
+    message = await refusal(Fetcher(allow=HERE), address)
+    home = server.url("/")
+    expected = f"{home}a?... (redirected to {home}b?...): answered 404 Not Found"
+    assert message == expected
+
+
+async def test_a_name_that_hides(server: WebServer) -> None:
+    """A name given for an address is all that is told of it, after a redirect too."""
+    server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
+    message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
+    assert message == f"the manual (redirected to {server.url('')}): answered 404 Not Found"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X-Key", "hidden\r\nHost: x"), ("X-Key", "hiddé"), ("X-Key", ["hidden"]), ("X-Key", True),
+     ("X-Key", ""), ("X Key", "v"), ("", "v"), ("Host", "x"), ("Content-Length", "1")],
+)  # fmt: skip
+def test_headers_that_cannot_be(name: str, value: Any) -> None:
+    """A header that cannot be sent is refused by its name, without its value."""
+    with pytest.raises(SourceError, match=r"under fetch\.headers") as caught:
+        Fetcher(headers={name: value})
+    assert "hidd" not in str(caught.value)
+
+
+async def test_cancelling(server: WebServer) -> None:
+    """A fetch that is cancelled stops where it is, and is not taken for one that took too long."""
+    arrived = threading.Event()
+
+    def waiting(handler: Any, stopping: threading.Event) -> None:
+        arrived.set()
+        stopping.wait(10)
+
+    waiting.misbehaves = True  # type: ignore[attr-defined]
+    server.routes["/"] = waiting
+    task = asyncio.create_task(Fetcher(allow=HERE).fetch(server.url()))
+    await asyncio.to_thread(arrived.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

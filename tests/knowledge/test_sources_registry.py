@@ -1,0 +1,285 @@
+"""From declarations to sources: templates, keys, and sources that cannot be made."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.declarations.sources import SourceDeclaration
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.registry import make_source
+
+from .web_server import Answer, WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from lorebind_knowledge.sources.base import Source, SourceItem
+
+ENVIRON = {"HOST": "example.com", "TOKEN": "hidden", "EMPTY": ""}
+
+
+def made(root: Path, workflow: Mapping[str, Any] | None = None, **declared: Any) -> Source:
+    declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(declared)
+    return make_source(declaration, Environment(root, ENVIRON), workflow=workflow)
+
+
+def uris(source: Source) -> list[str]:
+    return [item.uri for item in source.items()]
+
+
+async def read(item: SourceItem, version: str = "") -> Content:
+    content = await call(item.read, version)
+    assert isinstance(content, Content)
+    return content
+
+
+@pytest.fixture
+def server(socket_enabled: None) -> Iterator[WebServer]:
+    server = WebServer()
+    yield server
+    server.close()
+
+
+# Addresses.
+
+
+def test_addresses(tmp_path: Path) -> None:
+    """Every address is a document; its uri keeps the query, but neither password nor fragment."""
+    source = made(
+        tmp_path,
+        type="url",
+        url="https://{{ .env.HOST }}/a?v=1#part",
+        urls=["http://user:pass@h/b", "https://{{ .workflow.input.host }}/{{ .input.page }}"],
+        workflow={"input": {"host": "w.example", "page": 3}},
+    )
+    assert uris(source) == ["https://example.com/a?v=1", "http://h/b", "https://w.example/3"]
+    assert source.key == (
+        "url:https://{{ .env.HOST }}/a?v=1,http://h/b,"
+        "https://{{ .workflow.input.host }}/{{ .input.page }}"
+    )
+
+
+async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
+    """A secret in an address is sent, and shown neither in the uri nor in a message."""
+    server.routes["/hidden/a?key=hidden"] = Answer(b"text")
+    place = server.url("/{{ .secrets.TOKEN }}/")
+    source = made(
+        tmp_path,
+        type="url",
+        urls=[f"{place}a?key={{{{ .secrets.TOKEN }}}}", f"{place}b"],
+        fetch={"allow": ["127.0.0.1"]},
+    )
+    first, second = source.items()
+    assert first.uri == server.url("/[secret]/a?key=[secret]")
+    assert (await read(first)).data == b"text"
+    with pytest.raises(SourceError) as caught:
+        await read(second)
+    assert str(caught.value) == f"{server.url('/[secret]/b')}: answered 404 Not Found"
+
+
+async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -> None:
+    """Limits, headers and what is allowed reach the fetcher; without allowing it is refused."""
+    server.routes["/"] = [Answer(b"x" * 11), Answer(b"x", {"ETag": '"1"'}), Answer(status=304)]
+    plain: dict[str, Any] = {"type": "url", "url": server.url(), "max_bytes": 10}
+    (item,) = made(tmp_path, **plain).items()
+    with pytest.raises(SourceError, match="not at a public address"):
+        await read(item)
+    fetch = {"allow": ["127.0.0.1"], "headers": {"Authorization": "Bearer {{ .secrets.TOKEN }}"}}
+    (item,) = made(tmp_path, **plain, fetch=fetch).items()
+    with pytest.raises(SourceError, match="is larger than 10 bytes"):
+        await read(item)
+    version = (await read(item)).version
+    assert await call(item.read, version) is None
+    assert server.asked[0].headers["authorization"] == "Bearer hidden"
+
+
+def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
+    """What a template made of one address does not keep the others from being listed."""
+    source = made(tmp_path, type="url", urls=["ftp://{{ .env.HOST }}/", "https://{{ .env.HOST }}/"])
+    assert len(uris(source)) == 2
+
+
+# Templates that stand for nothing.
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        (
+            {"type": "url", "url": "https://{{ .env.GONE }}/"},
+            "url: variable GONE is not set; set it",
+        ),
+        (
+            {"type": "url", "url": "https://{{ .workflow.input.host }}/"},
+            "url: {{ .workflow.input.host }} is not defined: there is no scope 'workflow' here",
+        ),
+        ({"type": "url", "url": "{{ .env.EMPTY }}"}, "url: {{ .env.EMPTY }} stands for an empty"),
+        (
+            {"type": "cloud_storage", "provider": "memory", "bucket": "{{ .env.EMPTY }}"},
+            "bucket: {{ .env.EMPTY }} stands for an empty text",
+        ),
+        (
+            {"type": "url", "url": "https://h/", "fetch": {"headers": {"X": "{{ .env.GONE }}"}}},
+            "headers: variable GONE is not set",
+        ),
+        (
+            {"type": "url", "url": "https://h/", "fetch": {"allow": ["a b"]}},
+            "'a b' under 'allow' is no host name",
+        ),
+        (
+            {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.GONE }}"},
+            "video_id: variable GONE is not set",
+        ),
+        (
+            {"type": "langchain", "class": "nowhere:X", "config": {"a": ["{{ .env.GONE }}"]}},
+            "config: variable GONE is not set",
+        ),
+        ({"type": "langchain", "class": "nowhere:X"}, "'nowhere:X' cannot be imported"),
+    ],
+)
+def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], says: str) -> None:
+    """They are there, under their key, and fail when they are enumerated."""
+    source = made(tmp_path, **declared)
+    assert source.key.startswith(f"{declared['type']}:")
+    with pytest.raises(SourceError) as caught:
+        list(source.items())
+    assert says in str(caught.value)
+
+
+def test_templates_of_other_kinds(tmp_path: Path) -> None:
+    """A template that stands for a list where a text belongs is refused."""
+    workflow = {"input": {"pages": ["a", "b"]}}
+    source = made(tmp_path, workflow, type="url", url="{{ .workflow.input.pages }}")
+    with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
+        list(source.items())
+
+
+def test_the_key_of_a_source_that_failed(tmp_path: Path) -> None:
+    """It is the same as when it does not: what was ingested from it is known to be its own."""
+    declared = {"type": "url", "url": "https://{{ .workflow.input.host }}/"}
+    working = made(tmp_path, {"input": {"host": "h"}}, **declared)
+    assert uris(working) == ["https://h/"]
+    assert working.key == made(tmp_path, {"input": {}}, **declared).key
+
+
+def test_long_keys(tmp_path: Path) -> None:
+    """The key of a source with very many addresses is short, and still its own."""
+    many = [f"https://example.com/{number}" for number in range(999)]
+    keys = {made(tmp_path, type="url", urls=many[: 999 - n]).key for n in range(3)}
+    assert len(keys) == 3
+    assert max(map(len, keys)) <= 200
+
+
+def test_keys_tell_settings_apart(tmp_path: Path) -> None:
+    """Two sources of one kind with other settings have two keys, and no setting stands in them."""
+    config = [{}, {"path": "a"}, {"path": "b"}]
+    kinds = [{"type": "langchain", "class": "a:B"}]
+    kinds += [{"type": "cloud_storage", "provider": "s3", "bucket": "b"}]
+    for kind in kinds:
+        assert len({made(tmp_path, **kind, config=each).key for each in config}) == 3
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "declared"),
+    [
+        ("fsspec", "cloud", {"type": "cloud_storage", "provider": "memory", "bucket": "b"}),
+        ("s3fs", "cloud", {"type": "cloud_storage", "provider": "s3", "bucket": "b"}),
+        (
+            "youtube_transcript_api",
+            "youtube",
+            {"type": "media_transcript", "provider": "youtube", "video_id": "abc"},
+        ),
+    ],
+)
+def test_extras(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    extra: str,
+    declared: dict[str, Any],
+) -> None:
+    """A source whose extra is not installed fails with the command that installs it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SourceError, match=rf"pip install 'lorebind\[{extra}\]'"):
+        list(made(tmp_path, **declared).items())
+
+
+# The other kinds.
+
+
+async def test_files(tmp_path: Path) -> None:
+    """Files are found below the project folder, and its largest size is the one declared."""
+    (tmp_path / "a.md").write_bytes(b"12345")
+    (tmp_path / "b.md").write_bytes(b"123456")
+    for kind in ("markdown_glob", "file_glob"):
+        source = made(tmp_path, type=kind, path="*.md", paths=["*.txt"], max_bytes=5)
+        assert source.key == f"{kind}:*.md,*.txt"
+        first, second = source.items()
+        assert (await read(first)).data == b"12345"
+        with pytest.raises(SourceError, match="is larger than 5 bytes"):
+            await read(second)
+
+
+async def test_inline(tmp_path: Path) -> None:
+    """Inline documents are named by their ids, whose endings say what they are."""
+    documents = [
+        {"id": "refunds", "text": "Straße", "metadata": {"tags": ["a"]}},
+        {"id": "faq.md", "text": "# FAQ"},
+        {"id": "table.CSV", "text": "x" * 9},
+    ]
+    source = made(tmp_path, type="inline", documents=documents, max_bytes=8)
+    assert source.key == "inline"
+    assert uris(source) == ["inline:refunds", "inline:faq.md", "inline:table.CSV"]
+    first, second, third = source.items()
+    content = await read(first)
+    assert (content.data, content.media_type) == ("Straße".encode(), "text/plain")
+    assert content.metadata == {"tags": ["a"]}
+    assert (await read(second)).media_type == "text/markdown"
+    with pytest.raises(SourceError, match=r"inline:table\.CSV: is larger than 8 bytes"):
+        await read(third)
+
+
+def test_inline_ids(tmp_path: Path) -> None:
+    """Two inline documents of one id are refused where they are declared."""
+    documents = [{"id": "a", "text": "1"}, {"id": "a", "text": "2"}]
+    with pytest.raises(ValueError, match="inline document id 'a' is used twice"):
+        made(tmp_path, type="inline", documents=documents)
+
+
+async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
+    """One source may list files, addresses and a video; files of other endings are passed over."""
+    (tmp_path / "talks").mkdir()
+    for name in ("a.vtt", "b.SRT", "c.mp4"):
+        (tmp_path / "talks" / name).write_bytes(name.encode())
+    server.routes["/d.vtt"] = Answer(b"WEBVTT", {"Content-Type": "text/vtt"})
+    declared: dict[str, Any] = {
+        "type": "media_transcript",
+        "path": "talks/*",
+        "url": server.url("/d.vtt"),
+        "provider": "youtube",
+        "video_id": "{{ .workflow.input.video }}",
+        "fetch": {"allow": ["127.0.0.1"]},
+    }
+    source = made(tmp_path, {"input": {"video": "abc"}}, **declared)
+    address, watch = server.url("/d.vtt"), "https://www.youtube.com/watch?v=abc"
+    assert uris(source) == ["talks/a.vtt", "talks/b.SRT", address, watch]
+    found = [await read(item) for item in list(source.items())[:3]]
+    assert [content.data for content in found] == [b"a.vtt", b"b.SRT", b"WEBVTT"]
+    assert source.key == (
+        f"media_transcript:talks/*,{address},youtube {{{{ .workflow.input.video }}}}"
+    )
+
+
+def test_transcripts_that_are_partly_gone(tmp_path: Path) -> None:
+    """Where the files are gone, nothing of the source is listed, so that nothing is deleted."""
+    source = made(tmp_path, type="media_transcript", path="*.vtt", url="https://example.com/")
+    with pytest.raises(SourceError, match=r"no \.vtt or \.srt file in .* matches"):
+        list(source.items())

@@ -1,0 +1,197 @@
+"""Captions of videos, through the library's own client over an HTTP session of the test's."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import webvtt
+from requests.adapters import BaseAdapter
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.youtube import YoutubeCaptions, web_vtt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WATCH, PLAYER, TRACK = "/watch", "/youtubei/v1/player", "/api/timedtext"
+CAPTIONS = (
+    b'<?xml version="1.0" encoding="utf-8" ?><transcript>'
+    b'<text start="0.5" dur="3.25">R&amp;amp;D: a &amp;lt; b</text>'
+    b'<text start="2" dur="3600.001">line one\n\nline two --&amp;gt; end</text></transcript>'
+)
+
+
+class _Youtube(BaseAdapter):
+    """Stands in for the network of a session."""
+
+    def __init__(self, changed: Mapping[str, bytes | int | Exception]) -> None:
+        super().__init__()
+        tracks = [
+            {
+                "baseUrl": f"https://www.youtube.com{TRACK}?v=abc&lang={language}",
+                "name": {"runs": [{"text": language}]},
+                "languageCode": language,
+                "isTranslatable": False,
+            }
+            for language in ("en", "de")
+        ]
+        renderer = {"captionTracks": tracks, "translationLanguages": []}
+        player = {
+            "playabilityStatus": {"status": "OK"},
+            "captions": {"playerCaptionsTracklistRenderer": renderer},
+        }
+        self.asked: list[str] = []
+        self._answers: dict[str, bytes | int | Exception] = {
+            WATCH: b'<html>"INNERTUBE_API_KEY": "a-public-key"</html>',
+            PLAYER: json.dumps(player).encode(),
+            TRACK: CAPTIONS,
+            **changed,
+        }
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        self.asked.append(request.url)
+        answer = self._answers[request.path_url.partition("?")[0]]
+        if isinstance(answer, Exception):
+            raise answer
+        response = requests.Response()
+        response.request, response.url = request, request.url
+        response.status_code = answer if isinstance(answer, int) else 200
+        response.raw = io.BytesIO(b"" if isinstance(answer, int) else answer)
+        response.encoding = "utf-8"
+        return response
+
+    def close(self) -> None:
+        pass
+
+
+def captions(
+    changed: Mapping[str, bytes | int | Exception] | None = None, **settings: Any
+) -> tuple[YoutubeCaptions, _Youtube]:
+    network = _Youtube(changed or {})
+
+    def session() -> requests.Session:
+        made = requests.Session()
+        made.mount("https://", network)
+        return made
+
+    given = {"languages": ["en"], "timeout_seconds": 5, "max_bytes": 4096} | settings
+    return YoutubeCaptions("key", "abc-_123", make_session=session, **given), network
+
+
+def read(source: YoutubeCaptions) -> Content:
+    (item,) = source.items()
+    content = item.read("")
+    assert isinstance(content, Content)
+    return content
+
+
+def test_captions() -> None:
+    """They come as WebVTT, whose cues have the times and the words of the captions."""
+    source, network = captions()
+    (item,) = source.items()
+    assert item.uri == "https://www.youtube.com/watch?v=abc-_123"
+    assert not network.asked
+    found = read(source)
+    assert (found.media_type, found.version) == ("text/vtt", "")
+    assert found.metadata == {"language": "en", "generated": False}
+    cues = webvtt.from_string(found.data.decode()).captions
+    assert [(cue.start, cue.end, cue.raw_text) for cue in cues] == [
+        ("00:00:00.500", "00:00:02.000", "R&amp;D: a &lt; b"),
+        ("00:00:02.000", "01:00:02.001", "line one\nline two --&gt; end"),
+    ]
+
+
+def test_languages() -> None:
+    """The first of the languages that there is, is taken."""
+    source, _ = captions(languages=["fr", "de", "en"])
+    assert read(source).metadata["language"] == "de"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({WATCH: 404}, "YouTubeRequestFailed"),
+        ({WATCH: 429}, "IpBlocked"),
+        ({WATCH: requests.ConnectionError("no route")}, "ConnectionError: no route"),
+        ({WATCH: requests.Timeout("too slow")}, "Timeout: too slow"),
+        ({PLAYER: b"not json"}, "JSONDecodeError"),
+        ({PLAYER: b'{"playabilityStatus": {"status": "OK"}}'}, "TranscriptsDisabled"),
+        ({PLAYER: b"{}"}, "AttributeError"),
+        ({TRACK: b"<transcript>"}, "ParseError"),
+        ({TRACK: b"<transcript></transcript>"}, "without a word"),
+    ],
+)
+def test_failures(changed: Mapping[str, Any], says: str) -> None:
+    """Whatever goes wrong on the way is an error of this video, in one line."""
+    source, _ = captions(changed)
+    with pytest.raises(
+        SourceError, match=r"^https://www\.youtube\.com/watch\?v=abc-_123: "
+    ) as caught:
+        read(source)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_language_that_is_not_there() -> None:
+    """A video without captions in the languages wanted says so."""
+    source, _ = captions(languages=["fr"])
+    with pytest.raises(SourceError, match="NoTranscriptFound"):
+        read(source)
+
+
+def test_size() -> None:
+    """A transcript that is too large fails."""
+    source, _ = captions(max_bytes=64)
+    with pytest.raises(SourceError, match="is larger than 64 bytes"):
+        read(source)
+
+
+@pytest.mark.parametrize("video_id", ["https://youtu.be/abc", "", "a b", "../x"])
+def test_what_is_no_id(video_id: str) -> None:
+    """The address of a video in the place of its id is refused with the way out."""
+    with pytest.raises(SourceError, match="write what stands behind 'v='"):
+        YoutubeCaptions("key", video_id, ["en"], timeout_seconds=5, max_bytes=99)
+
+
+def test_its_own_session() -> None:
+    """Requests of the session that it makes itself end, and know no proxies of the environment."""
+    source = YoutubeCaptions("key", "abc", ["en"], timeout_seconds=7, max_bytes=99)
+    with source._session() as session:
+        adapter = session.get_adapter("https://www.youtube.com/")
+        seen: dict[str, Any] = {}
+
+        def manager(*args: Any, **kwargs: Any) -> Any:
+            raise requests.ConnectionError("stopped here")
+
+        adapter.get_connection_with_tls_context = manager  # type: ignore[attr-defined]
+        original = type(adapter).__mro__[1].send
+
+        def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.update(kwargs)
+            return original(self, *args, **kwargs)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(adapter).__mro__[1], "send", noting)
+            with pytest.raises(requests.ConnectionError, match="stopped here"):
+                session.get("https://www.youtube.com/")
+    assert seen["timeout"] == 7
+    assert not session.trust_env
+
+
+def test_overlapping_captions() -> None:
+    """A caption ends where the next begins, unless both begin together."""
+    starts = [(0, 5), (2, 5), (2, 1), (9, 0.5)]
+    snippets = [SimpleNamespace(text=str(s), start=s, duration=d) for s, d in starts]
+    cues = webvtt.from_string(web_vtt(snippets)).captions
+    assert [(cue.start[6:], cue.end[6:]) for cue in cues] == [
+        ("00.000", "02.000"),
+        ("02.000", "07.000"),
+        ("02.000", "03.000"),
+        ("09.000", "09.500"),
+    ]
