@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -31,14 +31,16 @@ class Span:
     end: int
     line_start: int
     line_end: int
+    page: int | None = None
+    """The page that the passage begins on, from 1, where the format has pages."""
+    time_start: float | None = None
+    """When the passage begins to be said, in seconds, where the format has times."""
+    time_end: float | None = None
 
     def as_metadata(self) -> dict[str, Any]:
-        return {
-            "start": self.start,
-            "end": self.end,
-            "line_start": self.line_start,
-            "line_end": self.line_end,
-        }
+        """The fields by name, without those that the document's format does not have."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,13 @@ class Record:
     vector: Vector
     metadata: Mapping[str, Any]
     """JSON values only; what `DocumentMatch.metadata` gives back."""
+    context: str = ""
+    """What the text stands under, its title and headings: its words are searched too."""
+
+    @property
+    def searched(self) -> str:
+        """The words that a lexical search looks through."""
+        return f"{self.context}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,20 @@ class SearchOptions:
     """Matches below it are left out; None leaves out nothing, and 0 is a threshold like any."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """A metadata filter, see `lorebind_knowledge.filters`."""
+    ids: Collection[str] | None = None
+    """Only among these records; None means all. Their figures are the same either way."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRecord:
+    """A published record as a store gives it back."""
+
+    id: str
+    uri: str
+    text: str
+    metadata: Mapping[str, Any]
+    vector: Vector
+    """Of length 1, or of length 0 if it was stored so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,9 @@ class DocumentMatch:
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""
+    generation: int = field(default=0, compare=False, repr=False)
+    """Which version of its document it was found in, so that answers of several searches can be
+    put together without mixing versions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+MAX_CHARACTERS = 20_000_000
+"""Of one document's text. Formats that pack much into few bytes are refused beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,16 @@ class Heading:
     start: int
     level: int
     title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """Which part of a transcript's text is said when, in seconds."""
+
+    start: int
+    end: int
+    time_start: float
+    time_end: float
 
 
 @dataclass(frozen=True)
@@ -34,16 +49,33 @@ class LoadedDocument:
     body_start: int = 0
     """Where the indexed part begins: after the front matter, where there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the document says about itself, for the metadata of all its passages: JSON values."""
+    format: str = "text"
+    """What it was read as: `markdown`, `html`, `pdf` and so on, see `registry`."""
+    page_starts: tuple[int, ...] = ()
+    """Where each page begins, in order; empty where the format has no pages."""
+    cues: tuple[Cue, ...] = ()
+    """In order of their starts; empty where the format has no times."""
 
     @cached_property
     def _line_ends(self) -> list[int]:
         return [index for index, character in enumerate(self.text) if character == "\n"]
 
     def span(self, start: int, end: int) -> Span:
-        """The span of `text[start:end]`, with its lines."""
+        """The span of `text[start:end]`: its lines, and its page or times where there are any."""
         first = bisect.bisect_left(self._line_ends, start) + 1
         last = bisect.bisect_left(self._line_ends, max(start, end - 1)) + 1
-        return Span(start, end, first, last)
+        page = bisect.bisect_right(self.page_starts, start) or None
+        return Span(start, end, first, last, page, *self._times(start, end))
+
+    def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
+        """From the first cue that the passage touches to the end of the last."""
+        first = bisect.bisect_right(self.cues, start, key=lambda cue: cue.end)
+        after = bisect.bisect_left(self.cues, max(end, start + 1), key=lambda cue: cue.start)
+        said = self.cues[first:after]
+        if not said:
+            return None, None
+        return min(cue.time_start for cue in said), max(cue.time_end for cue in said)
 
     def heading_path(self, offset: int) -> list[str]:
         """The titles of the headings that the character stands under, outermost first."""
@@ -57,18 +89,49 @@ class LoadedDocument:
         return [heading.title for heading in path]
 
 
-def decode(data: bytes, uri: str) -> str:
-    """UTF-8 text, with or without a byte order mark.
+def name_of(uri: str) -> PurePosixPath:
+    """The file's name in a path or URL, without the query and fragment of a URL."""
+    if "://" not in uri:
+        return PurePosixPath(PurePosixPath(uri).name)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that hold no IPv6 address
+        return PurePosixPath(PurePosixPath(uri).name)
+    return PurePosixPath(PurePosixPath(well_formed(unquote(parts.path))).name or parts.netloc)
+
+
+def title_of(uri: str) -> str:
+    """What a document is called that has no title of its own."""
+    return name_of(uri).stem or uri
+
+
+def well_formed(text: str) -> str:
+    """The text with what no database takes as text replaced: lone surrogates and zero bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
+    """The lines as one text.
 
     Raises:
-        SourceError: naming the first byte that is not text.
+        SourceError: when it would be longer than `MAX_CHARACTERS`.
     """
-    if b"\0" in data[:8192]:
-        raise SourceError(f"{uri}: looks like a binary file; expected text in UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            f"{uri}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}; "
-            "save the file as UTF-8"
-        ) from error
+    kept: list[str] = []
+    length = 0
+    for line in lines:
+        length += len(line) + len(separator)
+        if length > MAX_CHARACTERS:
+            raise SourceError(
+                f"{uri}: its text would be longer than {MAX_CHARACTERS:,} characters; "
+                "split the document"
+            )
+        kept.append(line)
+    return separator.join(kept)

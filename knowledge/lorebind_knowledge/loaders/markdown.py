@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument, decode
+from lorebind_knowledge.loaders.base import Heading, LoadedDocument, title_of, well_formed
+from lorebind_knowledge.loaders.front_matter import flat_values, read_front_matter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUFFIXES = (".md", ".markdown")
-
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 # CommonMark 4.5 (fences), 4.2 (ATX) and 4.3 (setext headings).
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -31,27 +26,21 @@ _LONGEST_HEADING = 1000
 """In characters. What is longer is no heading, and costs no time."""
 
 
-def load_markdown(data: bytes, uri: str) -> LoadedDocument:
+def load_markdown(text: str, uri: str) -> LoadedDocument:
     """The title is the front matter's, else the first heading's, else the file's name."""
-    text = decode(data, uri)
-    front_matter, body_start = _front_matter(text)
+    values, body_start = read_front_matter(text)
     headings = tuple(_headings(text, body_start))
-    title = front_matter.get("title")
+    title = values.get("title")
     if not isinstance(title, str) or not title.strip():
-        title = headings[0].title if headings else PurePosixPath(uri).stem
-    return LoadedDocument(text, title.strip(), headings, body_start)
-
-
-def _front_matter(text: str) -> tuple[dict[str, Any], int]:
-    """The front matter and the offset after it; what is not a YAML mapping is part of the text."""
-    found = _FRONT_MATTER.match(text)
-    if not found:
-        return {}, 0
-    try:
-        values = yaml.safe_load(found[1])
-    except Exception:  # beside YAMLError, whatever a wrong tag or deep nesting makes PyYAML raise
-        return {}, 0
-    return (values, found.end()) if isinstance(values, dict) else ({}, 0)
+        title = headings[0].title if headings else title_of(uri)
+    return LoadedDocument(
+        text,
+        well_formed(title.strip()),
+        headings,
+        body_start,
+        flat_values(values),
+        format="markdown",
+    )
 
 
 def _headings(text: str, start: int) -> Iterator[Heading]:

@@ -1,40 +1,163 @@
-"""Which loader reads a document, by its name's ending."""
+"""Which loader reads a document: told by its content, else its media type, else its name."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import codecs
+import dataclasses
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.loaders import markdown, text
+from lorebind_knowledge.loaders import (
+    docx,
+    html,
+    json_values,
+    markdown,
+    pdf,
+    tables,
+    text,
+    transcripts,
+)
+from lorebind_knowledge.loaders.base import name_of
+from lorebind_knowledge.loaders.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lorebind_knowledge.loaders.base import LoadedDocument
 
-_LOADERS: dict[str, Callable[[bytes, str], LoadedDocument]] = {
-    **dict.fromkeys(markdown.SUFFIXES, markdown.load_markdown),
-    **dict.fromkeys(text.SUFFIXES, text.load_text),
-}
-
-SUPPORTED_SUFFIXES = tuple(sorted(_LOADERS))
-
-LOADERS_VERSION = "1"
+LOADERS_VERSION = "2"
 """Raised when a loader gives another text or title for the same bytes."""
 
+_BINARY: dict[str, Callable[[bytes, str], LoadedDocument]] = {
+    "pdf": pdf.load_pdf,
+    "docx": docx.load_docx,
+}
+_TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
+    "markdown": markdown.load_markdown,
+    "text": text.load_text,
+    "html": html.load_html,
+    "csv": tables.load_table,
+    "json": json_values.load_json,
+    "jsonl": json_values.load_json_lines,
+    "vtt": transcripts.load_vtt,
+    "srt": transcripts.load_srt,
+}
+_SUFFIXES = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "text",
+    ".text": "text",
+    ".rst": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".vtt": "vtt",
+    ".srt": "srt",
+}
+_MEDIA_TYPES = {
+    "text/markdown": "markdown",
+    "text/x-markdown": "markdown",
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/pdf": "pdf",
+    "application/x-pdf": "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "text/csv": "csv",
+    "application/csv": "csv",
+    "text/tab-separated-values": "csv",
+    "application/json": "json",
+    "application/ld+json": "json",
+    "application/jsonl": "jsonl",
+    "application/x-ndjson": "jsonl",
+    "application/x-jsonlines": "jsonl",
+    "text/vtt": "vtt",
+    "application/x-subrip": "srt",
+}
+"""Those that say what a document is. `text/plain` is said of Markdown, CSV and much else too."""
 
-def load_document(data: bytes, uri: str) -> LoadedDocument:
+SUPPORTED_SUFFIXES = tuple(sorted(_SUFFIXES))
+
+_LONGEST_PROLOGUE = 1024
+"""How far into a document its first tag is looked for, behind an XML declaration."""
+
+
+def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument:
     """Read a document's bytes.
 
+    Args:
+        data: the whole document.
+        uri: its path or URL; the ending of the name counts where content and media type say
+            nothing.
+        media_type: what its source says it is, as `text/html; charset=iso-8859-1`.
+
     Raises:
-        SourceError: when no loader knows the ending, or the content is not what it says.
+        SourceError: when no loader knows the document, or the content is not what it says.
+        MissingDependencyError: when its loader needs an extra that is not installed.
     """
-    suffix = PurePosixPath(uri).suffix.lower()
-    loader = _LOADERS.get(suffix)
-    if loader is None:
-        raise SourceError(
-            f"{uri}: no loader for {suffix or 'a file without ending'}; "
-            f"known: {', '.join(SUPPORTED_SUFFIXES)}"
-        )
-    return loader(data, uri)
+    said, _, parameters = media_type.partition(";")
+    said = said.strip().lower()
+    form = (
+        _by_content(data, uri)
+        or _MEDIA_TYPES.get(said)
+        or _SUFFIXES.get(name_of(uri).suffix.lower())
+        or ("text" if said == "text/plain" else _unknown(uri, said))
+    )
+    if form in _BINARY and said.startswith("text/") and not _by_content(data, uri):
+        form = "text"  # what somebody else has read from it already
+    if form in _BINARY:
+        return _BINARY[form](data, uri)
+    charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
+    content, encoding = decode(data, uri, charset)
+    document = _TEXT[form](content, uri)
+    if encoding == "utf-8":
+        return document
+    return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
+
+
+def _by_content(data: bytes, uri: str) -> str:
+    """The format of a document that begins like no other; empty where it could be anything."""
+    head = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        head = data[: 2 * _LONGEST_PROLOGUE].decode("utf-16", "ignore").lstrip().encode()
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    if head.startswith(b"PK\x03\x04"):
+        if docx.is_docx(data):
+            return "docx"
+        raise SourceError(f"{uri}: is a ZIP archive that holds no Word document; {_known()}")
+    if head[:6] == b"WEBVTT" and head[6:7] in (b"", b" ", b"\t", b"\r", b"\n"):
+        return "vtt"
+    if head[:1] != b"<":
+        return ""
+    tag = head[:16].lower()
+    if tag.startswith(b"<?xml"):
+        prologue = data[:_LONGEST_PROLOGUE].lower()
+        return "html" if b"<!doctype html" in prologue or b"<html" in prologue else ""
+    return "html" if tag.startswith((b"<!doctype html", b"<html>", b"<html ")) else ""
+
+
+def _charset(parameters: str) -> str:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value
+    return ""
+
+
+def _unknown(uri: str, media_type: str) -> str:
+    suffix = name_of(uri).suffix.lower()
+    kind = suffix or "a file without ending"
+    if media_type:
+        kind += f" of type {media_type}"
+    raise SourceError(f"{uri}: no loader for {kind}; {_known()}")
+
+
+def _known() -> str:
+    return f"known: {', '.join(SUPPORTED_SUFFIXES)}"

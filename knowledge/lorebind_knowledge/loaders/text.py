@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
-from lorebind_knowledge.loaders.base import LoadedDocument, decode
-
-SUFFIXES = (".txt", ".text", ".rst")
+from lorebind_knowledge.loaders.base import LoadedDocument, title_of
 
 
-def load_text(data: bytes, uri: str) -> LoadedDocument:
-    return LoadedDocument(decode(data, uri), PurePosixPath(uri).stem)
+def load_text(text: str, uri: str) -> LoadedDocument:
+    return LoadedDocument(text, title_of(uri))

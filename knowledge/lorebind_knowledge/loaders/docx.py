@@ -1,0 +1,199 @@
+"""DOCX: Word's paragraphs, headings and tables in the order of the document."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import (
+    Heading,
+    LoadedDocument,
+    joined,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.optional import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_UNPACKED_BYTES = 128 * 1024 * 1024
+"""Of all parts together: a ZIP archive of a few kilobytes can hold gigabytes."""
+
+_MAIN_PART = "word/document.xml"
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MARKS = {
+    f"{_W}tab": "\t",
+    f"{_W}ptab": "\t",
+    f"{_W}br": "\n",
+    f"{_W}cr": "\n",
+    f"{_W}noBreakHyphen": "-",
+}
+_SILENT = {
+    f"{_W}pPr",
+    f"{_W}rPr",
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same again
+}
+_HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
+_TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
+_CODE_NAME = re.compile(r"(?i).*(?:code|preformatted|listing|source)(?!.*(?:caption|label)).*")
+"""Names of Word's own styles and of publishers': `HeadA` stands under a chapter's title."""
+_DEFAULT_TITLE = "Word Document"
+"""What python-docx writes into documents of its own."""
+
+
+def is_docx(data: bytes) -> bool:
+    """Whether a ZIP archive holds the main part of a Word document."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return _MAIN_PART in archive.NameToInfo
+    except Exception:  # beside BadZipFile, whatever a broken directory makes zipfile raise
+        return False
+
+
+def load_docx(data: bytes, uri: str) -> LoadedDocument:
+    """Headings are told by their styles; list items begin with `- `; table rows read `a | b`.
+
+    Raises:
+        SourceError: when it is broken, encrypted, or unpacks to more than `MAX_UNPACKED_BYTES`.
+        MissingDependencyError: when the extra is not installed.
+    """
+    docx = import_extra("docx", extra="docx", purpose=f"reading {uri}")
+    if data.startswith(b"\xd0\xcf\x11\xe0"):  # OLE: the old format, or an encrypted package
+        raise SourceError(
+            f"{uri}: is an encrypted document or of Word 97-2003; save it as .docx, unencrypted"
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > MAX_UNPACKED_BYTES:
+            raise SourceError(
+                f"{uri}: unpacks to {unpacked:,} bytes, more than {MAX_UNPACKED_BYTES:,}"
+            )
+        document = docx.Document(io.BytesIO(data))
+        blocks = list(_blocks(document))
+        written_title = str(document.core_properties.title or "").strip()
+    except SourceError:
+        raise
+    except Exception as error:  # broken parts make zipfile, lxml and python-docx raise anything
+        raise SourceError(f"{uri}: a broken Word document: {error}") from error
+    return _assembled(blocks, written_title, uri)
+
+
+def _assembled(blocks: list[tuple[str, int]], written_title: str, uri: str) -> LoadedDocument:
+    headings: list[Heading] = []
+    start = 0
+    for text, level in blocks:
+        if level:
+            headings.append(Heading(start, level, " ".join(text.split())))
+        start += len(text) + 2
+    if written_title in ("", _DEFAULT_TITLE):
+        written_title = headings[0].title if headings else title_of(uri)
+    text = joined((text for text, _ in blocks), uri, separator="\n\n")
+    return LoadedDocument(
+        text, well_formed(" ".join(written_title.split())), tuple(headings), format="docx"
+    )
+
+
+def _blocks(document: Any) -> Iterator[tuple[str, int]]:
+    """(text, heading level or 0) of everything that says something.
+
+    Neighbouring list items are one block, and so are neighbouring lines of code.
+    """
+    styles = {style.style_id: style for style in document.styles}
+    for (level, kind), group in itertools.groupby(_lines(document, styles), lambda line: line[1:]):
+        texts = [text.rstrip() if kind == "code" else text.strip() for text, _, _ in group]
+        if kind == "code":
+            blocks = ["\n".join(texts).strip("\n")]
+        elif kind == "item":
+            blocks = ["\n".join(f"- {text}" for text in texts if text)]
+        else:
+            blocks = texts
+        for block in blocks:
+            if block.strip():
+                yield block, level
+
+
+def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """(text, heading level, kind) of paragraphs and tables; kinds are `item`, `code` or empty."""
+    for element in _content(document.element.body):
+        if element.tag == f"{_W}tbl":
+            yield "\n".join(_rows(element)), 0, ""
+            continue
+        properties = element.find(f"{_W}pPr")
+        named = properties.find(f"{_W}pStyle") if properties is not None else None
+        style = styles.get(named.get(f"{_W}val")) if named is not None else None
+        level = _outline_level(properties) or _style_level(style)
+        yield _text(element), level, "" if level else _kind(properties, style)
+
+
+def _kind(properties: Any, style: Any) -> str:
+    name = str(style.name) if style is not None else ""
+    if _CODE_NAME.fullmatch(name):
+        return "code"
+    listed = properties is not None and properties.find(f"{_W}numPr") is not None
+    return "item" if listed or name.lower().startswith("list ") else ""
+
+
+def _content(parent: Any) -> Iterator[Any]:
+    """Paragraphs and tables, those inside content controls and tracked insertions too."""
+    waiting = list(reversed(parent))
+    while waiting:
+        element = waiting.pop()
+        if element.tag in (f"{_W}p", f"{_W}tbl"):
+            yield element
+        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins", f"{_W}customXml"):
+            waiting.extend(reversed(element))
+
+
+def _style_level(style: Any) -> int:
+    """The level of a heading's style or of one that it is based on; the title's is 1."""
+    for _ in range(10):  # a style may be based on itself
+        if style is None:
+            break
+        name = str(style.name)
+        if _TITLE_NAME.fullmatch(name):
+            return 1
+        if found := _HEADING_NAME.fullmatch(name):
+            return int(found[1]) if found[1] else "abcdefgh".index(found[2].lower()) + 2
+        if level := _outline_level(style.element.find(f"{_W}pPr")):
+            return level
+        style = getattr(style, "base_style", None)
+    return 0
+
+
+def _outline_level(properties: Any) -> int:
+    """1 to 9, or 0 for body text, which the format writes as 9 after counting from 0."""
+    outline = properties.find(f"{_W}outlineLvl") if properties is not None else None
+    value = outline.get(f"{_W}val", "9") if outline is not None else "9"
+    return int(value) + 1 if value in tuple("012345678") else 0
+
+
+def _rows(table: Any) -> Iterator[str]:
+    """Tables inside cells are read as part of their cell."""
+    for row in table.iterchildren(f"{_W}tr"):
+        cells = [
+            " ".join(" ".join(map(_text, cell.iter(f"{_W}p"))).split())
+            for cell in row.iterchildren(f"{_W}tc")
+        ]
+        if any(cells):
+            yield " | ".join(cells)
+
+
+def _text(paragraph: Any) -> str:
+    """What a paragraph shows: deleted text is in other elements than `w:t`."""
+    parts: list[str] = []
+    waiting = list(reversed(paragraph))
+    while waiting:
+        element = waiting.pop()
+        if element.tag == f"{_W}t":
+            parts.append(element.text or "")
+        elif element.tag in _MARKS:
+            parts.append(_MARKS[element.tag])
+        elif element.tag not in _SILENT:
+            waiting.extend(reversed(element))
+    return "".join(parts)

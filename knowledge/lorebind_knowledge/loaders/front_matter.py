@@ -1,0 +1,75 @@
+"""The YAML block that may open a Markdown file."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lorebind_knowledge.loaders.base import well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BLOCK = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+_LONGEST_VALUE = 2_000
+_MOST_ENTRIES = 200
+"""Metadata is repeated with each passage; what is longer is content, or an attack."""
+
+_RESERVED = {"title", "encoding", "page", "time_start", "time_end"}
+"""Names that a passage's metadata uses itself, for what a loader found out."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without merge keys, whose expansion can grow exponentially."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        pass
+
+
+def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:
+    """The values and the offset after the block; what is no YAML mapping is part of the text."""
+    found = _BLOCK.match(text)
+    if not found:
+        return {}, 0
+    try:
+        values = yaml.load(found[1], _Loader)
+    except Exception:  # beside YAMLError, whatever a wrong tag or deep nesting makes PyYAML raise
+        return {}, 0
+    return (values, found.end()) if isinstance(values, dict) else ({}, 0)
+
+
+def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """The values that are scalars or lists of scalars, as JSON has them; dates in ISO 8601.
+
+    Left out are nested values, texts over 2,000 characters, lists over 200 entries, numbers that
+    JSON does not have, and names that the metadata of a passage uses for something else.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(name, str) or name in _RESERVED or len(name) > _LONGEST_VALUE:
+            continue
+        if isinstance(value, list):
+            scalars = [_scalar(entry) for entry in value[: _MOST_ENTRIES + 1]]
+            if None not in scalars and 0 < len(scalars) <= _MOST_ENTRIES:
+                kept[well_formed(name)] = scalars
+        elif (scalar := _scalar(value)) is not None:
+            kept[well_formed(name)] = scalar
+    return kept
+
+
+def _scalar(value: object) -> str | int | float | None:
+    match value:
+        case str() if len(value) <= _LONGEST_VALUE:
+            return well_formed(value)
+        case int() if -(2**63) <= value < 2**63:  # bool is an int, and stays one
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case datetime.date():  # datetime is one
+            return value.isoformat()
+    return None

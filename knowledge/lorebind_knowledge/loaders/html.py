@@ -1,0 +1,62 @@
+"""HTML: the main content of a page, as text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import LoadedDocument, title_of
+from lorebind_knowledge.loaders.html_content import content_of
+from lorebind_knowledge.loaders.html_cost import too_costly
+from lorebind_knowledge.loaders.html_text import TextWriter
+from lorebind_knowledge.loaders.html_tree import read_tree
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.loaders.base import Heading
+
+_META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_SNIFFED_BYTES = 1024
+"""Where the standard wants the charset to stand."""
+
+
+def meta_charset(data: bytes) -> str:
+    """The charset that the page itself declares; empty where it declares none."""
+    found = _META_CHARSET.search(data[:_SNIFFED_BYTES])
+    name = found[1].decode("ascii", "replace") if found else ""
+    # A declaration that can be read byte by byte is not written in UTF-16 (HTML 13.2.3.2).
+    return "utf-8" if name.lower().startswith("utf-16") else name
+
+
+def load_html(text: str, uri: str) -> LoadedDocument:
+    """Text, headings and title of the page's main content.
+
+    The title is the first top heading where the page's title says it too, beside the name of the
+    site; else the page's title; else the first heading; else the file's name.
+
+    Raises:
+        SourceError: when the page is built so that parsing it would take very long.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    if too_costly(text):
+        raise SourceError(f"{uri}: its HTML is nested too deeply to be read")
+    page = LexborHTMLParser(text)
+    writer = TextWriter()
+    if page.body is not None:
+        for part in content_of(read_tree(page.body)):
+            writer.write(part)
+    content = writer.text
+    headings = tuple(writer.headings)
+    return LoadedDocument(content, _title(page, headings, uri), headings, format="html")
+
+
+def _title(page: Any, headings: tuple[Heading, ...], uri: str) -> str:
+    element = page.css_first("head > title")
+    written = " ".join(element.text().split()) if element is not None else ""
+    tops = [heading.title for heading in headings if heading.level == 1] or [
+        heading.title for heading in headings
+    ]
+    if tops and (not written or tops[0].lower() in written.lower()):
+        return tops[0]
+    return written or title_of(uri)

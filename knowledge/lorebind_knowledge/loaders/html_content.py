@@ -1,0 +1,146 @@
+"""Which part of a page is its content, rather than what every page of its site has.
+
+Structure is believed first (`main`, `article`, `nav`, roles), then names that authors give
+(`sidebar`, `cookie-banner`), then link density: where most text is links, it is a menu. The last is
+the measure of Kohlschütter et al., Boilerplate Detection using Shallow Text Features (WSDM 2010).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.loaders.base import words
+from lorebind_knowledge.loaders.html_tree import Element
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROLES = words(
+    "navigation banner contentinfo search complementary dialog alertdialog menu menubar "
+    "toolbar tablist"
+)
+_BOUNDS = r"(?:^|[\s_-])(?:{})(?:$|[\s_-])"
+_NAMES = re.compile(
+    _BOUNDS.format(
+        r"\w*nav|\w*navbar|navheader|navfooter|navigation|menu|menubar|sphinxsidebar\w*|"
+        r"breadcrumbs?|cookies?|consent|gdpr|newsletter|subscribe|subscription|social|share|"
+        r"sharing|sharedaddy|recommended|comments?|disqus\w*|footer|advert\w*|ads?|sponsored|"
+        r"popup|modal|masthead|topbar|skip|skiplink|pagination|pager|toc|headerlink|searchbox|"
+        r"login|signup|copyright"
+    )
+)
+_WEAK_NAMES = re.compile(_BOUNDS.format("sidebar|related|promo|banner|overlay|toolbar"))
+"""Given to boxes of content too, whose text is not links."""
+_NAMED = words("div section ul ol dl table p form aside details nav figure td center h6")
+_DENSE = words("div section ul ol dl table tr td center form details p menu")
+_ANCHOR_SIGNS = {"¶", "§", "#", "🔗", "∞", "permalink"}
+
+_FAIR_SHARE = 0.25
+"""Of the page's text, that `main` must hold to be believed."""
+_MOST_LINKED = 0.6
+_FEWEST_LINKS = 3
+_SENTENCE = 20
+"""Letters in one piece, beside links, that make a text more than a menu."""
+_LARGEST_NAMED = 0.4
+"""Of the content, that something may hold and still be taken for what its name says."""
+
+
+def content_of(body: Element) -> list[Element]:
+    """The elements to read, in order, with everything else taken out of them.
+
+    On a page that is nothing but links, the links are the content.
+    """
+    chosen = _marked_content(body)
+    if chosen:
+        return [_without(root, _boilerplate(root, marked=True)) for root in chosen]
+    kept = _without(body, _boilerplate(body, marked=False))
+    if _letters(kept) * 4 < body.letters:
+        return [_without(body, _boilerplate(body, marked=True))]
+    return [kept]
+
+
+def _marked_content(body: Element) -> list[Element]:
+    """What the page itself says is its content, where that holds a fair share of the text."""
+    mains = [e for e in body.elements() if e.tag == "main" or e.attributes.get("role") == "main"]
+    main = max(mains, key=lambda element: element.letters, default=None)
+    if main is not None and main.letters >= body.letters * _FAIR_SHARE and main.letters:
+        article = _largest_article(main)
+        whole = article and article.letters >= main.letters * 0.6
+        return (
+            [article] if article and whole and _has(article, "h1") >= _has(main, "h1") else [main]
+        )
+    article = _largest_article(body)
+    if article and article.letters >= body.letters * _FAIR_SHARE * 2:
+        return [article]
+    return []
+
+
+def _largest_article(root: Element) -> Element | None:
+    articles = [
+        element
+        for element in root.elements()
+        if element.tag == "article"
+        or element.attributes.get("role") == "article"
+        or element.attributes.get("itemprop") == "articleBody"
+    ]
+    return max(articles, key=lambda element: element.letters, default=None)
+
+
+def _has(root: Element, tag: str) -> bool:
+    return any(element.tag == tag for element in root.elements())
+
+
+def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
+    """The test for what is no content; inside marked content, lists of links are content."""
+    total = root.letters
+
+    def is_boilerplate(element: Element) -> bool:
+        tag, attributes = element.tag, element.attributes
+        density = element.linked / element.letters if element.letters else 0.0
+        if tag == "nav" or attributes.get("role") in _ROLES:
+            return True
+        if tag == "a":
+            return "".join(_texts(element)).strip() in _ANCHOR_SIGNS
+        if tag == "header":
+            return not marked and not (_has(element, "h1") and density < 0.3)
+        if tag == "footer":
+            return True
+        if tag == "aside":
+            return not marked or density > 0.3 or bool(_NAMES.search(element.names))
+        if tag == "form":
+            return element.letters < total * 0.5
+        if element.letters >= total * _LARGEST_NAMED:
+            return False
+        if tag in _NAMED and _NAMES.search(element.names):
+            return True
+        if tag in _NAMED and density > 0.2 and _WEAK_NAMES.search(element.names):
+            return True
+        return not marked and tag in _DENSE and _is_menu(element, density)
+
+    return is_boilerplate
+
+
+def _is_menu(element: Element, density: float) -> bool:
+    dense = density > _MOST_LINKED and element.links >= _FEWEST_LINKS
+    return dense and element.longest < _SENTENCE
+
+
+def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Element:
+    """A copy of the tree without what the test is true of."""
+    kept = Element(root.tag, root.attributes)
+    for child in root.children:
+        if isinstance(child, str) or child.tag == "pre":  # a highlighter has comments too
+            kept.children.append(child)
+        elif not is_boilerplate(child):
+            kept.children.append(_without(child, is_boilerplate))
+    return kept
+
+
+def _texts(element: Element) -> list[str]:
+    return [child for child in element.children if isinstance(child, str)]
+
+
+def _letters(root: Element) -> int:
+    own = sum(len("".join(text.split())) for text in _texts(root))
+    return own + sum(_letters(child) for child in root.children if isinstance(child, Element))

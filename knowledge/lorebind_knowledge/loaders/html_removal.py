@@ -1,0 +1,172 @@
+"""`preprocess.remove_html`: Markdown and text without the HTML that is written into them."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import html
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.loaders.base import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.loaders.base import LoadedDocument
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
+_TICKS = re.compile(r"`+")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_TAG = re.compile(
+    r"<(/?)([A-Za-z][A-Za-z0-9-]*+)"
+    r"(?:\s++[A-Za-z_:@][\w.:@-]*+(?:\s*+=\s*+(?:[^\s\"'=<>`]++|'[^'<]*+'|\"[^\"<]*+\"))?+)*+\s*+(/?)>"
+)
+"""CommonMark 6.6; a `<` inside quotes ends it, so that none is read far beyond its line."""
+_CLOSED = re.compile(r"</([A-Za-z][A-Za-z0-9-]*+)")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_MARK = re.compile(r"<!--|<(?=[A-Za-z/])|&|`+|\\[<&`]")
+
+_WITH_CONTENT = ("script", "style")
+_INLINE = words(
+    "a abbr b bdi bdo big cite code data del dfn em font i ins kbd mark nobr q s samp small span "
+    "strike strong sub sup time tt u var wbr"
+)
+_KNOWN = _INLINE | words(
+    "address area article aside audio base blockquote body br button canvas caption center col "
+    "colgroup dd details dialog dir div dl dt embed fieldset figcaption figure footer form frame "
+    "frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe img input label legend li link "
+    "main map menu meta meter nav noscript object ol optgroup option output p param picture pre "
+    "progress rp rt ruby script section select source style summary svg table tbody td template "
+    "textarea tfoot th thead title tr track ul video"
+)
+
+
+def without_html(document: LoadedDocument) -> LoadedDocument:
+    """The document without tags and comments, and with entities as the characters they stand for.
+
+    Scripts and styles go with what is in them. Code, in fences or ticks, stays as it is, and so
+    does what only looks like a tag: `List<String>`, `<your-name>`. No line break is taken out, so
+    lines count as before. Documents of other formats come back unchanged.
+    """
+    if document.format not in ("markdown", "text"):
+        return document
+    edits = list(_edits(document.text, document.body_start))
+    if not edits:
+        return document
+    parts: list[str] = []
+    position = 0
+    shifts: list[int] = []  # of what stands behind each edit
+    for start, end, replacement in edits:
+        parts += (document.text[position:start], replacement)
+        shifts.append((shifts[-1] if shifts else 0) + len(replacement) - (end - start))
+        position = end
+    parts.append(document.text[position:])
+    starts = [start for start, _, _ in edits]
+    headings = []
+    for heading in document.headings:
+        before = bisect.bisect_right(starts, heading.start) - 1
+        shift = shifts[before] if before >= 0 else 0
+        if before >= 0 and heading.start < edits[before][1]:
+            if heading.start > edits[before][0]:
+                continue  # it stood in a comment
+            shift = shifts[before - 1] if before else 0
+        title = " ".join(html.unescape(heading.title).split())
+        headings.append(dataclasses.replace(heading, start=heading.start + shift, title=title))
+    return dataclasses.replace(document, text="".join(parts), headings=tuple(headings))
+
+
+def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
+    """(start, end, replacement) of everything to take out, in order."""
+    closed = {name.lower() for name in _CLOSED.findall(text, start)}
+    for first, last in _outside_fences(text, start):
+        yield from _edits_between(text, first, last, closed)
+
+
+def _edits_between(
+    text: str, position: int, end: int, closed: set[str]
+) -> Iterator[tuple[int, int, str]]:
+    ticks = _Ticks(text, position, end)
+    missing: set[str] = set()  # what was looked for up to the end once, and is not there
+    while mark := _MARK.search(text, position, end):
+        position = mark.end()
+        if mark[0][0] == "`":
+            position = ticks.end_of_code(mark.start(), mark.end())
+        elif mark[0] == "&":
+            if entity := _ENTITY.match(text, mark.start(), end):
+                position = entity.end()
+                character = html.unescape(entity[0])
+                if character != entity[0]:
+                    yield mark.start(), position, " ".join(character.split()) or " "
+        elif mark[0] == "<!--":
+            after = _find("-->", text, position, end, missing)
+            if after >= 0:
+                position = after
+                yield mark.start(), after, _line_breaks(text, mark.start(), after)
+        elif mark[0] == "<" and (tag := _TAG.match(text, mark.start(), end)):
+            name = tag[2].lower()
+            if name not in _KNOWN and name not in closed and not tag[3]:
+                continue
+            position = tag.end()
+            if name in _WITH_CONTENT and not tag[1]:
+                after = _find(f"</{name}>", text, position, end, missing)
+                position = after if after >= 0 else position
+            yield mark.start(), position, _in_place_of(text, mark.start(), position, name)
+
+
+def _in_place_of(text: str, start: int, end: int, name: str) -> str:
+    """Line breaks stay, and between words that a block kept apart there is a space."""
+    breaks = _line_breaks(text, start, end)
+    glues = start > 0 and not text[start - 1].isspace() and not text[end : end + 1].isspace()
+    return breaks or (" " if glues and name not in _INLINE and end < len(text) else "")
+
+
+def _line_breaks(text: str, start: int, end: int) -> str:
+    return "\n" * text.count("\n", start, end)
+
+
+def _find(mark: str, text: str, start: int, end: int, missing: set[str]) -> int:
+    """Where the mark ends, in either case, or -1; what is missing is looked for only once."""
+    if mark in missing:
+        return -1
+    found = re.compile(re.escape(mark), re.IGNORECASE).search(text, start, end)
+    if found is None:
+        missing.add(mark)
+        return -1
+    return found.end()
+
+
+def _outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """The stretches of text between fenced blocks of code."""
+    fence = ""
+    for mark in _FENCE.finditer(text, start):
+        if fence:
+            if mark[1].startswith(fence) and not mark[2].strip():
+                fence, start = "", mark.end()
+        elif not (mark[1][0] == "`" and "`" in mark[2]):
+            yield start, mark.start()
+            fence = mark[1]
+    if not fence:
+        yield start, len(text)
+
+
+class _Ticks:
+    """Inline code: a run of ticks up to the next run of the same length in the paragraph."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self._runs: dict[int, list[int]] = defaultdict(list)
+        for run in _TICKS.finditer(text, start, end):
+            self._runs[len(run[0])].append(run.start())
+        self._blank_lines = [blank.start() for blank in _BLANK_LINE.finditer(text, start, end)]
+
+    def end_of_code(self, start: int, after: int) -> int:
+        """Where the code ends that the run of ticks opens, or the run's own end if it does not."""
+        runs = self._runs[after - start]
+        following = bisect.bisect_right(runs, start)
+        blank = bisect.bisect_left(self._blank_lines, after)
+        if following == len(runs) or (
+            blank < len(self._blank_lines) and self._blank_lines[blank] < runs[following]
+        ):
+            return after
+        return runs[following] + (after - start)

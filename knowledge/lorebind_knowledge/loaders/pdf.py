@@ -1,0 +1,138 @@
+"""PDF: the text of its pages, through PDFium."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import (
+    MAX_CHARACTERS,
+    Heading,
+    LoadedDocument,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.optional import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_PAGES = 5_000
+_MAX_BOOKMARKS = 10_000
+_LONGEST_SEARCH = 20_000
+"""In characters; ten times a full page."""
+
+_PDFIUM = threading.Lock()
+"""PDFium allows one call at a time in a process, whichever documents they are about."""
+
+_PASSWORD, _SECURITY = 4, 5
+"""FPDF_ERR_PASSWORD and FPDF_ERR_SECURITY of fpdfview.h."""
+
+_BETWEEN_PAGES = "\n\n"
+_BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
+"""Where PDFium takes a hyphen for the mark of a word that goes on in the next line."""
+_NO_TITLE = re.compile(
+    r"(?i)untitled|\W*|.*\.(docx?|dvi|tex|indd|qxd|pptx?|xlsx?|rtf|odt|pdf|html?|ps)"
+    r"|(microsoft (word|powerpoint|excel)|slide|page|document)\b[ -]*\d*"
+)
+_APPLICATION = re.compile(r"(?i)^microsoft (word|powerpoint|excel) - ")
+
+
+def load_pdf(data: bytes, uri: str) -> LoadedDocument:
+    """Pages are parted by a blank line; bookmarks are the headings, each where its page says it.
+
+    Raises:
+        SourceError: when it is encrypted, broken or too long, or has no text but only images.
+        MissingDependencyError: when the extra is not installed.
+    """
+    pdfium = import_extra("pypdfium2", extra="pdf", purpose=f"reading {uri}")
+    with _PDFIUM:
+        try:
+            with closing(pdfium.PdfDocument(data)) as pdf:
+                pages = _pages(pdf, uri)
+                title = _title(pdf.get_metadata_value("Title")) or title_of(uri)
+                bookmarks = list(_bookmarks(pdf))
+        except pdfium.PdfiumError as error:
+            code = getattr(error, "err_code", None)
+            if code in (_PASSWORD, _SECURITY):
+                raise SourceError(f"{uri}: is encrypted; save it without a password") from error
+            raise SourceError(f"{uri}: a broken PDF: {error}") from error
+    if not any(page.strip() for page in pages):
+        raise SourceError(
+            f"{uri}: none of its {len(pages)} pages has text, only images; "
+            "recognise the text (OCR) and save it with a text layer"
+        )
+    text = _BETWEEN_PAGES.join(pages)
+    starts = _starts(pages)
+    headings = tuple(_headings(text, starts, bookmarks))
+    return LoadedDocument(text, title, headings, format="pdf", page_starts=starts)
+
+
+def _pages(pdf: Any, uri: str) -> list[str]:
+    if len(pdf) > MAX_PAGES:
+        raise SourceError(f"{uri}: has {len(pdf):,} pages, more than {MAX_PAGES:,}; split it")
+    pages: list[str] = []
+    length = 0
+    for number in range(len(pdf)):
+        pages.append(_page_text(pdf, number))
+        length += len(pages[-1]) + len(_BETWEEN_PAGES)
+        if length > MAX_CHARACTERS:
+            raise SourceError(
+                f"{uri}: the first {number + 1} pages alone have more than "
+                f"{MAX_CHARACTERS:,} characters; split it"
+            )
+    return pages
+
+
+def _page_text(pdf: Any, number: int) -> str:
+    with closing(pdf[number]) as page, closing(page.get_textpage()) as content:
+        text: str = content.get_text_range()
+    return well_formed(_BROKEN_WORD.sub("", text).replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def _starts(pages: list[str]) -> tuple[int, ...]:
+    starts, start = [], 0
+    for page in pages:
+        starts.append(start)
+        start += len(page) + len(_BETWEEN_PAGES)
+    return tuple(starts)
+
+
+def _title(written: str) -> str:
+    """The title of the document's information, where it is one and not a program's default."""
+    title = well_formed(" ".join(_APPLICATION.sub("", written.strip()).split()))
+    return "" if len(title) > 300 or _NO_TITLE.fullmatch(title) else title
+
+
+def _bookmarks(pdf: Any) -> Iterator[tuple[int, str, int]]:
+    """(page, title, level) of the outline's entries, pages from 0 and levels from 1."""
+    for count, bookmark in enumerate(pdf.get_toc(max_depth=6)):
+        if count == _MAX_BOOKMARKS:
+            return
+        target = bookmark.get_dest()
+        page = target.get_index() if target else None
+        title = well_formed(" ".join(bookmark.get_title().split()))
+        if page is not None and title:
+            yield page, title, bookmark.level + 1
+
+
+def _headings(
+    text: str, starts: tuple[int, ...], bookmarks: list[tuple[int, str, int]]
+) -> list[Heading]:
+    """Each on the line of its page that says it, numbered or not, else where the page begins."""
+    found: list[Heading] = []
+    last = (-1, 0)  # the page of the bookmark before, and where its heading ends
+    for page, title, level in bookmarks:
+        if page >= len(starts):
+            continue
+        start = last[1] if last[0] == page else starts[page]
+        words = r"\s+".join(map(re.escape, title.split()))
+        line = re.compile(rf"^[ \t]*(?:[\w.]+[ \t]+)?{words}[ \t]*$", re.MULTILINE)
+        end = starts[page + 1] if page + 1 < len(starts) else len(text)
+        place = line.search(text, start, min(end, start + _LONGEST_SEARCH))
+        last = (page, place.end() if place else start)
+        found.append(Heading(place.start() if place else start, level, title))
+    return sorted(found, key=lambda heading: heading.start)

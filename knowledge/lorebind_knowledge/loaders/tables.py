@@ -1,0 +1,78 @@
+"""CSV and TSV: one record a line, as `column: value` pairs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import LoadedDocument, joined, name_of, title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DELIMITERS = ",;\t|"
+
+
+def load_table(text: str, uri: str) -> LoadedDocument:
+    """Lines are those of the file: the header's comes first, and each record stands on its own.
+
+    The delimiter is a tab in a `.tsv`, else the one that parts the first line most often. The
+    first row is the header unless a cell in it is empty, a number or there twice; columns are then
+    counted.
+    """
+    delimiter = "\t" if name_of(uri).suffix.lower() == ".tsv" else _delimiter(text)
+    return LoadedDocument(joined(_lines(text, uri, delimiter), uri), title_of(uri), format="csv")
+
+
+def _delimiter(text: str) -> str:
+    first_line = text.lstrip().partition("\n")[0]
+    try:
+        return max(
+            _DELIMITERS, key=lambda mark: len(next(csv.reader([first_line], delimiter=mark)))
+        )
+    except (csv.Error, StopIteration):
+        return ","
+
+
+def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
+    # newline="": the reader itself tells line ends from those inside quotes.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    columns: list[str] | None = None
+    line = 0
+    try:
+        for row in reader:
+            cells = [" ".join(cell.split()) for cell in row]
+            if columns is None and any(cells):
+                columns = cells if _is_header(cells) else []
+                yield " | ".join(cells) if columns else _record(columns, cells)
+            else:
+                yield _record(columns or [], cells)
+            line += 1
+            for _ in range(line, reader.line_num):  # the further lines of a cell in quotes
+                yield ""
+            line = reader.line_num
+    except csv.Error as error:
+        raise SourceError(f"{uri}: line {reader.line_num}: not CSV: {error}") from error
+
+
+def _is_header(cells: list[str]) -> bool:
+    return all(cells) and len(set(cells)) == len(cells) and not any(map(_is_number, cells))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _record(columns: list[str], cells: list[str]) -> str:
+    """The cells that say something, each under its column's name."""
+    return " | ".join(
+        f"{columns[index] if index < len(columns) else f'column {index + 1}'}: {cell}"
+        for index, cell in enumerate(cells)
+        if cell
+    )

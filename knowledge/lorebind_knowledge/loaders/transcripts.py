@@ -1,0 +1,94 @@
+"""Transcripts: WebVTT and SubRip captions, as the spoken text with the times of its lines."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
+_STYLING = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")  # SubRip borrows {\an8} from other formats
+
+
+def load_vtt(text: str, uri: str) -> LoadedDocument:
+    return _load(text, uri, "vtt")
+
+
+def load_srt(text: str, uri: str) -> LoadedDocument:
+    return _load(text, uri, "srt")
+
+
+def _load(text: str, uri: str, form: str) -> LoadedDocument:
+    import webvtt
+
+    try:
+        captions = webvtt.WebVTT.from_buffer(io.StringIO(text.strip()), format=form).captions
+    except Exception as error:  # beside its own, whatever a broken line makes it raise
+        raise SourceError(f"{uri}: not a transcript in the format .{form}: {error}") from error
+    said = ((_seconds(c.start), _seconds(c.end), _spoken(c.lines)) for c in captions)
+    lines, cues = _without_repeats(said)
+    return LoadedDocument("\n".join(lines), title_of(uri), format=form, cues=tuple(cues))
+
+
+def _spoken(lines: Iterable[str]) -> list[str]:
+    """A caption's lines, with `Name: ` where the speaker is tagged and no other markup."""
+    marked = (_VOICE.sub(lambda voice: f"{voice[1].strip()}: ", line) for line in lines)
+    plain = (html.unescape(_STYLING.sub("", line)) for line in marked)
+    return [kept for line in plain if (kept := " ".join(line.replace("\0", "").split()))]
+
+
+def _without_repeats(
+    said: Iterable[tuple[float, float, list[str]]],
+) -> tuple[list[str], list[Cue]]:
+    """The text's lines and their times.
+
+    Captions that roll up show the last lines again above the new one: what a caption repeats of
+    the end of the one before it is left out, and its time added to the line that is kept.
+    """
+    kept: list[str] = []
+    cues: list[Cue] = []
+    length = 0
+    before: list[str] = []
+    for time_start, time_end, lines in said:
+        repeated = _overlap(before, lines)
+        before = lines
+        if repeated and cues:
+            last = cues[-1]
+            cues[-1] = Cue(last.start, last.end, last.time_start, max(last.time_end, time_end))
+        new = list(_collapsed(lines[repeated:]))
+        if not new:
+            continue
+        end = length + len("\n".join(new))
+        cues.append(Cue(length, end, time_start, time_end))
+        kept += new
+        length = end + 1
+    return kept, cues
+
+
+def _overlap(before: list[str], lines: list[str]) -> int:
+    """How many of the first lines are the last lines of the caption before."""
+    most = min(len(before), len(lines), 4)  # captions show no more lines at a time
+    return next((n for n in range(most, 0, -1) if before[-n:] == lines[:n]), 0)
+
+
+def _collapsed(lines: Iterable[str]) -> Iterator[str]:
+    last = ""
+    for line in lines:
+        if line != last:
+            yield line
+        last = line
+
+
+def _seconds(timestamp: str) -> float:
+    """From `hours:minutes:seconds`, hours being optional."""
+    seconds = 0.0
+    for part in timestamp.split(":"):
+        seconds = seconds * 60 + float(part)
+    return round(seconds, 3)

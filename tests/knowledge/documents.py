@@ -1,0 +1,89 @@
+"""Documents made for the loaders' tests: a minimal PDF writer, and Word files by python-docx."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import docx
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from docx.document import Document
+
+
+def pdf_bytes(
+    pages: Sequence[str],
+    *,
+    title: str = "",
+    bookmarks: Sequence[tuple[str, int]] = (),
+    trailer: str = "",
+) -> bytes:
+    """A PDF of the given pages, a line of text for each of theirs, after ISO 32000-1.
+
+    Args:
+        pages: the text of each; a page without text gets a grey rectangle.
+        title: of the document information.
+        bookmarks: (title, page from 0) of the outline.
+        trailer: more entries of the trailer.
+    """
+    count = len(pages)
+    first_bookmark = 5 + 2 * count
+    kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(count))
+    last_bookmark = first_bookmark + len(bookmarks) - 1
+    outlines = f"/Outlines << /First {first_bookmark} 0 R /Last {last_bookmark} 0 R >>"
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R {outlines if bookmarks else ''} >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {count} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Title ({title}) >>",
+    ]
+    for number, page in enumerate(pages):
+        shown = "".join(f"({line}) Tj T* " for line in page.split("\n"))
+        content = f"BT /F1 12 Tf 14 TL 72 720 Td {shown}ET" if page else "0.5 g 72 72 100 100 re f"
+        objects += [
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
+            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {6 + 2 * number} 0 R >>",
+            f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
+        ]
+    for number, (words, page_number) in enumerate(bookmarks):
+        following = (
+            f"/Next {first_bookmark + number + 1} 0 R" if number + 1 < len(bookmarks) else ""
+        )
+        objects.append(f"<< /Title ({words}) /Dest [{5 + 2 * page_number} 0 R /Fit] {following} >>")
+    written = bytearray(b"%PDF-1.4\n")
+    places = []
+    for number, content in enumerate(objects, 1):
+        places.append(len(written))
+        written += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    end = f"xref\n0 {size}\n0000000000 65535 f \n{table}"
+    end += f"trailer\n<< /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\n"
+    return bytes(written) + f"{end}startxref\n{len(written)}\n%%EOF\n".encode()
+
+
+def docx_bytes(document: Document) -> bytes:
+    packed = io.BytesIO()
+    document.save(packed)
+    return packed.getvalue()
+
+
+def handbook() -> bytes:
+    """A Word document with a title, headings, a list and a table."""
+    document = docx.Document()
+    document.add_heading("The handbook", 0)
+    document.add_paragraph("An introduction.")
+    document.add_heading("Keys", 1)
+    document.add_paragraph("Rotate them:")
+    document.add_paragraph("each quarter", style="List Bullet")
+    document.add_paragraph("after a leak", style="List Bullet")
+    document.add_heading("Owners", 2)
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(
+        table._cells, ["Team", "Mail", "Support", "help@example.com"], strict=True
+    ):
+        cell.text = text
+    document.add_paragraph("The end.")
+    return docx_bytes(document)

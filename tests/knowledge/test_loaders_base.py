@@ -1,0 +1,110 @@
+"""What loaders give: spans with lines, pages and times, and names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of, well_formed
+from lorebind_knowledge.loaders.registry import load_document
+
+
+@pytest.mark.parametrize(
+    ("text", "passage", "lines"),
+    [
+        ("one\ntwo\nthree", "one", (1, 1)),
+        ("one\ntwo\nthree", "three", (3, 3)),
+        ("one\ntwo\nthree", "one\ntwo", (1, 2)),
+        ("one\ntwo\nthree", "one\n", (1, 1)),
+        ("one\r\ntwo\r\nthree\r\n", "two\r\nthree", (2, 3)),
+        ("\n\none", "one", (3, 3)),
+    ],
+)
+def test_lines(text: str, passage: str, lines: tuple[int, int]) -> None:
+    """Lines count from 1, with both ends, whatever ends them."""
+    start = text.index(passage)
+    span = LoadedDocument(text, "x").span(start, start + len(passage))
+    assert (span.line_start, span.line_end) == lines
+    assert span.as_metadata() == {
+        "start": start,
+        "end": start + len(passage),
+        "line_start": lines[0],
+        "line_end": lines[1],
+    }
+
+
+@settings(max_examples=300)
+@given(st.text(st.sampled_from("ab \n\r#\ufeff東"), max_size=60), st.data())
+def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
+    """Of any passage of any text, offsets and lines are those that one would count by hand."""
+    document = load_document(text.encode(), "a.txt")
+    assert document.text == text.removeprefix("\ufeff")
+    text = document.text
+    if not text:
+        return
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    span = document.span(start, end)
+    assert (span.start, span.end) == (start, end)
+    assert span.line_start == text[:start].count("\n") + 1
+    assert span.line_end == text[: end - 1].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "page"), [(0, 3, 1), (0, 11, 1), (3, 6, 1), (5, 8, 2), (6, 8, 3), (9, 10, 3)]
+)
+def test_pages(start: int, end: int, page: int) -> None:
+    """A passage is on the page that it begins on; what parts pages belongs to the one before."""
+    document = LoadedDocument("one\n\n\nthree", "x", page_starts=(0, 5, 6))
+    span = document.span(start, end)
+    assert span.page == page
+    assert set(span.as_metadata()) == {"start", "end", "line_start", "line_end", "page"}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "times"),
+    [
+        (0, 3, (1.0, 2.0)),
+        (0, 7, (1.0, 9.5)),
+        (4, 7, (2.0, 9.5)),
+        (2, 9, (1.0, 9.5)),
+        (8, 11, (3.0, 4.0)),
+        (3, 4, None),
+        (5, 5, (2.0, 9.5)),
+    ],
+)
+def test_times(start: int, end: int, times: tuple[float, float] | None) -> None:
+    """A passage lasts from the first cue that it touches to the end of the last to end."""
+    cues = (Cue(0, 3, 1.0, 2.0), Cue(4, 7, 2.0, 9.5), Cue(8, 11, 3.0, 4.0))
+    span = LoadedDocument("one\ntwo\nsix", "x", cues=cues).span(start, end)
+    assert (span.time_start, span.time_end) == (times or (None, None))
+    assert ("time_start" in span.as_metadata()) == (times is not None)
+
+
+@pytest.mark.parametrize(
+    ("uri", "title"),
+    [
+        ("docs/start.md", "start"),
+        ("README", "README"),
+        ("odd#name?.md", "odd#name?"),
+        ("https://example.com/a/b%20c.html?x=/d.pdf#e", "b c"),
+        ("https://example.com/guide/", "guide"),
+        ("https://example.com", "example"),
+        ("https://[broken/x.md", "x"),
+        ("", ""),
+    ],
+)
+def test_title_of(uri: str, title: str) -> None:
+    """A document without a title is called after its file, or the last part of its URL."""
+    assert title_of(uri) == title
+
+
+@given(st.text(st.characters()))
+def test_well_formed(text: str) -> None:
+    """Whatever the text, the result is UTF-8 without zero bytes; what is so already stays."""
+    result = well_formed(text)
+    result.encode()
+    assert "\0" not in result
+    if "\0" not in text and text.isascii():
+        assert result == text

@@ -1,0 +1,133 @@
+"""`remove_html`: tags, comments and scripts go; code, line breaks and headings stay in place."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.registry import load_document
+
+
+def removed(text: str, name: str = "a.md") -> str:
+    return without_html(load_document(text.encode(), name)).text
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("<b>bold</b> and <a href='x' title=\"y\">link</a>", "bold and link"),
+        ("one<br>two<br/>three", "one two three"),
+        ("<td>a</td><td>b</td>", " a  b"),
+        ("a<!-- gone -->b", "ab"),
+        ("x<script>var a = '<b>';</script>y", "x y"),
+        ("x<STYLE>p {}</Style>y", "x y"),
+        ("Q&amp;A &lt;b&gt; &copy; &#8364;&nbsp;5", "Q&A <b> © € 5"),
+        ("&amp;lt;", "&lt;"),
+        ("AT&T; a & b &nosuch; &", "AT&T; a & b &nosuch; &"),
+        ("<Tabs><Tab id='x'>in</Tab></Tabs><Icon />", " in"),
+    ],
+)
+def test_removed(written: str, left: str) -> None:
+    """Tags go, their text stays; entities become what they stand for, once."""
+    assert removed(written).strip() == left.strip()
+    assert removed(written, "a.txt").strip() == left.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`<b>` and ``a ` <i>`` and `&amp;`",
+        "```html\n<b>&amp;</b>\n```",
+        "~~~\n<b>\n```\n<b>\n~~~",
+        "````\n<b>\n```\n<b>\n````",
+        "```\n<b> never closed",
+        "List<String> and Map<K, V> and <your-name>",
+        "<https://example.com> and <me@example.com>",
+        "a < b and c > d, 1<2>1",
+        r"\<b> and \&amp;",
+        "<!-- never closed",
+        "`two\nlines <b>`",
+    ],
+)
+def test_kept(text: str) -> None:
+    """Code stays as it is, and what only looks like markup."""
+    assert removed(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("`open\n\n<b>x</b> `", "`open\n\nx `"),
+        ("``` not a fence ```<b>x</b>", "``` not a fence ```x"),
+        ("```\n<b>\n```\n<b>x</b>", "```\n<b>\n```\nx"),
+        ("``open <b>x</b> `", "``open x `"),
+    ],
+)
+def test_what_is_no_code(text: str, left: str) -> None:
+    """Ticks that close nothing open nothing; a fence ends with its mark."""
+    assert removed(text) == left
+
+
+def test_headings_and_lines() -> None:
+    """Headings keep their places and lines, those inside comments go, titles are unescaped."""
+    text = (
+        "---\ntitle: T\n---\n<div\n  id='a'>\n\n# <b>One</b> &amp; two\n\n<!--\n# Not\n-->\n\n"
+        "<span></span>text\n\n## Three\n<p>end</p>\n"
+    )
+    before = load_document(text.encode(), "a.md")
+    after = without_html(before)
+    assert after.text.count("\n") == before.text.count("\n")
+    found = [(h.level, h.title, after.text[h.start :].split("\n")[0]) for h in after.headings]
+    assert found == [(1, "One & two", "# One & two"), (2, "Three", "## Three")]
+    start = after.text.index("text")
+    assert after.span(start, start + 4).line_start == before.span(text.index("text"), 99).line_start
+    assert after.body_start == before.body_start
+
+
+def test_front_matter_stays() -> None:
+    """What is not indexed is not touched."""
+    text = "---\ntitle: A <b> &amp;\n---\n"
+    assert removed(text) == text
+
+
+@pytest.mark.parametrize("format", ["html", "csv", "json", "pdf"])
+def test_other_formats(format: str) -> None:  # noqa: A002
+    """Documents of other formats come back as they are."""
+    document = LoadedDocument("<b>x</b>", "x", format=format)
+    assert without_html(document) is document
+    assert without_html(dataclasses.replace(document, format="text")).text == "x"
+
+
+WORDS = ["<b>", "</b>", "<br>", "a", " ", "\n", "\n\n", "&amp;", "&#10;", "`", "```", "~~~", "<!--"]
+WORDS += ["-->", "<script>", "</script>", "# H", "\n# H\n", "<x-y>", "<", ">", "'", '"', "\\"]
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(WORDS), max_size=25).map("".join))
+def test_any_mixture(text: str) -> None:
+    """Line breaks are as many as before, and a heading stands on the line where it stood."""
+    before = load_document(text.encode(), "a.md")
+    after = without_html(before)
+    assert after.text.count("\n") == text.count("\n")
+    lines = {before.span(h.start, h.start + 1).line_start for h in before.headings}
+    for heading in after.headings:
+        assert after.span(heading.start, heading.start + 1).line_start in lines
+    assert len(after.text) <= len(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<!--", "<a ", "` ", "``` ", "<script>", "&a", "<a b=", '<a b="', "</a", "<a b c ", "`"],
+)
+def test_hostile_texts_take_no_quadratic_time(piece: str) -> None:
+    """Marks that are opened and never closed cost what their length costs."""
+    document = load_document((piece * 50_000).encode(), "a.txt")
+    started = time.process_time()
+    without_html(document)
+    assert time.process_time() - started < 3

@@ -1,0 +1,269 @@
+"""Markdown: front matter, titles and headings."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.loaders.base import Heading, LoadedDocument
+from lorebind_knowledge.loaders.registry import load_document
+
+
+def markdown(text: str) -> LoadedDocument:
+    return load_document(text.encode(), "guide/start.md")
+
+
+def titles(text: str) -> list[tuple[int, str]]:
+    return [(heading.level, heading.title) for heading in markdown(text).headings]
+
+
+# Titles and front matter.
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("---\ntitle: From above\n---\n# Heading\n", "From above"),
+        ("---\ntitle: '  '\n---\n# Heading\n", "Heading"),
+        ("---\ntitle: 7\n---\n# Heading\n", "Heading"),
+        ("---\nother: x\n---\n## Second level\n# First\n", "Second level"),
+        ("text only", "start"),
+        ("", "start"),
+    ],
+)
+def test_title(text: str, title: str) -> None:
+    """The front matter's title, else the first heading, else the file's name."""
+    assert markdown(text).title == title
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("---\ntitle: x\n---\nbody", "body"),
+        ("---\r\ntitle: x\r\n---\r\nbody", "body"),
+        ("---  \ntitle: x\n---\t\nbody\n---\nmore", "body\n---\nmore"),
+        ("---\ntitle: x\n---", ""),
+        ("\ufeff---\ntitle: x\n---\nbody", "body"),
+    ],
+)
+def test_front_matter_is_not_indexed(text: str, body: str) -> None:
+    """The indexed part begins after the front matter."""
+    document = markdown(text)
+    assert document.text[document.body_start :] == body
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\njust a line\n---\nbody",
+        "---\nkey: [unclosed\n---\nbody",
+        "---\nday: 2024-13-45\n---\nbody",
+        "---\na: !!bool maybe\n---\nbody",
+        "---\na: !!timestamp never\n---\nbody",
+        "---\na: !!int ''\n---\nbody",
+        "---\na: !!python/object:os.system x\n---\nbody",
+        f"---\na: {'[' * 1200}\n---\nbody",
+        "---\ntitle: never closed\nbody",
+        "\n---\ntitle: not first\n---\nbody",
+        "----\ntitle: too long\n----\nbody",
+    ],
+)
+def test_what_is_no_front_matter_is_text(text: str) -> None:
+    """What YAML cannot read as a mapping, for whatever reason, belongs to the text."""
+    assert markdown(text).body_start == 0
+
+
+def test_front_matter_is_metadata() -> None:
+    """Scalars and lists of them are kept, as JSON has them; the title is none of them."""
+    text = (
+        "---\ntitle: x\ntags: [a, 1, true]\nauthor: Ada\ndraft: false\nweight: 1.5\n"
+        "date: 2024-05-01\nat: 2024-05-01T10:00:00Z\n---\nbody"
+    )
+    assert markdown(text).metadata == {
+        "tags": ["a", 1, True],
+        "author": "Ada",
+        "draft": False,
+        "weight": 1.5,
+        "date": "2024-05-01",
+        "at": "2024-05-01T10:00:00+00:00",
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nested: {a: 1}",
+        "nested: [[1]]",
+        "nothing:",
+        "some: [a, null]",
+        "empty: []",
+        "7: seven",
+        "far: .inf",
+        f"huge: 0x{'f' * 5000}",
+        f"long: {'x' * 2001}",
+        f"many: [{'a, ' * 201}]",
+        "page: 7",
+        "encoding: mine",
+    ],
+)
+def test_what_is_no_flat_metadata(line: str) -> None:
+    """Nested, empty and huge values are left out, and names that passages use themselves."""
+    document = markdown(f"---\n{line}\nkept: yes it is\n---\nbody")
+    assert document.metadata == {"kept": "yes it is"}
+    assert document.text[document.body_start :] == "body"
+
+
+def test_merge_keys_do_not_explode() -> None:
+    """Maps that merge each other cost no exponential time: such a block is no front matter."""
+    levels = "".join(f"l{n}: &l{n} {{<<: [{f'*l{n - 1}, ' * 9}]}}\n" for n in range(1, 12))
+    assert markdown(f"---\nl0: &l0 {{a: 1}}\n{levels}---\nbody").body_start == 0
+
+
+def test_half_a_character_in_front_matter() -> None:
+    """A lone surrogate, which no database stores, is replaced wherever it stands."""
+    document = markdown('---\ntitle: "a\\ud800"\nnote: "b\\udfff"\n---\nbody')
+    assert (document.title, document.metadata) == ("a\ufffd", {"note": "b\ufffd"})
+
+
+# Headings.
+
+
+def test_headings_of_both_kinds() -> None:
+    """ATX and setext headings, with their levels and starts."""
+    text = "# One\n\nTwo\n===\n\n### Three ###\n\nFour\nand more\n---\n"
+    document = markdown(text)
+    assert document.headings == (
+        Heading(0, 1, "One"),
+        Heading(text.index("Two"), 1, "Two"),
+        Heading(text.index("### Three"), 3, "Three"),
+        Heading(text.index("Four"), 2, "Four and more"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#hashtag",
+        "####### seven",
+        "    # indented code",
+        "#",
+        "# ",
+        "## ##",
+        "- item\n---\n",
+        "\n---\n",
+        "> quote\n===",
+        "![](logo.png)\n---\n",
+        "a\n\n===",
+    ],
+)
+def test_no_headings(text: str) -> None:
+    """What CommonMark does not call a heading is none, nor is one without words."""
+    assert titles(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n# no\n```\n# yes",
+        "~~~ python\n# no\n```\n# no\n~~~\n# yes",
+        "````\n```\n# no\n```\n# no\n````\n# yes",
+        "```\n# no\n`````\n# yes",
+        "   ```sh\n# no\n   ```\n# yes",
+        "``` not a fence ```\n\n# yes",
+        "para\n```\n---\n```\n# yes",
+        "```\n# no\n``` info is not a closing\n# no\n```\n# yes",
+        "```\r\n# no\r\n```\r\n# yes\r\n",
+    ],
+)
+def test_code_holds_no_headings(text: str) -> None:
+    """Comments inside a fence are code; the fence ends with a mark that is at least as long."""
+    assert titles(text) == [(1, "yes")]
+
+
+def test_a_fence_that_is_never_closed() -> None:
+    """An open fence makes all that follows code."""
+    assert titles("# yes\n~~~\n# no\n") == [(1, "yes")]
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("Install { #install }", "Install"),
+        ("Install {#install .big}", "Install"),
+        ("Install {#i} now", "Install {#i} now"),
+        ("The `snake_case_name` of *it* and **that**", "The snake_case_name of it and that"),
+        ("my_own_name", "my_own_name"),
+        ("[Link](https://example.com/a_b) text", "Link text"),
+        ("[`Code`](x.md) and [**bold**](y.md)", "Code and bold"),
+        ("[![badge](b.svg)](https://example.com) Name", "badge Name"),
+        ("![Logo](logo.png) Name", "Logo Name"),
+        ("`List<int>` of <b>things</b>", "List<int> of things"),
+        ("a < b and c > d", "a < b and c > d"),
+        ("C# and F #", "C# and F"),
+        ("C#", "C#"),
+        ("東京 ガイド", "東京 ガイド"),
+    ],
+)
+def test_headings_are_plain_text(written: str, title: str) -> None:
+    """Attribute lists and inline markup are left out; the words stay, underscores among them."""
+    assert titles(f"## {written}\n") == [(2, title)]
+
+
+def test_heading_path() -> None:
+    """A passage stands under the nearest heading of each higher level."""
+    text = "intro\n# A\na\n### Deep\nd\n## B\nb\n# C\nc\n"
+    document = markdown(text)
+
+    def path(word: str) -> list[str]:
+        return document.heading_path(text.index(word))
+
+    assert path("intro") == []
+    assert path("# A") == ["A"]
+    assert path("d\n") == ["A", "Deep"]
+    assert path("b\n") == ["A", "B"]
+    assert path("c\n") == ["C"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "words of one paragraph\n" * 60_000 + "---\n",
+        "# a" + " " * 100_000 + "x",
+        "# " + "[" * 100_000,
+        "# " + "<" * 100_000,
+        "# " + "{" * 100_000,
+        "# " + "`" * 99_999 + "x",
+        "=" * 100_000,
+    ],
+    ids=["paragraph", "spaces", "brackets", "angles", "braces", "ticks", "line"],
+)
+def test_hostile_texts_take_no_quadratic_time(text: str) -> None:
+    """A long paragraph or line of markup costs what its length costs."""
+    started = time.process_time()
+    markdown(text)
+    assert time.process_time() - started < 2
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["# A", "## B", "text", "===", "---", "", "```", "~~~~", "- x", "`a`", "{ #i }"]
+        ),
+        max_size=25,
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_headings_are_where_they_say(lines: list[str], ending: str) -> None:
+    """On any mixture of lines, headings come in order, are not blank, and start a line."""
+    document = markdown(ending.join(lines))
+    starts = [heading.start for heading in document.headings]
+    assert starts == sorted(set(starts))
+    for heading in document.headings:
+        assert heading.title
+        assert heading.start == 0 or document.text[heading.start - 1] == "\n"
+        assert heading.start >= document.body_start
+    assert document.title

@@ -1,0 +1,157 @@
+"""PDF: pages, titles, bookmarks, and reasons where there is nothing to read."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.loaders import pdf
+from lorebind_knowledge.loaders.registry import load_document
+
+from .documents import pdf_bytes
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "pdf"
+
+
+def sample(name: str) -> bytes:
+    if not SAMPLES.is_dir():
+        pytest.skip(f"the sample PDFs are not there: {SAMPLES}")
+    return (SAMPLES / name).read_bytes()
+
+
+def test_pages() -> None:
+    """Pages are parted by a blank line, an empty one counts, and spans say which one it is."""
+    document = load_document(pdf_bytes(["First page\nsecond line", "", "Third page"]), "a/b.pdf")
+    assert document.text == "First page\nsecond line\n\n\n\nThird page"
+    assert document.page_starts == (0, 24, 26)
+    assert document.title == "b"
+    pages = {word: document.span(document.text.index(word), 26).page for word in ("First", "line")}
+    assert pages == {"First": 1, "line": 1}
+    assert document.span(26, 31).as_metadata() == {
+        "start": 26,
+        "end": 31,
+        "line_start": 6,
+        "line_end": 6,
+        "page": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("The handbook", "The handbook"),
+        ("Microsoft Word - The handbook", "The handbook"),
+        ("Microsoft Word - handbook.doc", "a"),
+        ("Untitled", "a"),
+        ("book.dvi", "a"),
+        ("  ", "a"),
+        ("...", "a"),
+        ("x" * 301, "a"),
+    ],
+)
+def test_title(written: str, title: str) -> None:
+    """The title of the document's information, unless a program put its own words there."""
+    assert load_document(pdf_bytes(["text"], title=written), "a.pdf").title == title
+
+
+def test_bookmarks_are_headings() -> None:
+    """They stand on the line that says them, numbered or not, else where their page begins."""
+    pages = ["Contents\n1 Setup\n2 Use", "1 Setup\ntext of Use\n2  Use\nmore", "Last words"]
+    bookmarks = [("Setup", 1), ("Use", 1), ("Annex", 2)]
+    document = load_document(pdf_bytes(pages, bookmarks=bookmarks), "a.pdf")
+    found = [
+        (heading.level, heading.title, document.text[heading.start :].split("\n")[0])
+        for heading in document.headings
+    ]
+    assert found == [(1, "Setup", "1 Setup"), (1, "Use", "2 Use"), (1, "Annex", "Last words")]
+    assert document.heading_path(document.text.index("text of")) == ["Setup"]
+
+
+def test_nothing_but_images() -> None:
+    """A scan has no text: the reason says so, and what helps."""
+    with pytest.raises(SourceError, match=r"a.pdf: none of its 2 pages has text, only images.*OCR"):
+        load_document(pdf_bytes(["", ""]), "a.pdf")
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.4", b"no pdf", pdf_bytes(["text"])[:40]])
+def test_broken(data: bytes) -> None:
+    """What PDFium cannot open is called broken, with its reason."""
+    with pytest.raises(SourceError, match=r"a.pdf: a broken PDF: "):
+        load_document(data, "a.pdf")
+
+
+def test_encrypted() -> None:
+    """A password is named as the reason."""
+    lock = "/Filter /Standard /V 1 /R 2 /P -4"
+    keys = f"/O <{'00' * 32}> /U <{'11' * 32}>"
+    data = pdf_bytes(["text"], trailer=f"/ID [<00> <00>] /Encrypt << {lock} {keys} >>")
+    with pytest.raises(SourceError, match=r"a.pdf: is encrypted; save it without a password"):
+        load_document(data, "a.pdf")
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many pages or characters are an error, never a shorter text."""
+    monkeypatch.setattr(pdf, "MAX_PAGES", 2)
+    assert load_document(pdf_bytes(["a", "b"]), "a.pdf").text == "a\n\nb"
+    with pytest.raises(SourceError, match=r"a.pdf: has 3 pages, more than 2"):
+        load_document(pdf_bytes(["a", "b", "c"]), "a.pdf")
+    monkeypatch.setattr(pdf, "MAX_CHARACTERS", 10)
+    with pytest.raises(SourceError, match=r"the first 1 pages alone have more than 10 characters"):
+        load_document(pdf_bytes(["nine characters", "b"]), "a.pdf")
+
+
+def test_threads() -> None:
+    """Several documents may be read at once, although PDFium is not made for it."""
+    files = [pdf_bytes([f"page {page} of {number}" for page in range(20)]) for number in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        documents = list(pool.map(lambda data: load_document(data, "a.pdf"), files))
+    for number, document in enumerate(documents):
+        assert document.text == "\n\n".join(f"page {page} of {number}" for page in range(20))
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where pypdfium2 is not installed, the error names the extra."""
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    with pytest.raises(MissingDependencyError, match=r"reading a.pdf needs .*lorebind\[pdf\]"):
+        load_document(pdf_bytes(["text"]), "a.pdf")
+
+
+@pytest.mark.parametrize(
+    ("name", "pages", "title", "said", "on_page"),
+    [
+        ("pdflatex-4-pages.pdf", 4, "pdflatex-4-pages", "Hello, here is some text", 1),
+        ("google-doc-document.pdf", 1, "PDF Example Document", "Beautiful is better", 1),
+        ("multicolumn.pdf", 3, "multicolumn", "consectetuer adipiscing elit", 1),
+        ("habibi.pdf", 1, "habibi", "habibi", 1),
+        ("with-attachment.pdf", 1, "with-attachment", "consetetur sadipscing elitr", 1),
+    ],
+)
+def test_real_documents(name: str, pages: int, title: str, said: str, on_page: int) -> None:
+    """Documents of LaTeX, Google Docs and WeasyPrint, with hyphenated words put together."""
+    document = load_document(sample(name), name)
+    assert (len(document.page_starts), document.title) == (pages, title)
+    start = document.text.index(said)
+    assert document.span(start, start + len(said)).page == on_page
+
+
+def test_a_real_outline() -> None:
+    """Sections of the same name, several on a page, are found one after another."""
+    document = load_document(sample("pdflatex-outline.pdf"), "o.pdf")
+    lines = [document.text[heading.start :].split("\n")[0] for heading in document.headings]
+    names = ["Foo", "Bar", "Baz"] * 3
+    assert lines == [f"{number} {name}" for number, name in enumerate(names, 1)]
+    assert [heading.title for heading in document.headings] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("libreoffice-writer-password.pdf", "is encrypted"), ("grayscale-image.pdf", "only images")],
+)
+def test_real_documents_without_text(name: str, reason: str) -> None:
+    """The reason says which it is."""
+    with pytest.raises(SourceError, match=reason):
+        load_document(sample(name), name)
