@@ -1,148 +1,151 @@
-"""The recursive splitter: what it promises on every text, and whose texts it gives."""
+"""Every strategy: what it promises on every text, and that its fingerprint tells it from others."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
-from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.registry import make_chunker
 from lorebind_knowledge.declarations import ChunkingDeclaration
 
+from .chunking_texts import GIANTS, TEXTS, check_promises, cut_clusters, headings
+
 PAGES = Path(__file__).parents[2] / "examples" / "quickstart" / "docs"
 
-_PIECES = st.sampled_from(
-    [
-        "word",
-        "a",
-        "\n",
-        "\n\n",
-        "\r\n",
-        " ",
-        "   ",
-        "\t",
-        "東京都",
-        "e\u0301",
-        "🙂",
-        "x" * 90,
-        "\u3000",
-        "\u00a0",
-        "longer words here",
-        "#",
-        "```\ncode\n```",
-    ]
-)
-TEXTS = (
-    st.lists(_PIECES, max_size=60).map("".join)
-    | st.text(max_size=300)
-    | st.text(alphabet="ab \n", max_size=400)
-)
-SIZES = st.integers(4, 80)
-CASES = [
-    ("", 10, 2),
-    (" \n\n \t", 10, 2),
-    ("x" * 500, 64, 16),
-    ("東" * 500, 64, 0),
-    ("e\u0301" * 200, 64, 63),
-    ("one\r\n\r\ntwo\r\nthree" * 20, 64, 8),
-]
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "recursive": {"strategy": "recursive_text_splitter"},
+    "recursive in tokens": {"strategy": "recursive_text_splitter", "unit": "tokens"},
+    "token": {"strategy": "token"},
+    "fixed": {"strategy": "fixed"},
+    "fixed in tokens": {"strategy": "fixed", "unit": "tokens"},
+    "markdown": {"strategy": "markdown"},
+    "markdown in tokens": {"strategy": "markdown", "unit": "tokens"},
+    "html": {"strategy": "html"},
+    "html in tokens": {"strategy": "html", "unit": "tokens"},
+    "json": {"strategy": "json"},
+    "json in tokens": {"strategy": "json", "unit": "tokens"},
+    "python": {"strategy": "code", "language": "python"},
+    "latex in tokens": {"strategy": "code", "language": "latex", "unit": "tokens"},
+    "semantic": {"strategy": "semantic", "semantic": {"min_tokens": 8, "max_tokens": 64}},
+}
+
+each_strategy = pytest.mark.parametrize("name", STRATEGIES)
 
 
-def _shaped(size: int, share: float) -> tuple[int, int]:
-    return size, min(size - 1, int(size * share))
+def declared(name: str, **more: Any) -> ChunkingDeclaration:
+    """A strategy of this module, with small chunks where it has a size."""
+    size = {} if name == "semantic" else {"size": 64, "overlap": 16}
+    return ChunkingDeclaration.model_validate(STRATEGIES[name] | size | more)
 
 
-@settings(max_examples=400)
-@given(TEXTS, SIZES, st.floats(0, 0.999))
-@example("x" * 500, 64, 0.25)
-@example(" " * 70 + "foo" + " " * 70, 64, 0.95)
-def test_promises(text: str, size: int, share: float) -> None:
-    """Chunks lie within the text and the size, go forwards, are stripped, and cover all words."""
-    size, overlap = _shaped(size, share)
-    chunks = RecursiveChunker(size, overlap).split(text, 0, len(text))
-    covered: set[int] = set()
-    for start, end in chunks:
-        assert 0 <= start < end <= len(text)
-        assert end - start <= size
-        assert text[start:end].strip() == text[start:end]
-        covered.update(range(start, end))
-    assert chunks == sorted(chunks)
-    assert all(text[place].isspace() for place in set(range(len(text))) - covered)
+def limit(declaration: ChunkingDeclaration) -> tuple[int, str]:
+    """The most that a chunk may hold, and of what."""
+    if declaration.strategy == "semantic":
+        return declaration.semantic.max_tokens, "tokens"
+    return declaration.size, declaration.unit
 
 
-@settings(max_examples=200)
-@given(TEXTS, SIZES)
-def test_starts_increase_without_overlap(text: str, size: int) -> None:
-    """Where nothing is to be repeated, chunks are disjoint."""
-    chunks = RecursiveChunker(size, 0).split(text, 0, len(text))
-    assert all(end <= start for (_, end), (start, _) in pairwise(chunks))
+@settings(max_examples=150, deadline=None)
+@given(text=TEXTS, share=st.floats(0, 0.999))
+@example(text="x" * 500, share=0.25)
+@example(text=" " * 70 + "foo" + " " * 70, share=0.95)
+@example(text="e\u0301" * 200, share=0.99)
+@example(text="\ud83d\ude42 " * 99, share=0)
+def test_promises(text: str, share: float) -> None:
+    """Chunks are within text and size, in order, stripped, cover all words, and cut no cluster."""
+    for name in STRATEGIES:
+        note(name)
+        overlap = {} if name == "semantic" else {"overlap": min(63, int(64 * share))}
+        declaration = declared(name, **overlap)
+        chunks = check_promises(
+            make_chunker(declaration), text, *limit(declaration), boundaries=headings(text)
+        )
+        assert not cut_clusters(text, chunks)
 
 
-@settings(max_examples=200)
-@given(st.lists(st.text("ab東e\u0301", min_size=1, max_size=30), min_size=1, max_size=40))
-def test_starts_increase_strictly(words: list[str]) -> None:
-    """Words that are single spaced give chunks that each begin after the one before."""
-    text = " ".join(words)
-    starts = [start for start, _ in RecursiveChunker(40, 20).split(text, 0, len(text))]
-    assert starts == sorted(set(starts))
+@each_strategy
+@pytest.mark.parametrize("giant", GIANTS)
+def test_giants(name: str, giant: str) -> None:
+    """Texts of one kind of thing are split like any other, however long they are."""
+    declaration = ChunkingDeclaration.model_validate(STRATEGIES[name])
+    text = GIANTS[giant]
+    chunks = check_promises(make_chunker(declaration), text, *limit(declaration))
+    assert bool(chunks) == bool(text.strip())
+    if giant != "one pile of accents":  # which no chunk could hold whole
+        assert not cut_clusters(text, chunks)
 
 
-@settings(max_examples=200)
-@given(TEXTS, TEXTS, TEXTS, SIZES, st.floats(0, 0.999))
-def test_a_part_of_a_text(before: str, text: str, after: str, size: int, share: float) -> None:
+@settings(max_examples=50, deadline=None)
+@given(before=TEXTS, text=TEXTS, after=TEXTS)
+def test_a_part_of_a_text(before: str, text: str, after: str) -> None:
     """A part is split as if it stood alone, and its offsets count from the start of the whole."""
-    chunker = RecursiveChunker(*_shaped(size, share))
-    whole, shift = before + text + after, len(before)
-    alone = [(start + shift, end + shift) for start, end in chunker.split(text, 0, len(text))]
-    assert chunker.split(whole, shift, shift + len(text)) == alone
+    whole, shift = f"{before}\n\n{text}\n\n{after}", len(before) + 2
+    boundaries = [place + shift for place in headings(text)]
+    for name in STRATEGIES:
+        note(name)
+        chunker = make_chunker(declared(name))
+        split = chunker.split(whole, shift, shift + len(text), boundaries)
+        alone = chunker.split(text, 0, len(text), headings(text))
+        assert [(start - shift, end - shift) for start, end in split] == alone
 
 
-def _langchain(text: str, size: int, overlap: int) -> list[str]:
-    splitter = RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap)
-    return splitter.split_text(text)
-
-
-def _ours(text: str, size: int, overlap: int) -> list[str]:
-    return [
-        text[start:end] for start, end in RecursiveChunker(size, overlap).split(text, 0, len(text))
-    ]
-
-
-@settings(max_examples=300)
-@given(TEXTS, SIZES, st.floats(0, 0.999))
-def test_the_texts_are_those_of_langchain(text: str, size: int, share: float) -> None:
-    """Text for text what `RecursiveCharacterTextSplitter` gives."""
-    size, overlap = _shaped(size, share)
-    assert _ours(text, size, overlap) == _langchain(text, size, overlap)
-
-
-@pytest.mark.parametrize(("text", "size", "overlap"), CASES)
-def test_the_texts_are_those_of_langchain_here_too(text: str, size: int, overlap: int) -> None:
-    """The same for texts without words, without spaces, of combining marks, of other lines."""
-    assert _ours(text, size, overlap) == _langchain(text, size, overlap)
-
-
-@pytest.mark.parametrize(("size", "overlap"), [(800, 120), (300, 0), (64, 60)])
-def test_real_pages(size: int, overlap: int) -> None:
-    """The same for the documentation that the quickstart ingests."""
-    pages = sorted(PAGES.rglob("*.md"))
-    assert len(pages) == 63
+@each_strategy
+def test_real_pages(name: str) -> None:
+    """The promises hold for real documentation, with the settings that are the default."""
+    declaration = ChunkingDeclaration.model_validate(STRATEGIES[name])
+    chunker = make_chunker(declaration)
+    pages = sorted(PAGES.rglob("*.md"))[:20]
+    assert len(pages) == 20
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert _ours(text, size, overlap) == _langchain(text, size, overlap), page.name
+        check_promises(chunker, text, *limit(declaration), boundaries=headings(text))
 
 
-def test_the_fingerprint_follows_the_settings() -> None:
-    """Chunkers with the same settings are the same, all others differ."""
-    chunkers = [
-        make_chunker(ChunkingDeclaration(size=size, overlap=overlap))
-        for size, overlap in ((100, 10), (100, 11), (101, 10))
+def test_fingerprints_differ() -> None:
+    """Whatever could split a text differently has another fingerprint."""
+    changes: list[dict[str, Any]] = [{}, {"size": 65}, {"overlap": 15}]
+    declarations = [
+        declared(name, **change) for name in STRATEGIES if name != "semantic" for change in changes
     ]
-    assert len({chunker.fingerprint for chunker in chunkers}) == 3
-    again = make_chunker(ChunkingDeclaration(size=100, overlap=10))
-    assert again.fingerprint == chunkers[0].fingerprint
+    declarations += [
+        ChunkingDeclaration.model_validate({"strategy": "semantic", "semantic": settings_})
+        for settings_ in (
+            {},
+            {"breakpoints": "gradient"},
+            {"threshold": 91.0},
+            {"structural_weight": 0.3},
+            {"window": 2},
+            {"min_tokens": 31},
+            {"max_tokens": 255},
+        )
+    ]
+    different = {make_chunker(declaration).fingerprint for declaration in declarations}
+    # `token` and `fixed` in tokens are the same.
+    assert len(different) == len(declarations) - len(changes)
+    again = {make_chunker(declaration).fingerprint for declaration in declarations}
+    assert again == different
+
+
+def test_a_fingerprint_follows_the_embedder() -> None:
+    """The semantic chunker is another with other vectors; the others do not ask for any."""
+
+    def never(texts: Any) -> Any:
+        raise AssertionError
+
+    semantic, fixed = declared("semantic"), declared("fixed")
+    semantics = {
+        make_chunker(semantic).fingerprint,
+        make_chunker(semantic, never, "local/a").fingerprint,
+        make_chunker(semantic, never, "local/b").fingerprint,
+    }
+    assert len(semantics) == 3
+    assert make_chunker(fixed, never, "local/a").fingerprint == make_chunker(fixed).fingerprint
+
+
+def test_most_chunkers_have_nothing_to_say() -> None:
+    """Only a chunker that could not do what it was asked to has notices."""
+    assert [list(make_chunker(declared(name)).notices) for name in STRATEGIES] == [[]] * 14

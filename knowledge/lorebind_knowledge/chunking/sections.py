@@ -1,0 +1,98 @@
+"""`markdown` and `html`: section by section, and within a section block by block.
+
+A chunk never reaches from one heading's section into the next, so that it stands under the
+headings it is cited with. A heading stays with the beginning of its text; headings that have no
+text of their own go with the section that follows.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.chunking.recursive import PARAGRAPHS, WORDS, RecursiveChunker, before
+from lorebind_knowledge.chunking.rulers import make_ruler
+from lorebind_knowledge.chunking.sentences import sentence_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.chunking.base import Interval
+    from lorebind_knowledge.chunking.recursive import Level
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+_DELIMITER_ROW = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*+:?[ \t]*)*+$")
+_HEADING_END = re.compile(r"[^\n]*(?:\n {0,3}(?:=+|-+)[ \t\r]*(?=\n|\Z))?\s*")
+
+
+def markdown_blocks(text: str, start: int, end: int) -> Iterator[int]:
+    """Where blocks begin that are better not cut: paragraphs, fenced code, tables."""
+    fence, in_table, apart, block = "", False, True, start
+    above = -1  # where the line before begins, if it may be the header of a table
+    for line in _LINE.finditer(text, start, end):
+        content = line[0].rstrip()
+        mark = _FENCE.match(content)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2]:
+                fence, apart = "", True
+            continue
+        is_row = "|" in content
+        if mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            yield line.start()
+            fence, in_table, above = mark[1], False, -1
+        elif not content:
+            apart, in_table, above = True, False, -1
+        elif apart or (in_table and not is_row):
+            block = line.start()
+            yield block
+            apart, in_table, above = False, False, block if is_row else -1
+        elif above >= 0 and is_row and _DELIMITER_ROW.match(content):
+            if above > block:
+                yield above
+            in_table, above = True, -1
+        else:
+            above = line.start() if is_row and not in_table else -1
+
+
+_PROSE: tuple[Level, ...] = (WORDS[0], sentence_starts, WORDS[1])
+MARKDOWN: tuple[Level, ...] = (markdown_blocks, PARAGRAPHS[0], *_PROSE)
+"""Blocks, of a block that is too long its paragraphs, then lines, sentences, words."""
+HTML: tuple[Level, ...] = (before("\n\n"), *_PROSE)
+"""Paragraphs, lines (cells, items), sentences, words of the text that a page was reduced to."""
+
+
+class SectionChunker(RecursiveChunker):
+    """The recursive splitter on each section by itself; overlaps stay within a section."""
+
+    def split(
+        self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
+    ) -> list[Interval]:
+        ruler = make_ruler(self._unit, text, start, end)
+        chunks: list[Interval] = []
+        for first, last, body in sections(text, start, end, boundaries):
+            # A heading too long to be kept with its text is cut like any other.
+            head = body if ruler.length(first, body) * 2 <= self._size else first
+            chunks += self._chunks(ruler, text, first, last, head)
+        return chunks
+
+
+def sections(
+    text: str, start: int, end: int, boundaries: Sequence[int]
+) -> Iterator[tuple[int, int, int]]:
+    """Each section with the place where the text under its headings begins."""
+    headings = [place for place in boundaries if start <= place < end]
+    preamble = headings[0] if headings else end
+    first = start
+    if text[start:preamble].strip():
+        yield start, preamble, start
+        first = preamble
+    for heading, last in pairwise([*headings, end]):
+        found = _HEADING_END.match(text, heading, last)
+        body = found.end() if found else last
+        if body < last:
+            yield first, last, body
+            first = last
+    if first < end:
+        yield first, end, first

