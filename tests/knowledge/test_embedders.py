@@ -300,8 +300,28 @@ async def test_declared_langchain_class(tmp_path: Path) -> None:
     """A declared class is made with its configuration and its resolved secrets."""
     embedder = _declared(tmp_path)
     assert (await embed_query(embedder, "ab")).tolist() == [2, 1, 1, 1, 1]
-    inner = embedder._embeddings  # type: ignore[attr-defined]
+    inner = embedder.inner._embeddings  # type: ignore[attr-defined]
     assert inner.settings == {"api_key": "sk-very-secret", "organization_token": "tok-secret"}
+
+
+class Overloaded(SyncOnly):
+    """A provider that answers at the fifth try, and quotes its key until then."""
+
+    tries = 0
+
+    def embed_query(self, text: str) -> list[float]:
+        Overloaded.tries += 1
+        if Overloaded.tries < 5:
+            raise ConnectionResetError(f"cannot connect with {self.settings}")
+        return super().embed_query(text)
+
+
+async def test_declared_langchain_class_that_fails_in_passing(tmp_path: Path) -> None:
+    """A declared class is asked again as often as declared, and no more calls are made."""
+    retry = {"attempts": 5, "backoff_ms": 0}
+    embedder = _declared(tmp_path, **{"class": f"{__name__}:Overloaded", "retry": retry})
+    assert (await embed_query(embedder, "ab")).tolist() == [2, 1, 1, 1, 1]
+    assert Overloaded.tries == 5
 
 
 def test_declared_fingerprint(tmp_path: Path) -> None:

@@ -71,18 +71,29 @@ class Embedder(Protocol):
 async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:
     """Embed texts, and make sure that what comes back is one finite vector for each.
 
+    No texts give a matrix without rows, and call nobody.
+
     Raises:
         EmbedderError: when the embedder fails or returns something else.
     """
-    vectors = await _guarded(embedder, embedder.embed_documents, list(texts))
+    import numpy as np
+
+    if not texts:
+        return np.zeros((0, embedder.fingerprint.dimension or 0), dtype=np.float32)
+    vectors = await _guarded(embedder, embedder.embed_documents, list(map(encodable, texts)))
     return _as_matrix(vectors, len(texts), embedder.fingerprint)
 
 
 async def embed_query(embedder: Embedder, text: str) -> Vector:
     """Embed a question, with the same checks as `embed_documents`."""
-    vector = await _guarded(embedder, embedder.embed_query, text)
+    vector = await _guarded(embedder, embedder.embed_query, encodable(text))
     row: Vector = _as_matrix([vector], 1, embedder.fingerprint)[0]
     return row
+
+
+def encodable(text: str) -> str:
+    """The text with a question mark for each half of a character, which JSON can hold alone."""
+    return text.encode("utf-8", "replace").decode()
 
 
 async def _guarded(embedder: Embedder, method: Any, argument: Any) -> Any:

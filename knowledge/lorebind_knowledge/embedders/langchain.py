@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.embedders.failures import said_by_provider
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -60,5 +60,5 @@ class LangChainEmbedder(Embedder):
         try:
             return await answer
         except Exception as error:  # any provider's own exceptions, in words that hold no key
-            said = said_by(error, holder=self._embeddings)
+            said = said_by_provider(error, self._embeddings)
             raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

@@ -14,7 +14,8 @@ from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.declarations.embedders import LOCAL_DIMENSION
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix, Vector
 
 MODEL = "all-MiniLM-L6-v2"
-DIMENSION = 384
+DIMENSION = LOCAL_DIMENSION
 MAX_TOKENS = 256
 """The model reads 254 word pieces and two markers; what is beyond is not in the vector."""
 
@@ -82,7 +83,8 @@ class LocalEmbedder(Embedder):
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         tokenizer, _ = self._parts()
-        return sum(bool(encoding.overflowing) for encoding in tokenizer.encode_batch(list(texts)))
+        encodings = tokenizer.encode_batch(list(map(encodable, texts)))
+        return sum(bool(encoding.overflowing) for encoding in encodings)
 
     def _parts(self) -> tuple[Any, Any]:
         with self._loading:

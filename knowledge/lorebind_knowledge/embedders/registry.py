@@ -9,6 +9,7 @@ from lorebind_knowledge.declarations import (
     LangChainEmbedderDeclaration,
     LocalEmbedderDeclaration,
 )
+from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations import EmbedderDeclaration
     from lorebind_knowledge.embedders.base import Embedder
+
+
+_OPENAI_KEY = "OPENAI_API_KEY"
+"""Where OpenAI's key is looked for when a declaration names no other place."""
 
 
 def make_embedder(declaration: EmbedderDeclaration, environment: Environment) -> Embedder:
@@ -39,14 +44,53 @@ def make_embedder(declaration: EmbedderDeclaration, environment: Environment) ->
             from lorebind_knowledge.embedders.hashing import HashingEmbedder
 
             return HashingEmbedder(dimension=config.dimension, batch_size=config.batch_size)
+        case OpenAIEmbedderDeclaration():
+            return _openai(declaration, environment)
         case LangChainEmbedderDeclaration():
             return _langchain(declaration, environment)
+
+
+def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) -> Embedder:
+    from lorebind_knowledge.embedders.openai import OpenAIEmbedder
+    from lorebind_knowledge.embedders.steady import SteadyEmbedder
+
+    config = declaration.config
+
+    def api_key() -> str:
+        if declaration.api_key is not None:
+            return str(environment.resolve(declaration.api_key))
+        if key := environment.lookup(_OPENAI_KEY):
+            return key
+        if config.base_url is not None:
+            return "none"  # the client insists on one; a server of one's own seldom does
+        raise EmbedderError(
+            f"embedder {declaration.id!r}: variable {_OPENAI_KEY} is not set; put the key into the "
+            "environment or into .env, or name another variable with api_key"
+        )
+
+    inner = OpenAIEmbedder(
+        model=declaration.model,
+        api_key=api_key,
+        dimension=config.dimension,
+        base_url=environment.resolve(config.base_url),
+        address_as_written=config.base_url,
+        timeout=config.timeout_seconds,
+        batch_size=config.batch_size,
+        strip_newlines=config.strip_newlines,
+    )
+    return SteadyEmbedder(
+        inner,
+        retry=config.retry,
+        max_concurrent=config.max_concurrent,
+        requests_per_minute=config.requests_per_minute,
+    )
 
 
 def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environment) -> Embedder:
     from langchain_core.embeddings import Embeddings
 
     from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+    from lorebind_knowledge.embedders.steady import SteadyEmbedder
 
     written: dict[str, Any] = dict(declaration.config)
     if declaration.model is not None:
@@ -67,9 +111,15 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
             f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
         )
     # The settings as written, with their templates: an identity without secrets.
-    return LangChainEmbedder(
+    inner = LangChainEmbedder(
         embeddings,
         model=declaration.model or "",
         settings=written,
         batch_size=declaration.batch_size,
+    )
+    return SteadyEmbedder(
+        inner,
+        retry=declaration.retry,
+        max_concurrent=declaration.max_concurrent,
+        requests_per_minute=declaration.requests_per_minute,
     )

@@ -1,0 +1,190 @@
+"""What a provider's exception means: ask again, send less at once, or give up; and what mends it.
+
+Nothing of a provider is imported: exceptions are known by what they carry (a status, a response
+with headers), by the names of their classes and by their words, whichever library raised them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any, Literal
+
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.redaction import said_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHAIN = 10
+"""How many exceptions behind one are looked at."""
+
+_LONGEST_MESSAGE = 600
+"""Characters of a provider's words: some answer with a whole page."""
+
+_AGAIN = {408, 409, 425, 429}
+_NOT_CONNECTED = re.compile(
+    r"(Timeout|Connect(ion)?|Read|Write|Transport|Network|RemoteProtocol|Disconnected)"
+    r"(Error|Exception)?$"
+)
+_BATCH_TOO_LARGE = re.compile(
+    r"too many (tokens|inputs|texts|instances|documents|items)"
+    r"|(request|payload|entity|content|batch) too large|array too long|smaller batch"
+    r"|max_tokens_per_request|batch.?size|submitted batch|instance\(s\) is allowed"
+    r"|tokens per request|at most \d+ (texts|inputs|documents|instances)",
+    re.IGNORECASE,
+)
+_TEXT_TOO_LONG = re.compile(
+    r"context length|(maximum|max) (input|sequence) (length|tokens)|input is too (long|large)",
+    re.IGNORECASE,
+)
+_SPENT = re.compile(r"insufficient_quota|billing_hard_limit", re.IGNORECASE)
+
+SHORTER_TEXTS = "a text is longer than the model reads: make chunking.size smaller"
+_ADVICE = {
+    400: "check the embedder's model and config",
+    401: "the key was refused: check api_key and the variable that it names",
+    402: "the account has to be paid: see its plan and billing",
+    403: "the key has no right to this: check its rights, and that it may use the model",
+    404: "there is no such model or address: check model and base_url",
+    408: "the provider is slow: make batch_size smaller or allow it more time",
+    422: "check the embedder's model and config",
+    429: "the provider limits its callers: lower requests_per_minute or max_concurrent",
+}
+
+
+class UnreadableAnswerError(EmbedderError):
+    """A provider answered something else than vectors, as gateways in trouble do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What to do about an exception."""
+
+    kind: Literal["again", "smaller", "final"]
+    advice: str = ""
+    """What the operator can do when this is the end of it."""
+    wait: float | None = None
+    """The seconds for which the provider asks to be left alone."""
+
+
+def classify(error: BaseException, now: float) -> Failure:
+    """What an exception of a provider means; what it was raised from is looked at too.
+
+    Args:
+        error: as it was raised, or wrapped in errors of ours.
+        now: seconds since 1970, for a Retry-After that names a date.
+    """
+    chain = list(_chain(error))
+    words = " ".join(str(link) for link in chain)
+    for link in chain:
+        if (status := _status(link)) is not None:
+            return _by_status(status, _headers(link), words, now)
+    if any(isinstance(link, TimeoutError) or "Timeout" in type(link).__name__ for link in chain):
+        return Failure("again", _ADVICE[408])
+    if any(isinstance(link, UnreadableAnswerError | JSONDecodeError) for link in chain):
+        return Failure("again", "check the provider's address")
+    if any(map(_is_lost_connection, chain)):
+        return Failure("again", "check the network and the provider's address")
+    return Failure("final", SHORTER_TEXTS if _TEXT_TOO_LONG.search(words) else "")
+
+
+def _by_status(status: int, headers: Any, words: str, now: float) -> Failure:
+    advice = _ADVICE.get(status, "")
+    if status == 413 or (status in (400, 422, 429, 500) and _BATCH_TOO_LARGE.search(words)):
+        return Failure("smaller", SHORTER_TEXTS)
+    if status in (400, 422, 500) and _TEXT_TOO_LONG.search(words):
+        return Failure("final", SHORTER_TEXTS)
+    if status == 429 and _SPENT.search(words):
+        return Failure("final", _ADVICE[402])
+    if status >= 500:
+        advice = "the provider is overloaded or down: try again later"
+    elif status not in _AGAIN:
+        return Failure("final", advice)
+    return Failure("again", advice, retry_after(headers, now))
+
+
+def said_by_provider(error: Exception, holder: object) -> str:
+    """An exception's kind and words, without the secrets of its holder, and of bounded length."""
+    return textwrap.shorten(said_by(error, holder=holder), _LONGEST_MESSAGE, placeholder=" …")
+
+
+def retry_after(headers: Any, now: float) -> float | None:
+    """The wait in seconds that headers ask for, None if they do not, or not intelligibly.
+
+    `Retry-After` holds seconds or a date (RFC 9110, 10.2.3); OpenAI and Azure send
+    `retry-after-ms` beside it, which is finer.
+    """
+    if (value := _header(headers, "retry-after-ms")) is not None:
+        return _seconds(value, 1000)
+    if (value := _header(headers, "retry-after")) is None:
+        return None
+    if (seconds := _seconds(value, 1)) is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, date.timestamp() - now)
+
+
+def _seconds(value: str, parts: int) -> float | None:
+    try:
+        seconds = float(value) / parts
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what is behind it, as a traceback shows them."""
+    link: BaseException | None = error
+    for _ in range(_CHAIN):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status that an exception, or the response it carries, speaks of."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore's
+        return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+    for holder in (error, response):
+        for name in ("status_code", "http_status", "status", "code"):
+            if (status := _as_status(getattr(holder, name, None))) is not None:
+                return status
+    return None
+
+
+def _as_status(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and 400 <= value <= 599 else None
+
+
+def _headers(error: BaseException) -> Any:
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return response.get("ResponseMetadata", {}).get("HTTPHeaders")
+    return getattr(response, "headers", None) or getattr(error, "headers", None)
+
+
+def _header(headers: Any, name: str) -> str | None:
+    look_up = getattr(headers, "get", None)
+    if look_up is None:
+        return None
+    value = look_up(name, look_up(name.title()))  # plain dicts mind the case
+    return None if value is None else str(value).strip()
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError):
+        return True
+    return any(_NOT_CONNECTED.search(kind.__name__) for kind in type(error).__mro__)

@@ -1,0 +1,197 @@
+"""OpenAI's embedding models, and servers that speak their protocol, through langchain-openai."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents
+from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.tokenizing import encode, token_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_openai import OpenAIEmbeddings
+
+    from lorebind_knowledge.records import Matrix, Vector
+
+ADDRESS = "https://api.openai.com/v1"
+MAX_TOKENS = 8191
+"""What is sent of a text; the interface refuses what is longer than 8192."""
+
+
+class OpenAIEmbedder(Embedder):
+    """One request for each call; wrap it in a `SteadyEmbedder` for retries and limits.
+
+    Texts longer than `MAX_TOKENS` are cut for the models that OpenAI has documented; what another
+    model reads is not known here, and its server's refusal is passed on. The libraries are loaded
+    and the key is looked up at the first call. Safe to share among threads and event loops.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        api_key: Callable[[], str],
+        dimension: int | None = None,
+        base_url: str | None = None,
+        address_as_written: str | None = None,
+        timeout: float = 60,
+        batch_size: int = 96,
+        strip_newlines: bool = False,
+    ) -> None:
+        """
+        Args:
+            model: as the provider calls it.
+            api_key: gives the key when it is needed.
+            dimension: the length of the vectors to ask for; None takes the model's own.
+            base_url: another server than OpenAI's.
+            address_as_written: how the fingerprint names that server; `base_url` when left out.
+            timeout: seconds for one call, from connecting to the last byte.
+            batch_size: texts per call.
+            strip_newlines: send spaces for line breaks.
+        """
+        self.batch_size = batch_size
+        self._model = model
+        self._api_key = api_key
+        self._own_dimension = OPENAI_DIMENSIONS.get(model)
+        self._dimension = dimension or self._own_dimension
+        self._base_url = base_url
+        self._address = address_as_written or base_url or ""
+        self._timeout = timeout
+        self._strip_newlines = strip_newlines
+        self._clients: dict[asyncio.AbstractEventLoop, OpenAIEmbeddings] = {}
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        marks = [re.sub("//[^/]*@", "//", self._address)]
+        marks += ["newlines stripped"] if self._strip_newlines else []
+        revision = " ".join(filter(None, marks))
+        return Fingerprint("openai", self._model, revision, self._dimension)
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        if self._own_dimension is None:
+            return 0
+        return sum(cut_to_limit(text) != text for text in self._stripped(texts))
+
+    async def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        vectors: Any = await self._asked(texts)
+        matrix: Matrix = vectors  # lists of floats: checked and made a matrix by every caller
+        return matrix
+
+    async def embed_query(self, text: str) -> Vector:
+        vector: Vector = (await embed_documents(self, [text]))[0]
+        return vector
+
+    async def _asked(self, texts: Sequence[str]) -> Any:
+        inputs = await asyncio.to_thread(self._inputs, texts)
+        embeddings = await self._client()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await embeddings.aembed_documents(inputs)
+        except Exception as error:  # any of the client's own exceptions, in words without the key
+            said = said_by_provider(error, embeddings)
+            kind = EmbedderError
+            if isinstance(error, TimeoutError):
+                said = f"no answer within {self._timeout:g} s"
+            elif isinstance(error, AttributeError | TypeError | ValueError):
+                said = f"the answer holds no embeddings ({said})"
+                kind = UnreadableAnswerError
+            elif isinstance(root := _root(error), OSError):
+                said += f" ({root})"
+            raise kind(f"embedder {self.fingerprint} failed: {said}") from error
+
+    def _inputs(self, texts: Sequence[str]) -> list[str]:
+        """The texts as they are sent."""
+        inputs = self._stripped(texts)
+        if self._own_dimension is not None:
+            inputs = [cut_to_limit(text) for text in inputs]
+        return [text or " " for text in inputs]  # one empty text makes OpenAI refuse the batch
+
+    def _stripped(self, texts: Sequence[str]) -> list[str]:
+        if not self._strip_newlines:
+            return list(texts)
+        return [re.sub(r"\r\n|\r|\n", " ", text) for text in texts]
+
+    async def _client(self) -> OpenAIEmbeddings:
+        """The running loop's client: it cannot be shared among loops that run in threads."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            openai, langchain_openai = await asyncio.to_thread(self._libraries)
+            client = self._made(openai, langchain_openai)
+            for closed in [known for known in self._clients if known.is_closed()]:
+                self._clients.pop(closed, None)
+            self._clients[loop] = client
+        return self._clients[loop]
+
+    def _libraries(self) -> tuple[Any, Any]:
+        purpose = f"embedder {self.fingerprint}"
+        return (
+            import_extra("openai", extra="openai", purpose=purpose),
+            import_extra("langchain_openai", extra="openai", purpose=purpose),
+        )
+
+    def _checked_key(self) -> str:
+        key = self._api_key()
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            # It would be refused as part of a header, in words that quote it.
+            raise EmbedderError(
+                f"embedder {self.fingerprint}: the API key is empty or holds a blank, a line break "
+                "or a letter that keys do not have; check the variable that api_key names"
+            )
+        return key
+
+    def _made(self, openai: Any, langchain_openai: Any) -> OpenAIEmbeddings:
+        address = self._base_url or ADDRESS
+        client = openai.AsyncOpenAI(
+            api_key=self._checked_key(),
+            base_url=address,
+            timeout=self._timeout,
+            max_retries=0,
+            # Nothing tells when a loop ends: a connection that was kept would outlive it.
+            default_headers={"Connection": "close"},
+            # The client's own default closes itself on whichever loop happens to collect it.
+            http_client=openai.DefaultAsyncHttpxClient(),
+        )
+        known = self._dimension == self._own_dimension
+        embeddings: OpenAIEmbeddings = langchain_openai.OpenAIEmbeddings(
+            model=self._model,
+            api_key=client.api_key,
+            base_url=address,
+            # Older models refuse the parameter, even with the right number.
+            dimensions=None if known else self._dimension,
+            chunk_size=2048,  # a call stays one request
+            max_retries=0,
+            # The check downloads a tokenizer, sends tokens (which other servers do not know), and
+            # averages the parts of long texts; ours cuts them before, without a network.
+            check_embedding_ctx_length=False,
+            openai_api_type=None,
+            async_client=client.embeddings,
+        )
+        return embeddings
+
+
+def cut_to_limit(text: str) -> str:
+    """The start of a text that OpenAI's embedding models read, in whole characters."""
+    if len(text.encode("utf-8", "surrogatepass")) <= MAX_TOKENS:  # no token is less than a byte
+        return text
+    tokens = encode("cl100k_base", text)
+    if len(tokens) <= MAX_TOKENS:
+        return text
+    kept = token_bytes("cl100k_base", tokens[:MAX_TOKENS])
+    return b"".join(kept).decode("utf-8", "ignore")
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an exception was raised from in the end."""
+    for _ in range(10):
+        behind = error.__cause__ or error.__context__
+        if behind is None:
+            return error
+        error = behind
+    return error

@@ -1,0 +1,160 @@
+"""The conformance tests of `Embedder`."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PASSAGES = [
+    "Rotate the key in the settings, then restart the workers.",
+    "The cat sat on the mat.",
+    "Refunds are paid within ten days.",
+    "key",
+    "A longer passage about engines, mechanics and yearly service. " * 6,
+]
+ODDITIES = [
+    "",
+    " \t\r\n ",
+    "\0",
+    "\ufeff\u200b\u00ad",
+    "漢字かな交じり文",
+    "e\u0301 é İstanbul ß",
+    "🜚👩‍👩‍👧🇩🇪",
+    "\u202eright to left\u202c שלום",
+    "half a character: \ud83d",
+    "<|endoftext|> [CLS] [PAD]",
+    "x" * 20_000,
+]
+
+
+class EmbedderConformance:
+    """What every `Embedder` does. Inherit it and give a fixture `make_embedder`.
+
+    It returns a function that makes the embedder anew, each time as it would be after a restart.
+    A fixture `secrets` may name texts that were configured and must not be shown.
+    """
+
+    pytestmark = pytest.mark.asyncio
+
+    @pytest.fixture
+    def make_embedder(self) -> Callable[[], Embedder]:
+        raise NotImplementedError("give a fixture named `make_embedder` that returns a function")
+
+    @pytest.fixture
+    def secrets(self) -> Sequence[str]:
+        return ()
+
+    @pytest.fixture
+    def embedder(self, make_embedder: Callable[[], Embedder]) -> Embedder:
+        return make_embedder()
+
+    async def test_is_an_embedder(self, embedder: Embedder) -> None:
+        """It has the members of the protocol, and sizes that can be used."""
+        assert isinstance(embedder, Embedder)
+        assert embedder.batch_size >= 1
+        assert embedder.hit_score is None or 0 < embedder.hit_score <= 1
+
+    async def test_shapes(self, embedder: Embedder) -> None:
+        """One float32 row a text, finite, of the dimension that the fingerprint states."""
+        matrix = await embed_documents(embedder, PASSAGES)
+        assert matrix.shape[0] == len(PASSAGES)
+        assert matrix.dtype == np.float32
+        assert np.isfinite(matrix).all()
+        assert embedder.fingerprint.dimension in (None, matrix.shape[1])
+
+    async def test_questions_and_passages_can_be_compared(self, embedder: Embedder) -> None:
+        """The vector of a question is as long as those of passages, and float32."""
+        (passage,) = await embed_documents(embedder, PASSAGES[:1])
+        question = await embed_query(embedder, PASSAGES[0])
+        assert question.shape == passage.shape
+        assert question.dtype == np.float32
+
+    async def test_a_text_has_one_vector(self, embedder: Embedder) -> None:
+        """A text alone, in a batch, and in another order has the same vector within 1e-5."""
+        together = await embed_documents(embedder, PASSAGES)
+        backwards = await embed_documents(embedder, PASSAGES[::-1])
+        np.testing.assert_allclose(backwards[::-1], together, atol=1e-5)
+        for text, row in zip(PASSAGES, together, strict=True):
+            (alone,) = await embed_documents(embedder, [text])
+            np.testing.assert_allclose(alone, row, atol=1e-5)
+
+    async def test_rows_belong_to_their_texts(self, embedder: Embedder) -> None:
+        """Different texts have different vectors, and equal texts equal ones."""
+        matrix = await embed_documents(embedder, [*PASSAGES, *PASSAGES])
+        half = len(PASSAGES)
+        np.testing.assert_allclose(matrix[:half], matrix[half:], atol=1e-5)
+        for at in range(half):
+            for other in range(at):
+                assert np.abs(matrix[at] - matrix[other]).max() > 1e-3
+
+    async def test_more_than_a_batch(self, embedder: Embedder) -> None:
+        """More texts than one call should carry are embedded all the same."""
+        texts = [f"passage {number}" for number in range(embedder.batch_size + 1)]
+        matrix = await embed_documents(embedder, texts)
+        assert matrix.shape[0] == len(texts)
+        (last,) = await embed_documents(embedder, texts[-1:])
+        np.testing.assert_allclose(matrix[-1], last, atol=1e-5)
+
+    async def test_no_texts(self, embedder: Embedder) -> None:
+        """No texts give no rows."""
+        matrix = await embed_documents(embedder, [])
+        assert matrix.shape[0] == 0
+        assert matrix.ndim == 2
+        assert await call(embedder.count_truncated, []) == 0
+
+    async def test_odd_texts(self, embedder: Embedder) -> None:
+        """Empty and very long texts, any script and broken Unicode have finite vectors."""
+        matrix = await embed_documents(embedder, ODDITIES)
+        assert np.isfinite(matrix).all()
+        for text, row in zip(ODDITIES, matrix, strict=True):
+            assert (await embed_query(embedder, text)).shape == row.shape
+        assert 0 <= await call(embedder.count_truncated, ODDITIES) <= len(ODDITIES)
+
+    async def test_the_fingerprint_is_stable(self, make_embedder: Callable[[], Embedder]) -> None:
+        """It is the same after a restart and after use, and so are the vectors."""
+        first, second = make_embedder(), make_embedder()
+        assert first.fingerprint == second.fingerprint
+        assert first.fingerprint.key == second.fingerprint.key
+        before = await embed_documents(first, PASSAGES)
+        np.testing.assert_allclose(await embed_documents(second, PASSAGES), before, atol=1e-5)
+        assert first.fingerprint.key == second.fingerprint.key
+
+    async def test_no_secrets_are_shown(self, embedder: Embedder, secrets: Sequence[str]) -> None:
+        """What it was given in confidence is neither in the fingerprint nor in its own text."""
+        await embed_query(embedder, "question")
+        shown = f"{embedder!r} {embedder} {embedder.fingerprint!r} {embedder.fingerprint}"
+        assert not [secret for secret in secrets if secret in shown]
+
+    async def test_tasks(self, embedder: Embedder) -> None:
+        """Many tasks at once get what each would get alone."""
+        expected = await embed_documents(embedder, PASSAGES)
+        found = await asyncio.gather(
+            *(embed_documents(embedder, PASSAGES[at % 5 :]) for at in range(6))
+        )
+        for at, matrix in enumerate(found):
+            np.testing.assert_allclose(matrix, expected[at % 5 :], atol=1e-5)
+
+    async def test_threads_and_event_loops(self, embedder: Embedder) -> None:
+        """It serves threads with event loops of their own, at once and one after the other."""
+        expected = await embed_documents(embedder, PASSAGES)
+
+        def ask(at: int) -> None:
+            matrix = asyncio.run(embed_documents(embedder, PASSAGES[at % 5 :]))
+            np.testing.assert_allclose(matrix, expected[at % 5 :], atol=1e-5)
+
+        def ask_all() -> None:
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(ask, range(6)))
+
+        await asyncio.to_thread(ask_all)
+        np.testing.assert_allclose(await embed_documents(embedder, PASSAGES), expected, atol=1e-5)

@@ -1,0 +1,89 @@
+"""The built-in embedders pass the conformance kit that ships for everybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.declarations import (
+    HashingEmbedderDeclaration,
+    LangChainEmbedderDeclaration,
+    LocalEmbedderDeclaration,
+)
+from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration
+from lorebind_knowledge.embedders.local import LocalEmbedder
+from lorebind_knowledge.embedders.registry import make_embedder as made
+from lorebind_knowledge.testing import EmbedderConformance
+from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.embedders.base import Embedder
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalEmbedder:
+    """The real model, loaded once."""
+    return LocalEmbedder()
+
+
+class TestLocal(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
+        declared = LocalEmbedderDeclaration(id="e", provider="local")
+        return lambda: made(declared, Environment(tmp_path, {}))
+
+    @pytest.fixture
+    def embedder(self, local: LocalEmbedder) -> LocalEmbedder:
+        return local
+
+
+class TestHashing(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
+        config: Any = {"batch_size": 16}
+        declared = HashingEmbedderDeclaration(id="e", provider="hashing", config=config)
+        return lambda: made(declared, Environment(tmp_path, {}))
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+class TestOpenAI(EmbedderConformance):
+    @pytest.fixture
+    def server(self) -> Iterator[EmbeddingServer]:
+        with embedding_server() as server:
+            yield server
+
+    @pytest.fixture
+    def secrets(self) -> list[str]:
+        return [KEY, "hunter2"]
+
+    @pytest.fixture
+    def make_embedder(self, server: EmbeddingServer, tmp_path: Path) -> Callable[[], Embedder]:
+        config: Any = {
+            "base_url": server.url.replace("//", "//me:hunter2@"),
+            "dimension": 24,
+            "batch_size": 7,
+        }
+        declared = OpenAIEmbedderDeclaration(
+            id="e", provider="openai", api_key="{{ .env.MY_KEY }}", config=config
+        )
+        return lambda: made(declared, Environment(tmp_path, {"MY_KEY": KEY}))
+
+
+class TestLangChain(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
+        declared = LangChainEmbedderDeclaration.model_validate(
+            {
+                "id": "e",
+                "provider": "langchain",
+                "class": "langchain_core.embeddings:DeterministicFakeEmbedding",
+                "config": {"size": 12},
+                "batch_size": 9,
+            }
+        )
+        return lambda: made(declared, Environment(tmp_path, {}))

@@ -1,0 +1,414 @@
+"""Retries, pauses, limits and halved batches, on a clock that the tests move."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.declarations.embedders import RetryConfig
+from lorebind_knowledge.embedders import slots as slots_module
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
+from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
+from lorebind_knowledge.embedders.slots import Slots
+from lorebind_knowledge.embedders.steady import SteadyEmbedder
+from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class ProviderError(Exception):
+    """As clients raise it: with a status and a response that has headers."""
+
+    def __init__(self, status: int, message: str = "", **headers: str) -> None:
+        super().__init__(message or f"status {status}")
+        self.status_code = status
+        self.headers = {name.replace("_", "-").lower(): value for name, value in headers.items()}
+
+
+class Provider(Embedder):
+    """Fails as often as it is told to, then answers with the lengths of the texts."""
+
+    batch_size = 8
+    hit_score = 0.4
+
+    def __init__(self, *failures: Exception, most_texts: int = 1000) -> None:
+        self.failures = list(failures)
+        self.most_texts = most_texts
+        self.calls: list[list[str]] = []
+        self.at: list[float] = []
+        self.clock: Callable[[], float] = lambda: 0.0
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint("fake", "lengths", dimension=2)
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        return 5
+
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
+        self.calls.append(list(texts))
+        self.at.append(self.clock())
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop(0)
+        if len(texts) > self.most_texts or "too long" in texts:
+            raise ProviderError(413)
+        return [[len(text), 1.0] for text in texts]
+
+    async def embed_query(self, text: str) -> Any:
+        return (await self.embed_documents([text]))[0]
+
+
+def steady(provider: Provider, clock: Clock | None = None, **settings: Any) -> SteadyEmbedder:
+    clock = clock or Clock()
+    provider.clock = clock
+    given = {"sleep": clock.sleep, "clock": clock, "random": lambda: 1.0}
+    return SteadyEmbedder(provider, **(given | settings))
+
+
+# What is tried again.
+
+
+async def test_it_is_the_embedder_it_wraps() -> None:
+    """Identity, sizes and counts are those of what it wraps."""
+    provider = Provider()
+    wrapped = steady(provider)
+    assert wrapped.fingerprint == provider.fingerprint
+    assert (wrapped.batch_size, wrapped.hit_score) == (8, 0.4)
+    assert wrapped.count_truncated(["a"]) == 5
+
+
+async def test_what_passes_is_tried_again() -> None:
+    """Two failures that pass cost two waits, the second twice the first."""
+    clock = Clock()
+    provider = Provider(ProviderError(500), ProviderError(429))
+    vectors = await embed_documents(steady(provider, clock), ["a", "bcd"])
+    assert vectors.tolist() == [[1, 1], [3, 1]]
+    assert clock.slept == [0.2, 0.4]
+    assert len(provider.calls) == 3
+
+
+async def test_questions_are_tried_again_too() -> None:
+    """A question goes the same way."""
+    provider = Provider(ProviderError(503), ConnectionResetError())
+    assert (await embed_query(steady(provider), "abc")).tolist() == [3, 1]
+
+
+async def test_tries_are_bounded() -> None:
+    """After the last try the error says how many there were, and keeps the provider's own."""
+    failures = [ProviderError(503, f"down {number}") for number in range(9)]
+    provider = Provider(*failures)
+    with pytest.raises(EmbedderError, match=r"down 3; gave up after 4 tries; .*later") as caught:
+        await embed_documents(steady(provider, retry=RetryConfig(attempts=4)), ["a"])
+    assert len(provider.calls) == 4
+    assert caught.value.__cause__ is failures[3]
+    assert "fake/lengths" in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+async def test_what_will_not_pass_is_raised_at_once(status: int) -> None:
+    """A refusal is raised without a second try."""
+    clock = Clock()
+    provider = Provider(ProviderError(status))
+    with pytest.raises(EmbedderError, match=f"status {status}; [a-z]"):
+        await embed_query(steady(provider, clock), "a")
+    assert (len(provider.calls), clock.slept) == (1, [])
+
+
+async def test_errors_of_ours_pass() -> None:
+    """A missing extra is neither tried again nor renamed."""
+    provider = Provider(MissingDependencyError("install it"))
+    with pytest.raises(MissingDependencyError, match=r"^install it$"):
+        await embed_query(steady(provider), "a")
+    assert len(provider.calls) == 1
+
+
+async def test_a_wrong_answer_is_not_asked_for_again() -> None:
+    """Vectors of the wrong shape are an error at once, in each part of the texts by itself."""
+
+    class Wrong(Provider):
+        async def embed_documents(self, texts: Sequence[str]) -> Any:
+            self.calls.append(list(texts))
+            return [[1.0, 1.0]] * (len(texts) + (1 if len(self.calls) == 1 else -1))
+
+    provider = Wrong()
+    with pytest.raises(EmbedderError, match=r"shape \(9, 2\) for 8 texts"):
+        await embed_documents(steady(provider), ["a"] * 16)
+    assert len(provider.calls) == 1
+
+
+async def test_retry_after_is_honoured() -> None:
+    """The wait that a provider asks for is kept, with the jitter on top of it."""
+    clock = Clock()
+    provider = Provider(ProviderError(429, Retry_After="7"))
+    await embed_query(steady(provider, clock, random=lambda: 0.5), "a")
+    assert clock.slept == [7.1]
+
+
+async def test_retry_after_is_bounded() -> None:
+    """A provider that asks for an hour waits no longer than allowed; the error tells of it."""
+    clock = Clock()
+    provider = Provider(*[ProviderError(429, Retry_After="3600")] * 3)
+    retry = RetryConfig(attempts=3, max_backoff_ms=2000)
+    with pytest.raises(
+        EmbedderError, match=r"asks to wait 3600 s, and .*max_backoff_ms allows 2 s"
+    ):
+        await embed_query(steady(provider, clock, retry=retry), "a")
+    assert clock.slept == [2, 2]
+
+
+async def test_who_waits_keeps_the_place() -> None:
+    """While a call waits for its next try, no other is made in its place."""
+    made: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        made.append(len(provider.calls))
+
+    provider = Provider(ProviderError(429))
+    embedder = steady(provider, sleep=sleep, max_concurrent=1)
+    await asyncio.gather(*(embed_query(embedder, "a") for _ in range(3)))
+    assert made == [1]
+    assert len(provider.calls) == 4
+
+
+async def test_waiting_can_be_cancelled() -> None:
+    """Who is cancelled between two tries stops there, and gives the place free."""
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    provider = Provider(ProviderError(500))
+    embedder = steady(provider, sleep=sleep, max_concurrent=1)
+    task = asyncio.create_task(embed_query(embedder, "a"))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(provider.calls) == 1
+    assert (await embed_query(embedder, "ab")).tolist() == [2, 1]
+
+
+@given(
+    st.integers(0, 600_000),
+    st.integers(0, 600_000),
+    st.integers(1, 20),
+    st.none() | st.floats(0, 1e9),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_backoff(base: int, more: int, failures: int, asked: float | None, chance: float) -> None:
+    """It is never longer than allowed, nor shorter than what the provider asks for within that."""
+    longest = min(base + more, 600_000)
+    retry = RetryConfig(backoff_ms=base, max_backoff_ms=max(base, longest))
+    wait = backoff(retry, failures, asked, chance)
+    assert min(retry.max_backoff_ms / 1000, asked or 0) <= wait <= retry.max_backoff_ms / 1000
+    if asked is None:
+        assert wait <= base / 1000 * 2 ** (failures - 1)
+
+
+# Batches that are too large.
+
+
+async def test_batches_are_halved() -> None:
+    """A batch that is too large is sent in parts; the rows stay in order and the size is kept."""
+    provider = Provider(most_texts=3)
+    embedder = steady(provider)
+    texts = ["x" * length for length in range(1, 9)]
+    assert (await embed_documents(embedder, texts))[:, 0].tolist() == list(range(1, 9))
+    assert list(map(len, provider.calls)) == [8, 4, 2, 2, 2, 2]
+    assert embedder.batch_size == 2
+    await embed_documents(embedder, texts)
+    assert list(map(len, provider.calls[6:])) == [2, 2, 2, 2]
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_any_number_of_texts_in_batches_of_any_size(count: int, most: int) -> None:
+    """Whatever a provider takes at once, each text comes back in its row."""
+    provider = Provider(most_texts=most)
+    texts = ["x" * number for number in range(count)]
+    matrix = asyncio.run(embed_documents(steady(provider), texts))
+    assert matrix[:, 0].tolist() == list(range(count))
+
+
+async def test_one_text_that_is_too_large() -> None:
+    """It is named as the trouble, and later batches are as large as before."""
+    provider = Provider()
+    embedder = steady(provider)
+    with pytest.raises(EmbedderError, match=r"make chunking\.size smaller"):
+        await embed_documents(embedder, ["a", "b", "too long", "c"])
+    assert embedder.batch_size == 8
+    await embed_documents(embedder, ["x"] * 8)
+    assert len(provider.calls[-1]) == 8
+
+
+async def test_more_texts_than_a_call_may_carry() -> None:
+    """They are sent in calls of `batch_size`."""
+    provider = Provider()
+    matrix = await steady(provider).embed_documents(["x"] * 20)
+    assert matrix.shape == (20, 2)
+    assert matrix.dtype == np.float32
+    assert list(map(len, provider.calls)) == [8, 8, 4]
+
+
+# Calls at a time.
+
+
+class Busy(Provider):
+    """Counts how many calls are under way; each ends when `together` of them have come."""
+
+    def __init__(self, together: int) -> None:
+        super().__init__()
+        self.barrier = threading.Barrier(together)
+        self.lock = threading.Lock()
+        self.now, self.most = 0, 0
+
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        await asyncio.to_thread(self.barrier.wait, 20)
+        with self.lock:
+            self.now -= 1
+        return [[1.0, 1.0]]
+
+
+async def test_calls_at_a_time() -> None:
+    """Of many tasks, exactly as many as allowed are served at once."""
+    provider = Busy(together=4)
+    embedder = SteadyEmbedder(provider, max_concurrent=4)
+    await asyncio.gather(*(embed_documents(embedder, ["a"]) for _ in range(20)))
+    assert provider.most == 4
+
+
+def test_calls_at_a_time_over_event_loops() -> None:
+    """The bound holds for threads that each have an event loop of their own."""
+    provider = Busy(together=3)
+    embedder = SteadyEmbedder(provider, max_concurrent=3)
+
+    async def several() -> None:
+        await asyncio.gather(*(embed_documents(embedder, ["a"]) for _ in range(3)))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: asyncio.run(several()), range(4)))
+    assert provider.most == 3
+
+
+async def _holding(slots: Slots, order: list[int], number: int) -> None:
+    async with slots:
+        order.append(number)
+        await asyncio.sleep(0)
+
+
+async def test_first_come_first_served() -> None:
+    """Whoever waits longest is next."""
+    slots, order = Slots(1), list[int]()
+    await asyncio.gather(*(_holding(slots, order, number) for number in range(6)))
+    assert order == list(range(6))
+
+
+@pytest.mark.parametrize("granted", [False, True])
+async def test_a_cancelled_waiter_loses_no_slot(granted: bool) -> None:
+    """Cancelled in the queue, or in the moment of its turn, it leaves the slot to the next."""
+    slots, order = Slots(1), list[int]()
+    await slots.__aenter__()
+    waiter = asyncio.create_task(_holding(slots, order, 1))
+    following = asyncio.create_task(_holding(slots, order, 2))
+    await asyncio.sleep(0)
+    if granted:
+        await slots.__aexit__()
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    if not granted:
+        await slots.__aexit__()
+    await asyncio.wait_for(following, 20)
+    await asyncio.wait_for(_holding(slots, order, 3), 20)
+    assert order == [2, 3]
+
+
+async def test_a_child_process_has_all_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What held the slots before a fork does not hold them in the child."""
+    slots, order = Slots(1), list[int]()
+    await slots.__aenter__()
+    monkeypatch.setattr(slots_module.os, "getpid", lambda: -1)
+    await asyncio.wait_for(_holding(slots, order, 1), 20)
+    assert order == [1]
+
+
+# Calls in a minute.
+
+
+async def test_calls_in_a_minute() -> None:
+    """Calls are spread over the minute, tries included."""
+    clock = Clock()
+    provider = Provider(ProviderError(500))
+    embedder = steady(provider, clock, requests_per_minute=6, random=lambda: 0.0)
+    for _ in range(4):
+        await embed_query(embedder, "a")
+    assert provider.at == pytest.approx([0, 10, 20, 30, 40])
+
+
+async def test_calls_in_a_minute_over_tasks() -> None:
+    """Tasks that come at once are let through one after the other."""
+    clock = Clock()
+    provider = Provider()
+    embedder = steady(provider, clock, requests_per_minute=60, max_concurrent=8)
+    await asyncio.gather(*(embed_query(embedder, "a") for _ in range(30)))
+    assert len(provider.at) == 30
+    assert clock.now >= 29 - 1e-3
+
+
+@given(st.integers(1, 600), st.lists(st.floats(0, 30), max_size=120))
+def test_bucket(per_minute: int, pauses: list[float]) -> None:
+    """However callers come: none waits for ever, and no minute has more calls than promised."""
+    now, at = 1e6, list[float]()
+    bucket = TokenBucket(per_minute, now)
+    for pause in pauses:
+        now += pause
+        for _ in range(4):
+            wait = bucket.take(now)
+            if not wait:
+                break
+            now += wait
+        else:
+            raise AssertionError("still no token after waiting for it")
+        at.append(now)
+    for first in range(len(at)):
+        within = [one for one in at[first:] if one < at[first] + 60 - 1e-3]
+        assert len(within) <= per_minute + max(1, per_minute / 60)
+
+
+def test_bucket_and_a_clock_that_goes_back() -> None:
+    """Time that seems to go back neither gives tokens nor takes them."""
+    bucket = TokenBucket(60, 100.0)
+    assert bucket.take(100.0) == 0
+    assert bucket.take(50.0) == pytest.approx(1)
+    assert bucket.take(100.0) == pytest.approx(1)
+    assert bucket.take(101.0) == 0
