@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
-from lorebind_knowledge.testing import LexicalStoreConformance, VectorStoreConformance
+from lorebind_knowledge.testing import (
+    FetchStoreConformance,
+    LexicalStoreConformance,
+    VectorStoreConformance,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +19,18 @@ if TYPE_CHECKING:
 
 
 class TestMemoryStore(VectorStoreConformance):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+
+class TestMemoryStoreLexical(LexicalStoreConformance):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+
+class TestMemoryStoreFetch(FetchStoreConformance):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore()
@@ -33,6 +49,14 @@ class TestSqliteStore(VectorStoreConformance):
 
 
 class TestSqliteStoreLexical(LexicalStoreConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
+        store = SqliteStore(tmp_path / "store.db")
+        yield store
+        store.close()
+
+
+class TestSqliteStoreFetch(FetchStoreConformance):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
         store = SqliteStore(tmp_path / "store.db")

@@ -21,7 +21,8 @@ import pytest
 
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.records import RecordFilter, SearchOptions
-from lorebind_knowledge.stores import SqliteStore, sqlite_file
+from lorebind_knowledge.stores import SqliteStore
+from lorebind_knowledge.stores.sqlite import file as sqlite_file
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, record, vector
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ for number in range(2, 10_000):
         again.close()
     with sqlite3.connect(path) as db:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
-        db.execute("insert into vector_fts (vector_fts) values ('integrity-check')")
+        db.execute("insert into vector_words_1 (vector_words_1) values ('integrity-check')")
     db.close()
 
 
@@ -192,7 +193,8 @@ def test_word_index_keeps_step(store: SqliteStore, path: Path) -> None:
     store.delete_by_filter(RecordFilter(INDEX, except_generation=2))
     assert words(store, "lion") == ["c"]
     with sqlite3.connect(path) as db:
-        db.execute("insert into vector_fts (vector_fts, rank) values ('integrity-check', 1)")
+        db.execute("insert into vector_words_1 (vector_words_1) values ('integrity-check')")
+        assert db.execute("select count(*) from vector_words_1_docsize").fetchall() == [(1,)]
     db.close()
     store.drop(INDEX)
     store.open(INDEX, 4)

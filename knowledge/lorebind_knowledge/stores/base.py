@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Collection, Sequence
 
     from lorebind_knowledge.records import (
         DocumentMatch,
         Record,
         RecordFilter,
         SearchOptions,
+        StoredRecord,
         Vector,
     )
     from lorebind_knowledge.scope import IndexKey
@@ -73,8 +74,8 @@ class VectorStore(Protocol):
 
         `score` is the cosine, clipped to [0, 1] and rounded to 6 decimals so that equal texts
         tie; ties go by id. `scores["dense"]` is the cosine itself. `min_score` keeps what has
-        `score >= min_score`. A zero vector has the cosine 0 with everything. An open index that
-        holds nothing gives an empty list.
+        `score >= min_score`, `ids` leaves in the running only the records it names. A zero vector
+        has the cosine 0 with everything. An open index that holds nothing gives an empty list.
 
         Raises:
             StoreError: the index was not opened; the vector has another dimension than it.
@@ -120,12 +121,28 @@ class LexicalStore(Protocol):
 
         Any one of the words is enough. `scores["lexical"]` is the BM25 figure, positive, higher
         is better. `score` is that figure divided by the best one of this query among the records
-        that pass `where`, rounded to 6 decimals; ties go by id. Being relative it cannot tell a
-        miss from a hit, so `min_score`, which is about the cosine, is not applied. A query
-        without words to look for gives an empty list.
+        that pass `where` and `ids`, rounded to 6 decimals; ties go by id. How rare a word is, is
+        counted over all that is published in the index, and over nothing else. Being relative it
+        cannot tell a miss from a hit, so `min_score`, which is about the cosine, is not applied. A
+        query without words to look for gives an empty list.
 
         Raises:
             StoreError: the index was not opened.
             UsageError: `options.where` is malformed, or `options.top_k` is less than 1.
+        """
+        ...
+
+
+@runtime_checkable
+class FetchStore(Protocol):
+    """The capability of giving records back by their ids."""
+
+    def fetch(
+        self, index: IndexKey, ids: Collection[str]
+    ) -> dict[str, StoredRecord] | Awaitable[dict[str, StoredRecord]]:
+        """The published records with these ids, by id; those that are not there are left out.
+
+        Raises:
+            StoreError: the index was not opened.
         """
         ...

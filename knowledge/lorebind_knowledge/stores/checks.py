@@ -29,6 +29,12 @@ class Entry:
     """As JSON."""
     vector: Vector
     """Little-endian float32, read-only."""
+    context: str = ""
+
+    @property
+    def searched(self) -> str:
+        """The words that a lexical search looks through."""
+        return f"{self.context}\n{self.text}"
 
 
 def named(index: IndexKey) -> str:
@@ -78,9 +84,17 @@ def entry_of(record: Record, dimension: int) -> Entry:
         raise StoreError(f"{where}: its vector holds NaN or infinity")
     vector.setflags(write=False)
     metadata = _json(record, where)
-    for text in (record.id, record.uri, record.text, metadata):
+    for text in (record.id, record.uri, record.text, record.context, metadata):
         _check_utf8(text, where)
-    return Entry(record.id, record.uri, record.generation, record.text, metadata, vector)
+    return Entry(
+        record.id,
+        record.uri,
+        record.generation,
+        record.text,
+        metadata,
+        vector,
+        record.context,
+    )
 
 
 def check_query(vector: Vector, index: IndexKey, dimension: int) -> None:

@@ -69,6 +69,16 @@ class ExactMatrix:
         _fill(unit, {int(rows[at]): int(at) for at in np.flatnonzero(missing)}, fetch)
         return ExactMatrix(rows, unit)
 
+    def among(self, rows: Sequence[int], allowed: Mask | None = None) -> Mask:
+        """The positions of these rows, of those that a mask allows where there is one."""
+        chosen: Mask = np.isin(self.rows, np.asarray(rows, np.int64))
+        return chosen if allowed is None else chosen & allowed
+
+    def vectors(self, rows: Sequence[int]) -> dict[int, Vector]:
+        """The unit vectors of these rows, those that are here."""
+        places = np.flatnonzero(self.among(rows))
+        return dict(zip(self.rows[places].tolist(), self._unit[places], strict=True))
+
     def top(
         self,
         vector: Vector,
@@ -77,7 +87,7 @@ class ExactMatrix:
         allowed: Mask | None = None,
     ) -> list[tuple[int, float]]:
         """The rows of the k best scores with their cosines: best first, ties by id."""
-        query = _unit(np.asarray(vector, np.float64))
+        query = normalised(np.asarray(vector, np.float64))
         cosines = self._unit @ query.astype(np.float32)
         positions = None if allowed is None else np.flatnonzero(allowed)
         if positions is not None:
@@ -118,15 +128,22 @@ def _fill(unit: Matrix, position: dict[int, int], fetch: Fetch) -> None:
         places.append(position[row])
         block.append(vector)
         if len(block) == _BLOCK:
-            unit[places] = _unit(np.stack(block).astype(np.float64))
+            unit[places] = normalised(np.stack(block).astype(np.float64))
             places, block = [], []
     if block:
-        unit[places] = _unit(np.stack(block).astype(np.float64))
+        unit[places] = normalised(np.stack(block).astype(np.float64))
 
 
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Vectors at length 1; one of length 0 stays, and has the cosine 0 with everything."""
     length = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
     length[length == 0] = 1
     unit: NDArray[np.float64] = vectors / length
+    return unit
+
+
+def unit_vector(stored: bytes | Vector) -> Vector:
+    """A stored vector, or the bytes of one, at length 1 in float32."""
+    values = np.frombuffer(stored, "<f4") if isinstance(stored, bytes) else stored
+    unit: Vector = normalised(values.astype(np.float64)).astype(np.float32)
     return unit

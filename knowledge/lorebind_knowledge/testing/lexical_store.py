@@ -119,15 +119,27 @@ class LexicalStoreConformance:
         assert found[0].id in "ae"
         assert found[0].metadata == {"vowel": True}
 
+    async def test_among_some(self, to: Driver) -> None:
+        """Among some records only, their figures are what they are among all."""
+        query = "engines mechanic bread kitchen"
+        figures = {match.id: match.scores["lexical"] for match in await to.lexical(query)}
+        found = await to.lexical(query, among=["c", "e", "nobody"])
+        assert set(ids(found)) == {"c", "e"}
+        for match in found:
+            assert match.scores["lexical"] == pytest.approx(figures[match.id], abs=1e-6)
+        assert await to.lexical(query, among=[]) == []
+
     async def test_min_score_is_not_applied(self, to: Driver) -> None:
         """A threshold for cosines says nothing about words."""
         assert await to.lexical("bread", min_score=1.1) == await to.lexical("bread")
 
     async def test_indexes_do_not_see_each_other(self, to: Driver) -> None:
-        """Words of another index are not found."""
+        """Words of another index are not found, and do not change the figures."""
         neighbour = IndexKey(INDEX.namespace, 2)
+        before = await to.lexical("bread kitchen")
         await to.open(neighbour)
         await to.add(record("a", index=neighbour, text="bread"))
+        assert await to.lexical("bread kitchen") == before
         assert ids(await to.lexical("bread", index=neighbour)) == ["a"]
         assert "a" not in ids(await to.lexical("bread"))
 

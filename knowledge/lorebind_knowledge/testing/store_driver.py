@@ -11,10 +11,10 @@ from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
 from lorebind_knowledge.scope import IndexKey, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lorebind_knowledge.records import DocumentMatch, Vector
-    from lorebind_knowledge.stores.base import LexicalStore, VectorStore
+    from lorebind_knowledge.records import DocumentMatch, StoredRecord, Vector
+    from lorebind_knowledge.stores.base import FetchStore, LexicalStore, VectorStore
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 DIMENSION = 4
@@ -75,8 +75,9 @@ class Driver:
         min_score: float | None = None,
         where: Mapping[str, Any] | None = None,
         index: IndexKey = INDEX,
+        among: Collection[str] | None = None,
     ) -> list[DocumentMatch]:
-        options = SearchOptions(index, top_k, min_score, where or {})
+        options = SearchOptions(index, top_k, min_score, where or {}, among)
         return await call(self.store.similarity_search, vector(values), options)
 
     async def found(self, index: IndexKey = INDEX, **options: Any) -> list[str]:
@@ -90,10 +91,15 @@ class Driver:
         min_score: float | None = None,
         where: Mapping[str, Any] | None = None,
         index: IndexKey = INDEX,
+        among: Collection[str] | None = None,
     ) -> list[DocumentMatch]:
         store = cast("LexicalStore", self.store)
-        options = SearchOptions(index, top_k, min_score, where or {})
+        options = SearchOptions(index, top_k, min_score, where or {}, among)
         return await call(store.lexical_search, query, options)
+
+    async def fetch(self, *names: str, index: IndexKey = INDEX) -> dict[str, StoredRecord]:
+        store = cast("FetchStore", self.store)
+        return await call(store.fetch, index, list(names))
 
     async def delete(self, index: IndexKey = INDEX, **conditions: Any) -> int:
         return await call(self.store.delete_by_filter, RecordFilter(index, **conditions))

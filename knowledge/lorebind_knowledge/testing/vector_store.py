@@ -398,6 +398,18 @@ class VectorStoreConformance:
         assert await to.found(where={"state": "old"}) == ["b"]
         assert await to.found(where={"state": "new"}) == ["a"]
 
+    async def test_among_some(self, to: Driver) -> None:
+        """Among some records only, their scores are what they are among all."""
+        await to.open()
+        names = ["a", "b", "c", "d"]
+        await to.add(*(record(n, v, even=n in "bd") for n, v in zip(names, ramp(4), strict=True)))
+        everything = {match.id: match for match in await to.search()}
+        found = await to.search(among=["d", "b", "nobody"])
+        assert found == [everything["b"], everything["d"]]
+        assert await to.found(among=["a", "b", "c"], where={"even": True}) == ["b"]
+        assert await to.found(among=["d", "b"], top_k=1) == ["b"]
+        assert await to.found(among=[]) == []
+
     async def test_malformed_filter(self, to: Driver) -> None:
         """A filter that means nothing is a mistake of the caller, also on an empty index."""
         await to.open()

@@ -22,8 +22,7 @@ BUSY_SECONDS = 10.0
 _IDLE_KEPT = 8
 
 # A row number is never given twice (AUTOINCREMENT), so that a matrix in memory can tell by it which
-# vectors it has already. The words of published records alone are indexed: what is staged or
-# superseded would otherwise count in BM25.
+# vectors it has already.
 _TABLES = """
 create table vector_schema (version integer not null);
 create table vector_indexes (
@@ -44,25 +43,12 @@ create table vector_records (
   live integer not null default 0,
   metadata text not null,
   vector blob not null,
-  text text not null
+  text text not null,
+  context text not null
 );
 create unique index vector_records_identity
   on vector_records (index_key, uri, id, generation, live);
 create index vector_records_live on vector_records (index_key, id) where live;
-create view vector_live as select row, text from vector_records where live;
-create virtual table vector_fts
-  using fts5 (text, content='vector_live', content_rowid='row', tokenize='porter unicode61');
-create trigger vector_published after update of live on vector_records
-  when new.live and not old.live begin
-  insert into vector_fts (rowid, text) values (new.row, new.text);
-end;
-create trigger vector_superseded after update of live on vector_records
-  when old.live and not new.live begin
-  insert into vector_fts (vector_fts, rowid, text) values ('delete', old.row, old.text);
-end;
-create trigger vector_deleted after delete on vector_records when old.live begin
-  insert into vector_fts (vector_fts, rowid, text) values ('delete', old.row, old.text);
-end;
 """
 
 

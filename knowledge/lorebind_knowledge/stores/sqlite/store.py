@@ -19,8 +19,9 @@ import numpy as np
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.records import DocumentMatch, StoredRecord
 from lorebind_knowledge.stores.checks import (
+    Entry,
     by_index,
     check_dimension,
     check_options,
@@ -29,14 +30,22 @@ from lorebind_knowledge.stores.checks import (
     entry_of,
     not_opened,
 )
+from lorebind_knowledge.stores.lexical import best_matches
 from lorebind_knowledge.stores.masks import Masks
-from lorebind_knowledge.stores.matrix import ExactMatrix, score_of
-from lorebind_knowledge.stores.sqlite_file import SqliteFile
+from lorebind_knowledge.stores.matrix import ExactMatrix, score_of, unit_vector
+from lorebind_knowledge.stores.sqlite.file import SqliteFile
+from lorebind_knowledge.stores.sqlite.words import (
+    add_words,
+    drop_words,
+    make_words,
+    ranked,
+    remove_words,
+)
 from lorebind_knowledge.stores.terms import terms
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
     from lorebind_knowledge.scope import IndexKey
@@ -71,13 +80,12 @@ class _Latest:
 
 
 class SqliteStore:
-    """A `VectorStore` and `LexicalStore` in one SQLite file; exact, for one machine.
+    """A `VectorStore`, `LexicalStore` and `FetchStore` in one SQLite file; exact, for one machine.
 
     The file is made, with its folder, when the first index is opened; other tables may live beside
     those named `vector_…`. Any number of threads and processes may use it at once.
 
-    Lexical search is FTS5's BM25 over all published records of the file: how rare a word is, is
-    counted over every index in it, so a figure may change with an index that was not asked.
+    Lexical search is FTS5's BM25 over the published records of the index that is searched.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -100,6 +108,7 @@ class SqliteStore:
                     (*_names(index), dimension, secrets.randbits(62)),
                 )
                 _, found = self._opened(db, index)
+                make_words(db, found.key)
         check_dimension(index, found.dimension, dimension)
 
     def upsert(self, records: Sequence[Record]) -> None:
@@ -116,29 +125,32 @@ class SqliteStore:
                 )
                 db.executemany(
                     "insert into vector_records"
-                    " (index_key, uri, id, generation, text, metadata, vector)"
-                    " values (?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        (found.key, e.uri, e.id, e.generation, e.text, e.metadata, e.vector.data)
-                        for e in entries
-                    ],
+                    " (index_key, uri, id, generation, text, metadata, vector, context)"
+                    " values (?, ?, ?, ?, ?, ?, ?, ?)",
+                    [(found.key, *_columns(entry)) for entry in entries],
                 )
 
     def publish(self, index: IndexKey, uri: str, generation: int) -> None:
         with self._file.writing() as view:
             db, found = self._opened(view, index)
             # What was staged again is newer than what is live under the same identity.
-            db.execute(
-                "delete from vector_records as old where index_key = ?1 and uri = ?2 and live"
-                " and exists (select 1 from vector_records as new where new.index_key = ?1"
-                " and new.uri = ?2 and new.id = old.id and new.generation = old.generation"
-                " and new.live = 0)",
-                (found.key, uri),
+            replaced = (
+                "index_key = ?1 and uri = ?2 and live and exists (select 1 from vector_records"
+                " as new where new.index_key = ?1 and new.uri = ?2 and new.live = 0"
+                " and new.id = vector_records.id and new.generation = vector_records.generation)"
             )
+            remove_words(db, found.key, replaced, (found.key, uri))
+            db.execute(f"delete from vector_records where {replaced}", (found.key, uri))
+            values = (found.key, uri, generation)
+            document = "index_key = ?1 and uri = ?2"
+            falling = f"{document} and live and generation <> ?3"
+            rising = f"{document} and not live and generation = ?3"
+            remove_words(db, found.key, falling, values)
+            add_words(db, found.key, rising, values)
             changed = db.execute(
                 "update vector_records set live = (generation = ?3)"
-                " where index_key = ?1 and uri = ?2 and live <> (generation = ?3)",
-                (found.key, uri, generation),
+                f" where {document} and live <> (generation = ?3)",
+                values,
             )
             if changed.rowcount:
                 _count_change(db, found)
@@ -154,6 +166,9 @@ class SqliteStore:
             allowed = snapshot.masks.mask(
                 options.where, lambda rows: _by_rows(db, "metadata", rows)
             )
+            if options.ids is not None:
+                among = _rows_of(db, found.key, options.ids)
+                allowed = snapshot.matrix.among(among, allowed)
             hits = snapshot.matrix.top(vector, options.top_k, options.min_score, allowed)
             return _matches(db, hits)
 
@@ -165,26 +180,23 @@ class SqliteStore:
             db, found = self._opened(view, options.index)
             if not words:
                 return []
-            # FTS5 gives the best first and computes the join lazily, so reading can stop early.
-            rows = db.execute(
-                "select r.id, r.text, r.metadata, -f.rank from vector_fts as f"
-                " cross join vector_records as r on r.row = f.rowid"
-                " where f.vector_fts match ? and r.index_key = ? order by f.rank",
-                (" OR ".join(f'"{word}"' for word in words), found.key),
-            )
-            best: float | None = None
-            hits: list[DocumentMatch] = []
-            for id_, text, encoded, bm25 in rows:
-                metadata = json.loads(encoded)
-                if not allows(metadata):
-                    continue
-                best = best or bm25
-                score = score_of(bm25 / best)
-                if len(hits) >= options.top_k and score < hits[-1].score:
-                    break
-                hits.append(DocumentMatch(id_, score, {"lexical": bm25}, text, metadata))
+            rows = ranked(db, found.key, words, options.ids)
+            matches = best_matches(rows, allows, options.top_k)
             rows.close()
-        return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: options.top_k]
+            return matches
+
+    def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
+        with self._file.reading() as view:
+            db, found = self._opened(view, index)
+            rows = db.execute(
+                "select id, uri, text, metadata, vector from vector_records"
+                " where index_key = ? and live and id in (select value from json_each(?))",
+                (found.key, json.dumps(list(ids))),
+            )
+            return {
+                id_: StoredRecord(id_, uri, text, json.loads(metadata), unit_vector(blob))
+                for id_, uri, text, metadata, blob in rows
+            }
 
     def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
         with self._file.writing() as db:
@@ -206,6 +218,7 @@ class SqliteStore:
             }
             seen = f"select 1 from vector_records where {meant} and live limit 1"
             if db.execute(seen, values).fetchone():
+                remove_words(db, found.key, f"{meant} and live", values)
                 _count_change(db, found)
             return db.execute(f"delete from vector_records where {meant}", values).rowcount
 
@@ -221,6 +234,7 @@ class SqliteStore:
             if db is not None and found is not None:
                 db.execute("delete from vector_records where index_key = ?", (found.key,))
                 db.execute("delete from vector_indexes where key = ?", (found.key,))
+                drop_words(db, found.key)
         self._latest.pop(index, None)
 
     def close(self) -> None:
@@ -252,6 +266,18 @@ class SqliteStore:
             if known is None or known.index.version < found.version:
                 latest.snapshot = loaded
             return loaded
+
+
+def _columns(entry: Entry) -> tuple[object, ...]:
+    return (
+        entry.uri,
+        entry.id,
+        entry.generation,
+        entry.text,
+        entry.metadata,
+        entry.vector.data,
+        entry.context,
+    )
 
 
 def _find(db: sqlite3.Connection | None, index: IndexKey) -> _Index | None:
@@ -294,13 +320,26 @@ def _by_rows(db: sqlite3.Connection, columns: str, rows: Sequence[int]) -> sqlit
     )
 
 
+def _rows_of(db: sqlite3.Connection, index_key: int, ids: Iterable[str]) -> list[int]:
+    """The rows of published records with these ids."""
+    rows = db.execute(
+        "select row from vector_records where index_key = ? and live"
+        " and id in (select value from json_each(?))",
+        (index_key, json.dumps(list(ids))),
+    )
+    return [row for (row,) in rows]
+
+
 def _matches(db: sqlite3.Connection, hits: list[tuple[int, float]]) -> list[DocumentMatch]:
     stored = {
-        row: rest for row, *rest in _by_rows(db, "id, text, metadata", [row for row, _ in hits])
+        row: rest
+        for row, *rest in _by_rows(db, "id, text, metadata, generation", [row for row, _ in hits])
     }
     matches = []
     for row, cosine in hits:
-        id_, text, metadata = stored[row]
+        id_, text, metadata, generation = stored[row]
         scores = {"dense": cosine}
-        matches.append(DocumentMatch(id_, score_of(cosine), scores, text, json.loads(metadata)))
+        matches.append(
+            DocumentMatch(id_, score_of(cosine), scores, text, json.loads(metadata), generation)
+        )
     return matches

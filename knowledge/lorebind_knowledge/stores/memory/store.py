@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.records import DocumentMatch, StoredRecord
 from lorebind_knowledge.stores.checks import (
     Entry,
     by_index,
@@ -23,11 +24,14 @@ from lorebind_knowledge.stores.checks import (
     entry_of,
     not_opened,
 )
+from lorebind_knowledge.stores.lexical import best_matches
 from lorebind_knowledge.stores.masks import Masks
-from lorebind_knowledge.stores.matrix import ExactMatrix, score_of
+from lorebind_knowledge.stores.matrix import ExactMatrix, score_of, unit_vector
+from lorebind_knowledge.stores.memory.words import MemoryWords
+from lorebind_knowledge.stores.terms import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
     from lorebind_knowledge.scope import IndexKey
@@ -69,13 +73,18 @@ class _Document:
         return sum(gone), gone[1] > 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Snapshot:
     """All that is published in an index at one moment. Immutable."""
 
     matrix: ExactMatrix
     entries: dict[int, Entry]
     masks: Masks
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each id."""
+        return {entry.id: row for row, entry in self.entries.items()}
 
 
 class _Index:
@@ -85,6 +94,7 @@ class _Index:
         self.dimension = dimension
         self.documents: dict[str, _Document] = {}
         self._rows = count(1)
+        self.words = MemoryWords()
         self._snapshot: _Snapshot | None = None
         self._stale = True
 
@@ -132,7 +142,7 @@ class _Index:
 
 
 class MemoryStore:
-    """A `VectorStore` in this process's memory; exact, and gone with the process."""
+    """A `VectorStore`, `LexicalStore` and `FetchStore` in memory; exact, gone with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -176,8 +186,42 @@ class MemoryStore:
         allowed = snapshot.masks.mask(
             options.where, lambda rows: ((row, entries[row].metadata) for row in rows)
         )
+        if options.ids is not None:
+            among = [snapshot.rows[name] for name in options.ids if name in snapshot.rows]
+            allowed = snapshot.matrix.among(among, allowed)
         found = snapshot.matrix.top(vector, options.top_k, options.min_score, allowed)
         return [_match(entries[row], cosine) for row, cosine in found]
+
+    def lexical_search(self, query: str, options: SearchOptions) -> list[DocumentMatch]:
+        check_options(options)
+        allows = compile_filter(options.where)
+        words = terms(query)
+        with self._lock:
+            index = self._index(options.index)
+            entries = index.snapshot().entries
+            ranked = index.words.ranked(entries, words) if words else []
+        found = ((entries[row], bm25) for row, bm25 in ranked)
+        rows = (
+            (entry.id, entry.text, entry.metadata, entry.generation, bm25)
+            for entry, bm25 in found
+            if options.ids is None or entry.id in options.ids
+        )
+        return best_matches(rows, allows, options.top_k)
+
+    def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
+        with self._lock:
+            snapshot = self._index(index).snapshot()
+        entries = [snapshot.entries[snapshot.rows[name]] for name in ids if name in snapshot.rows]
+        return {
+            entry.id: StoredRecord(
+                entry.id,
+                entry.uri,
+                entry.text,
+                json.loads(entry.metadata),
+                unit_vector(entry.vector),
+            )
+            for entry in entries
+        }
 
     def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
         with self._lock:
@@ -192,11 +236,15 @@ class MemoryStore:
     def drop(self, index: IndexKey) -> None:
         with self._lock:
             self._check_usable()
-            self._indexes.pop(index, None)
+            dropped = self._indexes.pop(index, None)
+            if dropped is not None:
+                dropped.words.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            for index in self._indexes.values():
+                index.words.close()
             self._indexes = {}
 
     def __str__(self) -> str:
@@ -226,4 +274,5 @@ def _match(entry: Entry, cosine: float) -> DocumentMatch:
         scores={"dense": cosine},
         text=entry.text,
         metadata=json.loads(entry.metadata),
+        generation=entry.generation,
     )

@@ -1,0 +1,1 @@
+"""Any vector store of LangChain as a store."""

@@ -1,0 +1,1 @@
+"""The store in this process, for tests and notebooks."""

@@ -1,0 +1,130 @@
+"""Metadata filters in SQL: over the column `fields`, with the meaning of `filters`.
+
+`fields` is the metadata as jsonb, put into a form in which PostgreSQL compares as Python does. A
+condition is never null, so that `not` is the opposite.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.catalog.postgres import escaped
+from lorebind_knowledge.filters import compile_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# What JSON writes of numbers and texts that `comparable` changes, and of little else.
+_TO_BE_CHANGED = re.compile(r"[eE]\+|\\u000[01]")
+
+
+def comparable(metadata: str) -> str:
+    """A record's metadata as `fields` has it; both are JSON."""
+    if not _TO_BE_CHANGED.search(metadata):
+        return metadata
+    return json.dumps(_comparable(json.loads(metadata)), ensure_ascii=False)
+
+
+def sql_filter(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A filter as a condition, with the parameters that it names.
+
+    Raises:
+        UsageError: the filter is malformed.
+    """
+    compile_filter(where)
+    values: dict[str, Any] = {}
+    return _all(where, values), values
+
+
+def _all(where: Mapping[str, Any], values: dict[str, Any]) -> str:
+    parts = [_entry(name, condition, values) for name, condition in where.items()]
+    return f"({' and '.join(parts)})" if parts else "true"
+
+
+def _entry(name: str, condition: Any, values: dict[str, Any]) -> str:
+    if name in ("$and", "$or"):
+        joint = f" {name[1:]} "
+        return f"({joint.join(_all(part, values) for part in condition)})"
+    if name == "$not":
+        return f"not {_all(condition, values)}"
+    if isinstance(condition, Mapping):
+        tests = [_operator(name, key, operand, values) for key, operand in condition.items()]
+    elif isinstance(condition, list | tuple | set | frozenset):
+        tests = [_equals_any(name, condition, values)]
+    else:
+        tests = [_equals_any(name, [condition], values)]
+    return f"({' and '.join(tests)})"
+
+
+def _operator(name: str, key: str, operand: Any, values: dict[str, Any]) -> str:
+    match key:
+        case "$eq":
+            return _equals_any(name, [operand], values)
+        case "$ne":
+            return f"not {_equals_any(name, [operand], values)}"
+        case "$in":
+            return _equals_any(name, operand, values)
+        case "$nin":
+            return f"not {_equals_any(name, operand, values)}"
+        case "$exists":
+            there = f"fields ? {_value(name, values)}::text" if _is_text(name) else "false"
+            return f"(({there}) = {operand})"
+        case _:
+            return _compares(name, _ORDERINGS[key], operand, values)
+
+
+def _equals_any(name: str, wanted: Iterable[Any], values: dict[str, Any]) -> str:
+    # As `{"name": 1}` and as a member of a list: containment goes through the index.
+    tests = [
+        f"fields @> {_value(json.dumps({escaped(name): form}), values)}::jsonb"
+        for one in wanted
+        if _is_text(name, one)
+        for form in (_comparable(one), [_comparable(one)])
+    ]
+    return f"({' or '.join(tests)})" if tests else "false"
+
+
+def _compares(name: str, sign: str, operand: Any, values: dict[str, Any]) -> str:
+    if not _is_text(name):
+        return "false"
+    key = f"{_value(name, values)}::text"
+    if isinstance(operand, str):
+        kind, stored = "string", f'(fields ->> {key}) collate "C"'
+        if found := _SURROGATE.search(operand):
+            # It stands between the two characters that PostgreSQL can hold around it.
+            operand, sign = operand[: found.start()] + "\ue000", ">=" if ">" in sign else "<"
+        limit = f"{_value(operand, values)}::text"
+    else:
+        kind, stored = "number", f"(fields ->> {key})::numeric"
+        limit = f"{_value(str(_comparable(operand)), values)}::numeric"
+    test = f"{stored} {sign} {limit}"
+    return f"case jsonb_typeof(fields -> {key}) when '{kind}' then {test} else false end"
+
+
+def _value(value: str, values: dict[str, Any]) -> str:
+    name = f"where{len(values)}"
+    values[name] = value
+    return f"%({name})s"
+
+
+def _is_text(*values: Any) -> bool:
+    """Whether all texts among the values are such as can be stored."""
+    return not any(isinstance(value, str) and _SURROGATE.search(value) for value in values)
+
+
+def _comparable(value: Any) -> Any:
+    """A JSON value whose whole numbers are exact and whose texts PostgreSQL can hold."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, list):
+        return [_comparable(member) for member in value]
+    if isinstance(value, dict):
+        return {escaped(key): _comparable(member) for key, member in value.items()}
+    return value

@@ -1,0 +1,68 @@
+"""Classes of LangChain, wrapped, pass the conformance kit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from langchain_qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient, models
+
+from lorebind_knowledge.stores.langchain.store import LangChainStore
+from lorebind_knowledge.stores.langchain.wrapped import Recipe
+from lorebind_knowledge.testing import FetchStoreConformance, VectorStoreConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from langchain_core.embeddings import Embeddings
+
+
+class InMemory:
+    @pytest.fixture
+    def store(self) -> Iterator[LangChainStore]:
+        store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+        yield store
+        store.close()
+
+
+class TestInMemory(InMemory, VectorStoreConformance):
+    pass
+
+
+class TestInMemoryFetch(InMemory, FetchStoreConformance):
+    pass
+
+
+def qdrant_store(embedding: Embeddings, client: QdrantClient) -> VectorStore:
+    """A collection for each dimension, which orders by distance rather than by cosine."""
+    dimension = len(embedding.embed_query("probe"))
+    name = f"documents-{dimension}"
+    if not client.collection_exists(name):
+        parameters = models.VectorParams(size=dimension, distance=models.Distance.EUCLID)
+        client.create_collection(name, vectors_config=parameters)
+    return QdrantVectorStore(client, name, embedding=embedding, distance=models.Distance.EUCLID)
+
+
+class TestQdrantVectorStore(VectorStoreConformance):
+    """One that outlives the store that wraps it."""
+
+    @pytest.fixture
+    def client(self) -> Iterator[QdrantClient]:
+        client = QdrantClient(":memory:", force_disable_check_same_thread=True)
+        yield client
+        client.close()
+
+    @pytest.fixture
+    def reopen(self, client: QdrantClient, tmp_path: Path) -> Callable[[], LangChainStore]:
+        settings: dict[str, Any] = {"client": client}
+        recipe = Recipe("QdrantVectorStore", qdrant_store, settings)
+        return lambda: LangChainStore(recipe, tmp_path / "made" / "sidecar.db")
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
+        store = reopen()
+        yield store
+        store.close()

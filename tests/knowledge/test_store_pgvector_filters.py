@@ -1,0 +1,110 @@
+"""Metadata filters in PostgreSQL mean what they mean everywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.catalog.postgres import PostgresAddress, escaped, unescaped
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.stores.pgvector.filters import comparable, sql_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+NAMES = st.sampled_from(["x", "y", "", "a.b", "quo'\"te", "%s", "n\0l"])
+NUMBERS = st.sampled_from(
+    [0, 1, -1, 2, 0.5, 1.0, -0.0, 0.1, 1e-9, 2**53, 2**53 + 1, 9007199254740992.0, 1e22, 10**22]
+)
+NUMBERS |= st.sampled_from([1e23, 10**23, 1e300, 5e-324])
+TEXTS = st.sampled_from(["", "a", "b", "ab", "A", "ä", "1", "true", "a\0", "a\0b", "a\x01", "\x01"])
+TEXTS |= st.sampled_from(["\ufffd", "\ue000", "\ud7ff", "𝕏", "a%", "%(x)s", "{}"])
+STORED = st.none() | st.booleans() | NUMBERS | TEXTS
+# What a filter may ask for, and no record can hold.
+ASKED = STORED | st.sampled_from(["\ud800", "a\udfff", "a\ud800b"])
+METADATA = st.dictionaries(
+    NAMES,
+    STORED
+    | st.lists(STORED | st.lists(STORED, max_size=2), max_size=3)
+    | st.dictionaries(NAMES, STORED, max_size=2),
+)
+CONDITIONS = (
+    ASKED
+    | st.lists(ASKED, max_size=3)
+    | st.dictionaries(st.sampled_from(["$eq", "$ne"]), ASKED, min_size=1)
+    | st.dictionaries(st.sampled_from(["$in", "$nin"]), st.lists(ASKED, max_size=3), min_size=1)
+    | st.dictionaries(
+        st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
+        ASKED.filter(lambda value: value is not None and not isinstance(value, bool)),
+        min_size=1,
+    )
+    | st.fixed_dictionaries({"$exists": st.booleans()})
+)
+FILTERS = st.recursive(
+    st.dictionaries(NAMES | st.just("\ud800"), CONDITIONS, max_size=3),
+    lambda inner: (
+        st.fixed_dictionaries({"$and": st.lists(inner, min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"$or": st.lists(inner, min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"$not": inner})
+    ),
+    max_leaves=4,
+)
+
+
+@pytest.fixture(scope="module")
+def db(new_dsn: Any) -> Iterator[psycopg.Connection]:
+    connection = PostgresAddress(new_dsn()).connect(autocommit=True)
+    yield connection
+    connection.close()
+
+
+def holds(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any]) -> bool:
+    condition, values = sql_filter(where)
+    stored = comparable(json.dumps(metadata, ensure_ascii=False))
+    rows = db.execute(
+        f"select {condition} from (select %(stored)s::jsonb as fields) as record",
+        values | {"stored": stored},
+    )
+    (answer,) = rows.fetchone() or (None,)
+    assert answer in (True, False)
+    return bool(answer)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(where=FILTERS, metadata=METADATA)
+def test_agreement(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Whatever the filter and the metadata, PostgreSQL says what the predicate says."""
+    assert holds(db, where, metadata) is compile_filter(where)(metadata)
+
+
+@settings(max_examples=150, deadline=None)
+@example(value=1e23, other=10**23, operator="$eq")
+@example(value=10**23, other=1e23, operator="$gt")
+@given(value=STORED, other=ASKED, operator=st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte"]))
+def test_comparisons(db: psycopg.Connection, value: Any, other: Any, operator: str) -> None:
+    """Any value compares with any other as in Python."""
+    if operator != "$eq" and (other is None or isinstance(other, bool)):
+        return
+    where, metadata = {"x": {operator: other}}, {"x": value}
+    assert holds(db, where, metadata) is compile_filter(where)(metadata)
+
+
+def test_malformed_filters_are_refused() -> None:
+    """What means nothing is a UsageError before PostgreSQL hears of it."""
+    with pytest.raises(UsageError, match=r"\$nor"):
+        sql_filter({"$nor": [{}]})
+
+
+@given(st.text(st.sampled_from("\0\x01\x02a"), max_size=8), st.text("\0\x01\x02a", max_size=8))
+def test_any_text_can_be_kept(one: str, other: str) -> None:
+    """The escape for NUL gives every text back, without NUL, and in the order it had."""
+    assert unescaped(escaped(one)) == one
+    assert "\0" not in escaped(one)
+    assert (escaped(one) < escaped(other)) is (one < other)
