@@ -18,6 +18,8 @@ from lorebind_knowledge.catalog import catalog as catalog_module
 from lorebind_knowledge.catalog import database
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
 from lorebind_knowledge.scope import IndexKey, Namespace
 
@@ -37,9 +39,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / ".lorebind" / "lorebind.db"
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def catalog(request: pytest.FixtureRequest, path: Path) -> Iterator[Catalog]:
-    made = Catalog(path if request.param == "file" else None)
+    if request.param == "postgres":
+        address = PostgresAddress(request.getfixturevalue("dsn"))
+        made = Catalog(postgres=PostgresDatabase(address))
+    else:
+        made = Catalog(path if request.param == "file" else None)
     yield made
     made.close()
 

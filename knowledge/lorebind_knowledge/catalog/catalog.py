@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog.database import Database
+from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.data_folder import make_data_folder
@@ -17,18 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
     from lorebind_knowledge.scope import Namespace
 
 
 class Catalog:
     """What must be as durable as the vectors it speaks of, and so lives beside them."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(
+        self, path: Path | None = None, *, postgres: PostgresDatabase | None = None
+    ) -> None:
         """
         Args:
-            path: the SQLite file; None keeps the catalog in memory.
+            path: the SQLite file.
+            postgres: the database in PostgreSQL. With neither, the catalog is kept in memory.
         """
-        self._database = Database(path)
+        self._path, self._postgres = path, postgres
+        self._database: Database = postgres or SqliteDatabase(path)
         self.ledger = Ledger(self._database)
         self.embeddings = EmbeddingCache(self._database)
         self._locked: set[Namespace] = set()
@@ -36,18 +42,25 @@ class Catalog:
 
     @contextmanager
     def ingest_lock(self, namespace: Namespace) -> Iterator[None]:
-        """Held while a knowledge base is ingested; the operating system frees it on a crash.
+        """Held while a knowledge base is ingested; a crash frees it, wherever the catalog lives.
 
         Raises:
             IngestRunningError: when an ingest of the same knowledge base is under way.
-            StoreError: when the lock's file cannot be made.
+            StoreError: when the lock's file cannot be made, or PostgreSQL cannot be reached.
         """
         from filelock import FileLock, Timeout
 
         refusal = IngestRunningError(
             f"another ingest of knowledge base {namespace.kb!r} is under way; wait for it to end"
         )
-        path = self._database.path
+        name = digest(namespace.tenant, namespace.project, namespace.scope, namespace.kb)[:16]
+        if self._postgres is not None:
+            with self._postgres.lock(name) as free:
+                if not free:
+                    raise refusal
+                yield
+            return
+        path = self._path
         if path is None:
             with self._locking:
                 if namespace in self._locked:
@@ -59,7 +72,6 @@ class Catalog:
                 self._locked.discard(namespace)
             return
         make_data_folder(path)
-        name = digest(namespace.tenant, namespace.project, namespace.scope, namespace.kb)[:16]
         lock = FileLock(path.with_name(f"{path.name}.{name}.lock"), timeout=0, thread_local=False)
         try:
             lock.acquire()

@@ -1,11 +1,12 @@
-"""Opening the catalog's database: one SQLite file, or memory."""
+"""The catalog's database, and the embedded one: a SQLite file, or memory."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import create_engine, event, inspect, select
 from sqlalchemy.exc import DBAPIError
@@ -17,13 +18,39 @@ from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
 
 
-class Database:
+class Database(Protocol):
     """Transactions on the catalog, with its errors named. Safe to share among threads."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """A transaction that is committed at the end of the block, or not at all.
+
+        Raises:
+            StoreError: naming the database and the way out, for whatever it refuses.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """One consistent view. What was not made yet reads as empty, and is not made."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is held open; it is opened again when needed."""
+        ...
+
+
+def insert_of(dialect: str) -> Any:
+    """The `insert` of a dialect, for its `on_conflict_…`; loaded only where it is used."""
+    return importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert
+
+
+class SqliteDatabase:
+    """A `Database` in one SQLite file, or in memory."""
 
     def __init__(self, path: Path | None) -> None:
         """
@@ -34,18 +61,13 @@ class Database:
         self._engine: Engine | None = None
         self._owner = os.getpid()
         self._file: tuple[int, int] | None = None
-        self._nothing: Database | None = None
+        self._nothing: SqliteDatabase | None = None
         self._opening = threading.Lock()
         # In memory there is one connection, and so one transaction at a time.
         self._turn = threading.Lock() if path is None else nullcontext()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed at the end of the block, or not at all.
-
-        Raises:
-            StoreError: naming the file and the way out, for whatever the database refuses.
-        """
         if self.path is not None:
             make_data_folder(self.path)
         with self._transaction(self._open(), "BEGIN IMMEDIATE") as connection:
@@ -53,10 +75,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent view. A file that is not there yet reads as empty and is not made."""
         if self.path is not None and not self.path.exists():
             if self._nothing is None:
-                self._nothing = Database(None)
+                self._nothing = SqliteDatabase(None)
             with self._nothing.reading() as connection:
                 yield connection
             return
@@ -105,19 +126,25 @@ class Database:
     def _migrate(self, engine: Engine) -> None:
         with self._transaction(engine, "BEGIN") as connection:
             if inspect(connection).has_table(schema.versions.name):
-                self._check_version(connection.scalar(select(schema.versions.c.version)))
+                check_version(connection, self)
                 return
         with self._transaction(engine, "BEGIN IMMEDIATE") as connection:
             schema.metadata.create_all(connection)
             if connection.scalar(select(schema.versions.c.version)) is None:
                 connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
 
-    def _check_version(self, version: int | None) -> None:
-        if version is not None and version > schema.SCHEMA_VERSION:
-            raise StoreError(
-                f"{self}: was written by a newer Lorebind (schema {version}, this one knows "
-                f"{schema.SCHEMA_VERSION}); upgrade with: pip install -U lorebind"
-            )
+
+def check_version(connection: Connection, database: Database) -> None:
+    """
+    Raises:
+        StoreError: the tables were made by a newer Lorebind.
+    """
+    version = connection.scalar(select(schema.versions.c.version))
+    if version is not None and version > schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{database}: was written by a newer Lorebind (schema {version}, this one knows "
+            f"{schema.SCHEMA_VERSION}); upgrade with: pip install -U lorebind"
+        )
 
 
 def _engine(path: Path | None) -> Engine:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
-from sqlalchemy.dialects.sqlite import insert
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.schema import embeddings
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
@@ -92,7 +92,9 @@ class EmbeddingCache:
             for key, vector in vectors.items()
         ]
         with self._database.writing() as connection:
-            connection.execute(insert(embeddings).on_conflict_do_nothing(), rows)
+            # Two ingests may embed the same text: the first to store it is as good as the second.
+            put = insert_of(connection.dialect.name)(embeddings).on_conflict_do_nothing()
+            connection.execute(put, rows)
 
 
 def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:

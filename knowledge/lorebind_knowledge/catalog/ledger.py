@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
+from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
 from lorebind_knowledge.scope import IndexKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Executable, Table
 
@@ -151,11 +152,11 @@ class Ledger:
         """Write a document's row, whether it was there or not; None keeps its chunk ids."""
         values = {name: getattr(entry, name) for name in DocumentEntry.__dataclass_fields__}
         values |= _row_names(key, entry.uri) | {"run_id": run_id, "updated_at": time.time()}
-        statement = _PUT
+        names = tuple(DocumentEntry.__dataclass_fields__)
         if chunk_ids is not None:
-            statement, values["chunk_ids"] = _PUT_WITH_CHUNKS, chunk_ids
+            names, values["chunk_ids"] = (*names, "chunk_ids"), chunk_ids
         with self._database.writing() as connection:
-            connection.execute(statement, values)
+            connection.execute(_put(connection.dialect.name, names), values)
 
     def remove_document(self, key: IndexKey, uri: str) -> None:
         with self._database.writing() as connection:
@@ -225,12 +226,11 @@ def _row_names(key: IndexKey, uri: str) -> dict[str, Any]:
     return {**_columns(key.namespace), "number": key.number, "uri": uri}
 
 
-def _put(names: Iterable[str]) -> Executable:
+@cache
+def _put(dialect: str, names: tuple[str, ...]) -> Executable:
     values = [name for name in (*names, "run_id") if name not in _KEYS]
-    statement = upsert(documents).values({name: bindparam(name) for name in (*_KEYS, *values)})
+    given: dict[str, Any] = {name: bindparam(name) for name in (*_KEYS, *values)}
+    statement = insert_of(dialect)(documents).values(given)
     written = {name: statement.excluded[name] for name in values}
-    return statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
-
-
-_PUT = _put(DocumentEntry.__dataclass_fields__)
-_PUT_WITH_CHUNKS = _put((*DocumentEntry.__dataclass_fields__, "chunk_ids"))
+    put: Executable = statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
+    return put

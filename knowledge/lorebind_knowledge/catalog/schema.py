@@ -40,7 +40,8 @@ documents = Table(
     metadata,
     *_namespace(),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("uri", String, primary_key=True),
+    # In the order of code points in every database, whatever its language.
+    Column("uri", String().with_variant(String(collation="C"), "postgresql"), primary_key=True),
     Column("source", String, nullable=False),
     Column("title", String, nullable=False, default=""),
     Column("state", String, nullable=False),  # pending | ready | failed

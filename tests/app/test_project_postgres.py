@@ -1,0 +1,111 @@
+"""A project whose vectors and catalog are in PostgreSQL, from documents to answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from lorebind import NotIngestedError, Project
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCUMENTS = {
+    "docs/keys.md": "# Keys\n\nRotate the keys with the rotate command every ninety days.\n",
+    "docs/bills.md": "# Bills\n\nInvoices are sent by mail to the owner each month.\n",
+    "docs/odd.md": '# Odd\n\nWho\'d quote "it" 100 % right in this manual of the printer?\n',
+}
+
+
+def declarations(**config: Any) -> dict[str, Any]:
+    return {
+        "name": "shop",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [
+            {"id": "pg", "type": "pgvector", "config": {"dsn": "{{ .env.PG_DSN }}", **config}}
+        ],
+        "knowledge_bases": [
+            {
+                "id": "docs",
+                "embedder": "words",
+                "vector_db": "pg",
+                "sources": [{"type": "markdown_glob", "path": "docs/*.md"}],
+                "metadata": {"team": "ops"},
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def project(tmp_path: Path, dsn: str) -> Iterator[Project]:
+    write(tmp_path, DOCUMENTS)
+    made = Project.build(declarations(), root=tmp_path, environ={"PG_DSN": dsn})
+    yield made
+    made.close()
+
+
+def best(project: Project, question: str, **settings: Any) -> str:
+    return project.query("docs", question, **settings).matches[0].text
+
+
+def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -> None:
+    """Ingest, ask, ingest again, edit, delete and replace do on PostgreSQL what they do."""
+    with pytest.raises(NotIngestedError):
+        project.query("docs", "keys")
+    report = project.ingest("docs")
+    assert (report.status, report.documents["added"]) == ("completed", 3)
+    assert "ninety days" in best(project, "How do I rotate the keys?")
+    match = project.query("docs", "Who'd print 100 % of the manual?").matches[0]
+    assert (match.metadata["uri"], match.metadata["team"]) == ("docs/odd.md", "ops")
+    assert best(
+        project, "keys", strategy="similarity", filters={"uri": "docs/bills.md"}
+    ).startswith("# Bills")
+
+    again = project.ingest("docs")
+    assert (again.documents["unchanged"], again.texts_embedded) == (3, 0)
+
+    write(tmp_path, {"docs/keys.md": "# Keys\n\nRotate the keys every thirty days.\n"})
+    (tmp_path / "docs" / "bills.md").unlink()
+    changed = project.ingest("docs")
+    assert (changed.documents["updated"], changed.documents["removed"]) == (1, 1)
+    found = [match.text for match in project.query("docs", "How do I rotate the keys?").matches]
+    assert "thirty days" in found[0]
+    assert not any("ninety" in text or "Invoices" in text for text in found)
+
+    replaced = project.ingest("docs", strategy="replace")
+    assert (replaced.status, replaced.texts_embedded) == ("completed", 0)
+    assert "thirty days" in best(project, "How do I rotate the keys?")
+    with psycopg.connect(dsn) as db:
+        left = "select count(*), count(distinct number) from knowledge_chunks"
+        assert db.execute(left).fetchone() == (project.stats("docs").chunks, 1)
+        assert db.execute("select count(*) from knowledge_chunks_staged").fetchone() == (0,)
+    assert not (tmp_path / ".lorebind").exists()
+
+
+def test_another_project_object_finds_it(project: Project, tmp_path: Path, dsn: str) -> None:
+    """What one process ingested another one answers from, and does not embed again."""
+    project.ingest("docs")
+    with Project.build(declarations(), root=tmp_path, environ={"PG_DSN": dsn}) as other:
+        assert "ninety days" in best(other, "How do I rotate the keys?")
+        assert other.ingest("docs").texts_embedded == 0
+
+
+def test_all_settings(tmp_path: Path, dsn: str) -> None:
+    """Table, index, metric and pool can be configured."""
+    write(tmp_path, DOCUMENTS)
+    config = {
+        "table": "chunks",
+        "ensure_index": True,
+        "index": {"type": "ivfflat", "lists": 4},
+        "metric": "l2",
+        "pool": {"min_size": 1, "max_size": 3},
+    }
+    project = Project.build(declarations(**config), root=tmp_path, environ={"PG_DSN": dsn})
+    with project, psycopg.connect(dsn) as db:
+        project.ingest("docs")
+        assert "ninety days" in best(project, "How do I rotate the keys?")
+        assert db.execute("select count(*) > 0 from chunks").fetchone() == (True,)

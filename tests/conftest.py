@@ -1,0 +1,5 @@
+"""Fixtures for all tests."""
+
+from .postgres import dsn, make_folder, new_dsn, own_postgres, postgres, pristine_postgres
+
+__all__ = ["dsn", "make_folder", "new_dsn", "own_postgres", "postgres", "pristine_postgres"]

