@@ -8,6 +8,7 @@ LorebindError
 ├── MissingDependencyError (ImportError)  whoever installs: an extra is not there
 ├── SourceError                           the owner of the documents: cannot be read or found
 ├── EmbedderError                         the operator: the embedder failed
+├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
 │   └── IndexMismatchError                the operator: the index was built with other settings
 ├── IngestRefusedError                    the operator: an ingest would do harm
@@ -74,6 +75,10 @@ class SourceError(LorebindError):
 
 class EmbedderError(LorebindError):
     """The embedder cannot be built, failed, or returned something that is not its vectors."""
+
+
+class RerankerError(LorebindError):
+    """The reranker cannot be built, failed, or returned something that is not its figures."""
 
 
 class StoreError(LorebindError):

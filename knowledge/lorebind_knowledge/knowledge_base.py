@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
+    from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.scope import Namespace
     from lorebind_knowledge.sources.base import Source
     from lorebind_knowledge.stores.base import VectorStore
@@ -33,6 +34,12 @@ class KnowledgeBase:
     events: Events
     metadata: Mapping[str, Any]
     """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
+    remove_html: bool = False
+    """Whether HTML tags are taken out of Markdown and text."""
+    dedupe: bool = True
+    """Whether passages that say the same are found once."""
+    reranker: Callable[[RerankDeclaration], Reranker] | None = None
+    """Gives a declared reranker, made at its first use."""
 
     @property
     def ingest_command(self) -> str:

@@ -44,7 +44,7 @@ async def test_the_best_comes_first(bench: Bench) -> None:
     scores = [match.score for match in result]
     assert scores == sorted(scores, reverse=True)
     assert len(result) == 3
-    assert (result.strategy, result.searched, result.skipped) == ("similarity", ["docs"], [])
+    assert (result.strategy, result.searched, result.skipped) == ("hybrid", ["docs"], [])
     assert result.seconds > 0
     assert bench.embedder.questions == ["gamma"]
 
@@ -79,7 +79,7 @@ async def test_events(bench: Bench) -> None:
     await filled(bench)
     await bench.ask("gamma", top_k=3)
     assert bench.diary.names() == ["retrieval_started", "retrieval_completed"]
-    assert bench.diary.data("retrieval_started") == [{"strategy": "similarity", "top_k": 3}]
+    assert bench.diary.data("retrieval_started") == [{"strategy": "hybrid", "top_k": 3}]
     (completed,) = bench.diary.data("retrieval_completed")
     assert completed["matches"] == 3
     assert "gamma" not in repr(bench.diary.entries)
@@ -149,7 +149,7 @@ async def test_min_score(bench: Bench) -> None:
     """A threshold leaves out what scores lower, and may leave nothing."""
     await filled(bench)
     every = (await bench.ask("gamma", top_k=6)).matches
-    bar = every[0].score
+    bar = round(every[0].scores["dense"], 6)
     assert (await bench.ask("gamma", top_k=6, min_score=bar)).matches == every[:1]
     assert (await bench.ask("unheard", top_k=6, min_score=0.99)).matches == []
 

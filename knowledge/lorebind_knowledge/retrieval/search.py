@@ -15,28 +15,40 @@ from lorebind_knowledge.errors import (
 )
 from lorebind_knowledge.events import Event
 from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.retrieval.base import Search
+from lorebind_knowledge.retrieval.dedupe import without_repeats
+from lorebind_knowledge.retrieval.hybrid import hybrid
+from lorebind_knowledge.retrieval.lexical import lexical
+from lorebind_knowledge.retrieval.mmr import mmr
+from lorebind_knowledge.retrieval.neighbours import with_neighbours
+from lorebind_knowledge.retrieval.rerank import rerank
 from lorebind_knowledge.retrieval.similarity import similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Iterable, Iterator
 
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.retrieval.base import Searching, Strategy
 
-    Strategy = Callable[
-        [KnowledgeBase, IndexKey, str, RetrievalDeclaration], Awaitable[list[DocumentMatch]]
-    ]
+STRATEGIES: dict[str, Strategy] = {
+    "similarity": similarity,
+    "lexical": lexical,
+    "hybrid": hybrid,
+    "mmr": mmr,
+    "rerank": rerank,
+}
 
-STRATEGIES: dict[str, Strategy] = {"similarity": similarity}
+_MOST = 1000
+"""Passages that are looked through to fill `top_k` where many repeat each other."""
 
 
 async def search(
     kb: KnowledgeBase, question: str, settings: RetrievalDeclaration | None = None
 ) -> QueryResult:
-    """The passages of a knowledge base that are nearest to a question, best first.
+    """The passages of a knowledge base that answer a question best, the best first.
 
     Args:
         kb: the knowledge base.
@@ -49,19 +61,18 @@ async def search(
         IndexMismatchError: the index was built by another embedder.
         EmbedderError, StoreError: an outage; it is never an empty answer.
     """
-    if not question.strip():
-        raise UsageError("the question is empty; give it some words")
+    check_question(question)
     settings = settings or kb.retrieval
     started = time.perf_counter()
-    name = settings.strategy
+    asked = settings.strategy
     kb.events.emit(
-        "retrieval_started", Event(kb.id, data={"strategy": name, "top_k": settings.top_k})
+        "retrieval_started", Event(kb.id, data={"strategy": asked, "top_k": settings.top_k})
     )
     try:
-        matches = await _search(kb, question, settings)
+        matches, name = await _search(kb, question, settings)
     except LorebindError as error:
         kb.events.emit(
-            "retrieval_failed", Event(kb.id, data={"strategy": name, "reason": str(error)})
+            "retrieval_failed", Event(kb.id, data={"strategy": asked, "reason": str(error)})
         )
         raise
     seconds = time.perf_counter() - started
@@ -70,23 +81,88 @@ async def search(
     return QueryResult(matches, name, [kb.id], [], seconds)
 
 
+def check_question(question: str) -> None:
+    """Refuse a question in which there is nothing to look for."""
+    if not question.strip():
+        raise UsageError("the question is empty; give it some words")
+
+
 async def _search(
     kb: KnowledgeBase, question: str, settings: RetrievalDeclaration
-) -> list[DocumentMatch]:
-    strategy = STRATEGIES[settings.strategy]
-    index = await _index_in_use(kb)
+) -> tuple[list[DocumentMatch], str]:
+    index = await index_in_use(kb)
     try:
         # Not opened first: an index that the store has lost is an error, not an empty answer.
-        return await strategy(kb, index.key, question, settings)
+        return await ranked(Search(kb, index.key, question, settings))
     except StoreError:
         # A reindex may have put a successor in its place between the two calls.
-        successor = await _index_in_use(kb)
+        successor = await index_in_use(kb)
         if successor.key == index.key:
             raise
-        return await strategy(kb, successor.key, question, settings)
+        return await ranked(Search(kb, successor.key, question, settings))
 
 
-async def _index_in_use(kb: KnowledgeBase) -> IndexEntry:
+async def rank(
+    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration, limit: int
+) -> list[DocumentMatch]:
+    """What the strategy itself ranks, at least `limit` passages where there are so many.
+
+    For evaluation: no threshold, no cut, repeats among them.
+    """
+    search = Search(kb, (await index_in_use(kb)).key, question, settings)
+    return await STRATEGIES[strategy_of(search)](search, limit)
+
+
+async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
+    """What the strategy ranks, without what scores too low and without repeats."""
+    settings = search.settings
+    name = strategy_of(search)
+    limit = settings.top_k
+    while True:
+        found = await STRATEGIES[name](search, limit)
+        complete = len(found) < limit
+        kept = list(passing(found, settings, name))
+        if search.dedupe:
+            kept = without_repeats(kept)
+        if len(kept) >= settings.top_k or complete or limit > _MOST:
+            break
+        limit *= 4
+    if settings.neighbours:
+        return await with_neighbours(search, kept, settings.top_k), name
+    return kept[: settings.top_k], name
+
+
+def strategy_of(search: Searching) -> str:
+    """The strategy in effect: the default is `hybrid` where the store can search words."""
+    settings = search.settings
+    if "strategy" not in settings.model_fields_set and not search.has_words:
+        return "similarity"
+    return settings.strategy
+
+
+def passing(
+    matches: Iterable[DocumentMatch], settings: RetrievalDeclaration, strategy: str
+) -> Iterator[DocumentMatch]:
+    """The matches whose figure reaches `min_score`.
+
+    Raises:
+        UsageError: the strategy has no such figure.
+    """
+    if settings.min_score is None:
+        yield from matches
+        return
+    stage = settings.min_score_on or ("rerank" if strategy == "rerank" else "dense")
+    for match in matches:
+        if stage not in match.scores:
+            raise UsageError(
+                f"the strategy {strategy!r} has no figure {stage!r} for min_score; "
+                f"known: {', '.join(sorted(match.scores))}"
+            )
+        if round(match.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
+            yield match
+
+
+async def index_in_use(kb: KnowledgeBase) -> IndexEntry:
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         raise NotIngestedError(

@@ -1,0 +1,1 @@
+"""How good the answers of a search are, by judgements that people made."""

@@ -1,0 +1,79 @@
+"""Queries with judgements: JSON Lines and TSV, as test collections are usually given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Questions, and for each the documents that answer it."""
+
+    queries: Mapping[str, str]
+    """Texts by query id."""
+    relevant: Mapping[str, frozenset[str]]
+    """By query id, the documents judged above 0; only queries that have some."""
+
+
+def read_dataset(queries: Path, qrels: Path) -> Dataset:
+    """Read a collection's questions and judgements.
+
+    Args:
+        queries: JSON Lines, `{"id": …, "text": …}` (`_id` and `query` are understood too).
+        qrels: tab or blank separated: query, document, relevance; or TREC's four columns, with an
+            iteration in the second. A first line of column names is passed over.
+
+    Raises:
+        UsageError: naming file and line of what cannot be read, or that nothing is left to ask.
+    """
+    texts = dict(_query(queries, number, line) for number, line in _lines(queries))
+    relevant: dict[str, set[str]] = {}
+    for number, line in _lines(qrels):
+        judgement = _judgement(qrels, number, line)
+        if judgement is not None and judgement[2] > 0:
+            relevant.setdefault(judgement[0], set()).add(judgement[1])
+    asked = {query: frozenset(found) for query, found in relevant.items() if query in texts}
+    if not asked:
+        raise UsageError(
+            f"no query of {queries} has a relevant document in {qrels}; do their ids agree?"
+        )
+    return Dataset(texts, asked)
+
+
+def _lines(file: Path) -> Iterable[tuple[int, str]]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    return [(at, line) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _query(file: Path, number: int, line: str) -> tuple[str, str]:
+    try:
+        data = json.loads(line)
+        name = data.get("id", data.get("_id"))
+        text = data.get("text", data.get("query"))
+    except (json.JSONDecodeError, AttributeError):
+        name = text = None
+    if name is None or not isinstance(text, str) or not text.strip():
+        raise UsageError(f'{file}:{number}: expected {{"id": …, "text": …}}')
+    return str(name), text
+
+
+def _judgement(file: Path, number: int, line: str) -> tuple[str, str, float] | None:
+    fields = line.split("\t") if "\t" in line else line.split()
+    if len(fields) in (3, 4):
+        try:
+            return fields[0].strip(), fields[-2].strip(), float(fields[-1])
+        except ValueError:
+            if number == 1:  # the names of the columns
+                return None
+    raise UsageError(f"{file}:{number}: expected query, document and relevance")

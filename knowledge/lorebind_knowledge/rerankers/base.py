@@ -1,0 +1,46 @@
+"""What a reranker is, and the function through which everything else calls one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.redaction import said_by
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Says how well passages answer a question. Write the method `def` or `async def`."""
+
+    def rerank(
+        self, question: str, texts: Sequence[str]
+    ) -> Sequence[float | None] | Awaitable[Sequence[float | None]]:
+        """A figure from 0 to 1 for each text, higher is better; None leaves the text out."""
+        ...
+
+
+async def rerank_texts(
+    reranker: Reranker, question: str, texts: Sequence[str]
+) -> list[float | None]:
+    """Ask a reranker, and make sure that what comes back is one figure for each text.
+
+    Raises:
+        RerankerError: it failed, or returned something else.
+    """
+    try:
+        figures = list(await call(reranker.rerank, question, texts))
+    except RerankerError:
+        raise
+    except Exception as error:  # any provider's own exceptions, in words that hold no key
+        said = said_by(error, holder=reranker)
+        raise RerankerError(f"the reranker failed: {said}") from error
+    if len(figures) != len(texts):
+        raise RerankerError(f"the reranker gave {len(figures)} figures for {len(texts)} texts")
+    wrong = [f for f in figures if f is not None and not 0 <= f <= 1]
+    if wrong:
+        raise RerankerError(f"the reranker gave the figure {wrong[0]}; expected 0 to 1")
+    return figures

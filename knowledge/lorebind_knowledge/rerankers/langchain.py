@@ -1,0 +1,52 @@
+"""LangChain's document compressors as rerankers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.rerankers.base import Reranker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.documents import BaseDocumentCompressor
+
+
+class LangChainReranker(Reranker):
+    """Any `BaseDocumentCompressor`.
+
+    Its figure is what it writes into a document's metadata as `relevance_score`: from 0 to 1 as it
+    is, anything else through the logistic function. One that writes none, and only orders, gives
+    figures that fall evenly from 1.
+    """
+
+    def __init__(self, compressor: BaseDocumentCompressor) -> None:
+        self._compressor = compressor
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
+        from langchain_core.documents import Document
+
+        documents = [Document(text, metadata={"lorebind_at": at}) for at, text in enumerate(texts)]
+        found = await self._compressor.acompress_documents(documents, question)
+        figures: list[float | None] = [None] * len(texts)
+        written = [document.metadata.get("relevance_score") for document in found]
+        raw = [figure for figure in written if figure is not None]
+        for place, document in enumerate(found):
+            at = document.metadata.get("lorebind_at")
+            if at is None:
+                raise RerankerError(
+                    f"{type(self._compressor).__name__} makes documents of its own instead of "
+                    "choosing among those given; it cannot be a reranker"
+                )
+            complete = len(raw) == len(found)
+            figures[at] = float(raw[place]) if complete else 1 - place / len(found)
+        known = [figure for figure in figures if figure is not None]
+        if any(not 0 <= figure <= 1 for figure in known):
+            return [None if figure is None else _logistic(figure) for figure in figures]
+        return figures
+
+
+def _logistic(figure: float) -> float:
+    return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))

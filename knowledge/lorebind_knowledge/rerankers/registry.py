@@ -1,0 +1,45 @@
+"""From a declared reranker to the object that orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.optional import import_object
+from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.rerankers.base import Reranker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations import RerankDeclaration
+
+
+def make_reranker(declaration: RerankDeclaration, environment: Environment) -> Reranker:
+    """The reranker that a declaration names: a compressor of LangChain, or a `Reranker` of ours.
+
+    Raises:
+        RerankerError: it cannot be made with the configuration given.
+    """
+    from langchain_core.documents import BaseDocumentCompressor
+
+    from lorebind_knowledge.rerankers.langchain import LangChainReranker
+
+    kind = import_object(declaration.class_path)
+    written: Mapping[str, Any] = declaration.config
+    settings = environment.resolve(dict(written))
+    try:
+        made = kind(**settings)
+    except Exception as error:  # whatever a third party's constructor raises
+        raise RerankerError(
+            f"the reranker {declaration.class_path} cannot be made with the configuration given: "
+            f"{said_by(error, written=written, resolved=settings)}"
+        ) from error
+    if isinstance(made, BaseDocumentCompressor):
+        return LangChainReranker(made)
+    if isinstance(made, Reranker):
+        return made
+    raise RerankerError(
+        f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a Reranker"
+    )

@@ -1,0 +1,165 @@
+"""What a search works on: the question, the index, and the candidates it brings together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.stores.base import FetchStore, LexicalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import DocumentMatch, StoredRecord, Vector
+    from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.scope import IndexKey
+
+
+class Searching(Protocol):
+    """One question to an index, or to several: what strategies ask for."""
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def settings(self) -> RetrievalDeclaration: ...
+
+    @property
+    def name(self) -> str:
+        """What is searched, for messages."""
+        ...
+
+    @property
+    def has_words(self) -> bool:
+        """Whether words can be searched."""
+        ...
+
+    @property
+    def dedupe(self) -> bool:
+        """Whether passages that say the same are found once."""
+        ...
+
+    async def dense(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
+        """The nearest records by cosine, best first; the question is embedded once."""
+        ...
+
+    async def lexical(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
+        """The records that match the words best, best first.
+
+        Raises:
+            UsageError: the store cannot search words.
+        """
+        ...
+
+    async def stored(self, ids: Collection[str]) -> dict[str, StoredRecord]:
+        """Records by their ids, with their vectors.
+
+        Raises:
+            UsageError: the store does not give records back.
+        """
+        ...
+
+    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+        """A declared reranker."""
+        ...
+
+    def part(self, match: DocumentMatch) -> Search:
+        """The search of the one index that a match is from."""
+        ...
+
+
+class QuestionEmbedding:
+    """The vector of a question, made at its first use and only once."""
+
+    def __init__(self, embedder: Embedder, question: str) -> None:
+        self._embedder = embedder
+        self._question = question
+        self._task: asyncio.Task[Vector] | None = None
+
+    async def vector(self) -> Vector:
+        """Shape (dimension,).
+
+        Raises:
+            EmbedderError: the embedder failed.
+        """
+        if self._task is None:
+            self._task = asyncio.ensure_future(embed_query(self._embedder, self._question))
+        return await self._task
+
+
+@dataclass
+class Search:
+    """One question to one index. What is asked of embedder and store stands here, and only here."""
+
+    kb: KnowledgeBase
+    index: IndexKey
+    question: str
+    settings: RetrievalDeclaration
+    embedding: QuestionEmbedding | None = field(default=None, repr=False)
+    """Shared by the searches of one question; None means one of its own."""
+
+    async def dense(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
+        if self.embedding is None:
+            self.embedding = QuestionEmbedding(self.kb.embedder, self.question)
+        options = self._options(top_k, ids)
+        vector = await self.embedding.vector()
+        return await call(self.kb.store.similarity_search, vector, options)
+
+    async def lexical(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
+        if not self.has_words:
+            raise UsageError(
+                f"the vector database of {self.name} cannot search words, as the "
+                f"strategy {self.settings.strategy!r} does; use the strategy 'similarity'"
+            )
+        store = cast("LexicalStore", self.kb.store)
+        return await call(store.lexical_search, self.question, self._options(top_k, ids))
+
+    async def stored(self, ids: Collection[str]) -> dict[str, StoredRecord]:
+        if not isinstance(self.kb.store, FetchStore):
+            raise UsageError(
+                f"the vector database of {self.name} does not give vectors back, "
+                "which 'mmr' and 'neighbours' need; use another strategy"
+            )
+        return await call(self.kb.store.fetch, self.index, ids)
+
+    @property
+    def name(self) -> str:
+        return f"knowledge base {self.kb.id!r}"
+
+    @property
+    def has_words(self) -> bool:
+        return isinstance(self.kb.store, LexicalStore)
+
+    @property
+    def dedupe(self) -> bool:
+        return self.kb.dedupe
+
+    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+        if self.kb.reranker is None:
+            raise UsageError(f"{self.name} was made without rerankers")
+        return self.kb.reranker(declaration)
+
+    def part(self, match: DocumentMatch) -> Search:
+        return self
+
+    def _options(self, top_k: int, ids: Collection[str] | None) -> SearchOptions:
+        return SearchOptions(self.index, top_k, None, self.settings.filters, ids)
+
+
+Ranking: TypeAlias = "list[DocumentMatch]"
+"""Passages in the order that a strategy gives them; fewer are always a prefix of more."""
+Strategy: TypeAlias = "Callable[[Searching, int], Awaitable[Ranking]]"
+"""Ranks at least so many passages, where there are so many."""
+
+
+def with_figures(match: DocumentMatch, score: float, **figures: Any) -> DocumentMatch:
+    """A match with another score, and further raw figures beside those it has."""
+    return replace(match, score=score, scores={**match.scores, **figures})

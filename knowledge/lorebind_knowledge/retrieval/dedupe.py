@@ -1,0 +1,54 @@
+"""Passages that say the same: the best of them stays, and tells where the others are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lorebind_knowledge.records import DocumentMatch
+
+NEARLY = 0.9
+"""The share of runs of three words in common, by Jaccard, from which two passages count as one."""
+
+_WORD = re.compile(r"\w+")
+_RUN = 3
+
+_Runs: TypeAlias = "frozenset[tuple[str, ...]]"
+
+
+def without_repeats(matches: Iterable[DocumentMatch]) -> list[DocumentMatch]:
+    """The matches in their order, without those that nearly repeat an earlier one.
+
+    What stays of several has the uris of the others' documents in its metadata, as `also_in`.
+    """
+    kept: list[tuple[DocumentMatch, _Runs, list[str]]] = []
+    for match in matches:
+        runs = _runs(match.text)
+        same = next((also for one, other, also in kept if _alike(other, runs)), None)
+        if same is None:
+            kept.append((match, runs, []))
+        else:
+            same.append(str(match.metadata.get("uri", "")))
+    return [
+        replace(match, metadata={**match.metadata, "also_in": sorted(set(also))}) if also else match
+        for match, _, also in kept
+    ]
+
+
+def _runs(text: str) -> _Runs:
+    """All runs of three words; of a text that has fewer, the text itself."""
+    words = _WORD.findall(text.lower())
+    if len(words) < _RUN:
+        return frozenset([(" ".join(text.split()),)])
+    return frozenset(zip(*(words[at:] for at in range(_RUN)), strict=False))
+
+
+def _alike(one: _Runs, other: _Runs) -> bool:
+    if min(len(one), len(other)) < NEARLY * max(len(one), len(other)):
+        return False
+    common = len(one & other)
+    return common >= NEARLY * (len(one) + len(other) - common)

@@ -1,0 +1,79 @@
+"""Bringing together what vectors find and what words find.
+
+`weighted` adds the figures of both by weight, each scaled to 0 to 1 over the candidates (min-max):
+the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
+Retrieval" (2023), over the square root of BM25. `rrf` adds 1 / (k + rank): the reciprocal rank
+fusion of Cormack, Clarke and Buettcher (2009).
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.retrieval.base import with_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.declarations import FusionDeclaration
+    from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.retrieval.base import Ranking
+
+_DECIMALS = 6
+
+
+def fuse(candidates: Sequence[DocumentMatch], fusion: FusionDeclaration) -> Ranking:
+    """The candidates, best first, ties by id; `score` and `scores["fused"]` are in 0 to 1.
+
+    Args:
+        candidates: each once, with its figures `dense` and `lexical` in `scores`; one that is not
+            there counts as 0.
+        fusion: how.
+    """
+    dense = [match.scores.get("dense", 0.0) for match in candidates]
+    lexical = [match.scores.get("lexical", 0.0) for match in candidates]
+    if fusion.method == "rrf":
+        figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
+    else:
+        weight = fusion.dense_weight
+        # BM25's first is often far ahead of its next; by its root the others count too.
+        pairs = zip(scaled(dense), scaled([sqrt(figure) for figure in lexical]), strict=True)
+        figures = [weight * near + (1 - weight) * worded for near, worded in pairs]
+    fused = [
+        with_figures(match, round(figure, _DECIMALS), fused=figure)
+        for match, figure in zip(candidates, figures, strict=True)
+    ]
+    return sorted(fused, key=lambda match: (-match.score, match.id))
+
+
+def scaled(figures: Sequence[float]) -> list[float]:
+    """Figures moved and stretched to reach from 0 to 1; where all are equal, 1, or 0 for zeros."""
+    if not figures:
+        return []
+    low, high = min(figures), max(figures)
+    if high == low:
+        return [1.0 if high > 0 else 0.0] * len(figures)
+    return [(figure - low) / (high - low) for figure in figures]
+
+
+def _reciprocal_ranks(
+    dense: Sequence[float], lexical: Sequence[float], constant: int
+) -> list[float]:
+    """The sums of both lists, divided by what the first of both would have."""
+    most = 2 / (constant + 1)
+    ranks = zip(_ranks(dense), _ranks(lexical), strict=True)
+    return [
+        sum(1 / (constant + rank) for rank in both if rank is not None) / most for both in ranks
+    ]
+
+
+def _ranks(figures: Sequence[float]) -> list[int | None]:
+    """Each figure's rank from 1; equal ones share one, and what is not above 0 has none."""
+    order = sorted({figure for figure in figures if figure > 0}, reverse=True)
+    first: dict[float, int] = {}
+    rank = 1
+    for figure in order:
+        first[figure] = rank
+        rank += figures.count(figure)
+    return [first.get(figure) for figure in figures]

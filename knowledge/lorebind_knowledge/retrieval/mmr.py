@@ -1,0 +1,41 @@
+"""`mmr`: relevant passages that do not repeat each other.
+
+Maximal marginal relevance of Carbonell and Goldstein (1998), over the candidates of `hybrid`: each
+next passage is the one with the most of `λ · relevance - (1 - λ) · likeness`, where relevance is
+the fused figure scaled to 0 to 1 and likeness the greatest cosine to what is chosen already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lorebind_knowledge.retrieval.base import with_figures
+from lorebind_knowledge.retrieval.fusion import scaled
+from lorebind_knowledge.retrieval.hybrid import hybrid
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.retrieval.base import Ranking, Searching
+
+
+async def mmr(search: Searching, limit: int) -> Ranking:
+    """In the order of choice; `score` is the relevance, `scores["mmr"]` what it was chosen by."""
+    ranked = await hybrid(search, limit)
+    stored = await search.stored([match.id for match in ranked])
+    ranked = [match for match in ranked if match.id in stored]
+    if not ranked:
+        return []
+    vectors = np.stack([stored[match.id].vector for match in ranked])
+    relevance = np.array(scaled([match.score for match in ranked]))
+    weight = search.settings.mmr_lambda
+    likeness = np.zeros(len(ranked))
+    left = np.ones(len(ranked), np.bool_)
+    chosen: Ranking = []
+    for _ in range(min(limit, len(ranked))):
+        gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
+        at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
+        left[at] = False
+        likeness = np.maximum(likeness, vectors @ vectors[at])
+        chosen.append(with_figures(ranked[at], ranked[at].score, mmr=float(gain[at])))
+    return chosen
