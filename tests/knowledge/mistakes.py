@@ -333,15 +333,17 @@ MISTAKES = [
         "description: The handbook",
         "descriptoin: The handbook",
         "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
-        "chunking, description, embedder, id, ingest, metadata, retrieval, sources, vector_db",
+        "chunking, description, embedder, id, ingest, metadata, preprocess, retrieval, "
+        "sources, vector_db",
     ),
     Mistake(
         "an unknown key, nothing near",
         PROJECT_FILE,
         "min_score: 0.1",
         "zzz: 0.1",
-        "lorebind.yaml:26:27: unknown key 'zzz'; known: fallback, filters, inject_as, "
-        "max_tokens, min_results, min_score, strategy, top_k",
+        "lorebind.yaml:26:27: unknown key 'zzz'; known: fallback, filters, fusion, "
+        "inject_as, max_tokens, min_results, min_score, min_score_on, mmr_lambda, "
+        "neighbours, rerank, strategy, top_k",
     ),
     Mistake(
         "a misspelt section",
@@ -366,7 +368,8 @@ MISTAKES = [
         'class: "langchain_openai:OpenAIEmbeddings"',
         'clas: "langchain_openai:OpenAIEmbeddings"',
         "lorebind.yaml:9:5: unknown key 'clas'; did you mean 'class'; known: api_key, "
-        "batch_size, class, config, id, model, provider",
+        "batch_size, class, config, id, max_concurrent, model, provider, "
+        "requests_per_minute, retry",
     ),
     Mistake(
         "an id that is missing",
@@ -381,7 +384,8 @@ MISTAKES = [
         PROJECT_FILE,
         '{type: markdown_glob, path: "more/*.md"}',
         '{path: "more/*.md"}',
-        "lorebind.yaml:24:9: missing key 'type'; known: file_glob, markdown_glob",
+        "lorebind.yaml:24:9: missing key 'type'; known: cloud_storage, file_glob, inline, "
+        "langchain, markdown_glob, media_transcript, url",
     ),
     Mistake(
         "an unknown kind, one near",
@@ -389,14 +393,15 @@ MISTAKES = [
         "provider: hashing",
         "provider: hashin",
         "lorebind.yaml:5:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: hashing, langchain, local",
+        "'hashing'; known: hashing, langchain, local, openai",
     ),
     Mistake(
         "an unknown kind, none near",
         PROJECT_FILE,
         '{type: markdown_glob, path: "faq/*.md"}',
-        '{type: url, path: "faq/*.md"}',
-        "lorebind.yaml:30:16: source type 'url' is not supported; known: file_glob, markdown_glob",
+        '{type: ftp, path: "faq/*.md"}',
+        "lorebind.yaml:30:16: source type 'ftp' is not supported; known: cloud_storage, "
+        "file_glob, inline, langchain, markdown_glob, media_transcript, url",
     ),
     Mistake(
         "a word that is not among the choices",
@@ -818,7 +823,8 @@ MISTAKES = [
         "instructions: Help.",
         'instructions: "{{ .input.x }}"',
         "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
-        "is; templates are read in api_key, config, vars, prompt, query and outputs",
+        "is; templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
+        "query, input and outputs",
     ),
     Mistake(
         "a file that is not there",

@@ -266,9 +266,10 @@ def test_an_id_is_used_once(tmp_path):
         ),
         (
             "{id: own}]}",
-            "{id: own, inject_as: '{{ .workflow.vars.tone }}'}]}",
-            "14:39: inject_as is not a template: {{ .workflow.vars.tone }} would stay as it is; "
-            "templates are read in api_key, config, vars, prompt, query and outputs",
+            "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
+            "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
+            "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
+            "query, input and outputs",
         ),
     ],
 )
@@ -328,7 +329,7 @@ def test_a_project_is_built_from_python_objects(tmp_path):
         )
     assert str(caught.value) == (
         "<python>: knowledge_bases[0].sources[0].type: source type 'x' is not supported; "
-        "known: file_glob, markdown_glob"
+        "known: cloud_storage, file_glob, inline, langchain, markdown_glob, media_transcript, url"
     )
 
 

@@ -77,7 +77,7 @@ knowledge_bases:
   - id: docs
     embedder: tests
     vector_db: fil
-    sources: [{type: url}, {type: file_glob, paths: [docs/*, ../x]}]
+    sources: [{type: ftp}, {type: file_glob, paths: [docs/*, ../x]}]
     chunking: {size: 012}
   - id: a/b
     embedder: remoet
@@ -127,7 +127,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "known: agents, autoload, description, embedders, knowledge, knowledge_bases, "
         "models, name, vector_dbs, workflows",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: hashing, langchain, local",
+        "'hashing'; known: hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
         'lorebind.yaml:11:5: api_key holds a literal value; write api_key: "{{ '
         '.env.API_KEY }}" and put the value into the environment or .env',
@@ -136,7 +136,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "at lorebind.yaml:13:6",
         "lorebind.yaml:18:5: knowledge base 'docs' uses unknown vector database 'fil'; "
         "did you mean 'file'; known: file",
-        "lorebind.yaml:19:16: source type 'url' is not supported; known: file_glob, markdown_glob",
+        "lorebind.yaml:19:16: source type 'ftp' is not supported; known: "
+        "cloud_storage, file_glob, inline, langchain, markdown_glob, media_transcript, url",
         "lorebind.yaml:19:62: '../x' leaves the project folder; write a path relative "
         "to the project folder, without '..'",
         "lorebind.yaml:20:22: YAML reads 012 as the number 10; write 10, or quote it "
@@ -160,8 +161,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "workflows/first.yaml:4:31: YAML reads {{ … }} without quotes as a mapping; "
         'put quotes around it: "{{ .env.NAME }}"',
         "workflows/first.yaml:6:15: unknown key 'embeder'; did you mean 'embedder'; "
-        "known: chunking, description, embedder, id, ingest, metadata, retrieval, "
-        "sources, vector_db",
+        "known: chunking, description, embedder, id, ingest, metadata, "
+        "preprocess, retrieval, sources, vector_db",
         "workflows/first.yaml:9:15: task 'two' uses unknown agent 'critik'; did you "
         "mean 'critic'; known: critic, helper, torn",
         "workflows/first.yaml:9:30: {{ .tasks.on.output }} is not defined: .tasks has "
@@ -317,8 +318,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     assert _shown(tmp_path, files) == [
         ".env:1:1: the file is not UTF-8",
         "agents/critic.yaml:2:1: model is not a template: {{ .env.UNSET }} would stay "
-        "as it is; templates are read in api_key, config, vars, prompt, query and "
-        "outputs",
+        "as it is; templates are read in api_key, dsn, config, addresses of "
+        "sources, vars, prompt, query, input and outputs",
         "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' "
         "here; did you mean 'env'; known: env, secrets",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "

@@ -1,19 +1,37 @@
 """From files, or Python objects, to a project that is known to be valid."""
 
+from lorebind_knowledge.configuration.applying import (
+    Applied,
+    apply_resources,
+    export_resources,
+)
+from lorebind_knowledge.configuration.editing import as_yaml
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.loading import PROJECT_FILE, build_project, load_project
 from lorebind_knowledge.configuration.problems import problems
-from lorebind_knowledge.configuration.templates import TemplateError, references, resolve
+from lorebind_knowledge.configuration.templates import (
+    Reference,
+    TemplateError,
+    injected_variable,
+    references,
+    resolve,
+)
 from lorebind_knowledge.configuration.yaml_source import YamlSource
 
 __all__ = [
     "PROJECT_FILE",
+    "Applied",
     "Environment",
     "LoadedProject",
+    "Reference",
     "TemplateError",
     "YamlSource",
+    "apply_resources",
+    "as_yaml",
     "build_project",
+    "export_resources",
+    "injected_variable",
     "load_project",
     "problems",
     "references",

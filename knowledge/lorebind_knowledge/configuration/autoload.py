@@ -1,4 +1,4 @@
-"""`autoload:` the further files of a project, each of which declares an agent or a workflow."""
+"""The further files of a project, found by `autoload` or named, each of an agent or a workflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.agents import AgentDeclaration
-from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+from lorebind_knowledge.declarations.workflows import WorkflowDeclaration, WorkflowFile
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
@@ -50,6 +50,27 @@ def autoload_files(
                 problems.append(problem_at(autoload, ("include", index), message))
     files = [root / name for name in sorted(found)]
     return [file for file in files if file != project_file], problems
+
+
+def workflow_files(
+    root: Path, entries: Iterable[WorkflowDeclaration | WorkflowFile]
+) -> tuple[list[Path], list[Problem]]:
+    """The files that `workflows: [{source: …}]` names, and what is wrong with the names."""
+    found: list[Path] = []
+    problems: list[Problem] = []
+    home = root.resolve()
+    for entry in entries:
+        if not isinstance(entry, WorkflowFile) or not _readable([entry.source]):
+            continue
+        file = root / Path(entry.source)
+        if not file.resolve().is_relative_to(home):
+            message = f"{entry.source!r} leads out of the project folder"
+            problems.append(problem_at(entry, ("source",), message))
+        elif not file.is_file():
+            problems.append(problem_at(entry, ("source",), f"there is no file {entry.source!r}"))
+        elif file not in found:
+            found.append(file)
+    return found, problems
 
 
 def names_all(autoload: AutoloadDeclaration) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.declarations.embedders import LocalEmbedderDeclaration
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
+
+T = TypeVar("T", bound=Any)
+
+
+def first(declared: Sequence[T]) -> T:
+    """What is meant where no id is given: what is called `default`, else the first declared."""
+    return next((one for one in declared if one.id == "default"), declared[0])
 
 
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:

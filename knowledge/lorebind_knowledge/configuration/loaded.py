@@ -100,7 +100,7 @@ class LoadedProject:
 def _pick(items: Sequence[T], item_id: str | None, what: str) -> T:
     by_id = {item.id: item for item in items}
     if item_id is None:
-        return by_id.get("default", items[0])
+        return defaults.first(items)
     if item_id not in by_id:
         raise NotFoundError(f"there is no {what} {item_id!r}; {did_you_mean(item_id, by_id)}")
     return by_id[item_id]

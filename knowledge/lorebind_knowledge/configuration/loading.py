@@ -7,40 +7,54 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from lorebind_knowledge.configuration.autoload import autoload_files, kind_of, names_all
+from lorebind_knowledge.configuration.autoload import (
+    autoload_files,
+    kind_of,
+    names_all,
+    workflow_files,
+)
+from lorebind_knowledge.configuration.composites import composites
+from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.partial import partial
 from lorebind_knowledge.configuration.problems import Finding, findings
 from lorebind_knowledge.configuration.references import dangling, duplicates
-from lorebind_knowledge.configuration.scopes import project_templates, workflow_templates
+from lorebind_knowledge.configuration.scopes import (
+    injected_variables,
+    project_templates,
+    workflow_templates,
+)
 from lorebind_knowledge.configuration.yaml_source import YamlSource
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, locate
 from lorebind_knowledge.declarations.project import ProjectDeclaration
+from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from lorebind_knowledge.declarations.project import AutoloadDeclaration
-    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 
 PROJECT_FILE = "lorebind.yaml"
 
 D = TypeVar("D", bound=Declaration)
 
 
-def load_project(path: str | Path, *, environ: Mapping[str, str] | None = None) -> LoadedProject:
+def load_project(
+    path: str | Path, *, environ: Mapping[str, str] | None = None, text: str | None = None
+) -> LoadedProject:
     """Read a project: its folder, or its file, and all files that it autoloads.
 
-    `environ` stands in for the variables of the process.
+    `environ` stands in for the variables of the process, `text` for what the project file holds.
 
     Raises:
         ConfigurationError: with every problem of all files, or when there is no project.
     """
-    file = _project_file(Path(path))
-    source = YamlSource.read_on(file, file.parent)
+    file = project_file(path)
+    if text is None:
+        source = YamlSource.read_on(file, file.parent)
+    else:
+        source = YamlSource.parse(text, file.name)
     return _Loading(file.parent, file, environ).load(source)
 
 
@@ -55,7 +69,13 @@ def build_project(
     return _Loading(root.resolve(), None, environ).load(YamlSource.from_data(data))
 
 
-def _project_file(path: Path) -> Path:
+def project_file(path: str | Path) -> Path:
+    """The project file that a path means: itself, or the one in the folder.
+
+    Raises:
+        ConfigurationError: when it is not there.
+    """
+    path = Path(path)
     names_file = path.suffix in (".yaml", ".yml") and not path.is_dir()
     file = path if names_file or path.is_file() else path / PROJECT_FILE
     if not file.is_file():
@@ -79,8 +99,8 @@ class _Loading:
     def load(self, source: YamlSource) -> LoadedProject:
         project = self._declared(source, ProjectDeclaration)
         self.agents += project.agents
-        self.workflows += project.workflows
-        self._autoload(project.autoload)
+        self.workflows += [w for w in project.workflows if isinstance(w, WorkflowDeclaration)]
+        self._further_files(project)
         self._check(project)
         if self.problems:
             raise ConfigurationError(self.problems)
@@ -109,24 +129,33 @@ class _Loading:
         self.problems += [problem for path, problem in found if path not in source.doubtful]
         return partial(kind, source, {path for path, _ in found})
 
-    def _autoload(self, autoload: AutoloadDeclaration) -> None:
-        files, problems_found = autoload_files(self.root, autoload, self.file)
+    def _further_files(self, project: ProjectDeclaration) -> None:
+        named, problems_found = workflow_files(self.root, project.workflows)
         self.problems += problems_found
-        for file in files:
-            self._file(file)
-        if not names_all(autoload):  # a file that was not found may declare any agent
-            self.agents.append(partial(AgentDeclaration, YamlSource("", {})))
+        found, problems_found = autoload_files(self.root, project.autoload, self.file)
+        self.problems += problems_found
+        for file in named:
+            self._file(file, WorkflowDeclaration)
+        for file in found:
+            if file not in named:
+                self._file(file)
+        if not names_all(project.autoload):  # a file that was not found may declare anything
+            unknown = YamlSource("", {})
+            self.agents.append(partial(AgentDeclaration, unknown))
+            self.workflows.append(partial(WorkflowDeclaration, unknown))
 
-    def _file(self, file: Path) -> None:
+    def _file(self, file: Path, kind: type[WorkflowDeclaration] | None = None) -> None:
         try:
             source = YamlSource.read_on(file, self.root)
         except ConfigurationError as error:
             self.problems += error.problems
             source = YamlSource.glance(file, self.root)
-            if kind_of(source.data) is AgentDeclaration:
+            if kind or kind_of(source.data) is WorkflowDeclaration:
+                self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
+            else:
                 self.agents.append(partial(AgentDeclaration, source))
             return
-        declaration = self._declared(source, kind_of(source.data))
+        declaration = self._declared(source, kind or kind_of(source.data))
         if isinstance(declaration, AgentDeclaration):
             self.agents.append(declaration)
         else:
@@ -136,8 +165,11 @@ class _Loading:
         """What only all files together can tell."""
         self.problems += duplicates(project, self.agents, self.workflows)
         self.problems += dangling(project, self.agents, self.workflows)
+        self.problems += composites(self.workflows)
+        self.problems += dimensions(project, self.workflows)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):
             self.problems += project_templates(declaration, self.environment)
         for workflow in self.workflows:
-            self.problems += workflow_templates(workflow, self.environment)
+            injected = injected_variables(project, self.agents, workflow)
+            self.problems += workflow_templates(workflow, self.environment, injected)

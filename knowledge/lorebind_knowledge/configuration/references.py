@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.templates import looks_like_one
+from lorebind_knowledge.declarations.workflows import BasicTask
 from lorebind_knowledge.errors import Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def duplicates(
     groups += [project.knowledge_bases, project.knowledge]
     for workflow in workflows:
         groups += [workflow.knowledge_bases, workflow.knowledge, workflow.agents, workflow.tasks]
-        groups += [task.knowledge for task in workflow.tasks]
+        groups += [task.knowledge for task in workflow.tasks if isinstance(task, BasicTask)]
         groups += [agent.knowledge for agent in workflow.agents]
     groups += [agent.knowledge for agent in agents]
     for group in groups:
@@ -105,8 +106,9 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
         yield from _agent(agent, known)
     for task in workflow.tasks:
         owner = _named(task, task.id)
-        yield from _bindings(task.knowledge, owner, known)
-        yield from _reference(task, owner, "agent", "agent", known.agents)
+        if isinstance(task, BasicTask):
+            yield from _bindings(task.knowledge, owner, known)
+            yield from _reference(task, owner, "agent", "agent", known.agents)
 
 
 def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import templates
@@ -10,6 +11,7 @@ from lorebind_knowledge.configuration.templates import (
     ANYTHING,
     SCOPES,
     MalformedTemplateError,
+    injected_variable,
     shown,
 )
 from lorebind_knowledge.declarations.base import Declaration, Path, within
@@ -18,14 +20,21 @@ from lorebind_knowledge.declarations.workflows import BasicTask, WorkflowDeclara
 from lorebind_knowledge.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from lorebind_knowledge.configuration.environment import Environment
+    from lorebind_knowledge.configuration.templates import Reference
+    from lorebind_knowledge.declarations.agents import AgentDeclaration
+    from lorebind_knowledge.declarations.project import ProjectDeclaration
+    from lorebind_knowledge.declarations.workflows import TaskDeclaration
     from lorebind_knowledge.errors import Problem
 
-_PROSE = ("description",)
-"""Fields that are read by people only, and may show templates."""
-_HINT = "templates are read in api_key, config, vars, prompt, query and outputs"
+_PROSE = ("description", "inject_as")
+"""Fields that are read by people only, and may show templates; and one that names a variable."""
+_HINT = (
+    "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, query, input "
+    "and outputs"
+)
 
 
 def project_templates(declaration: Declaration, environment: Environment) -> Iterator[Problem]:
@@ -36,13 +45,32 @@ def project_templates(declaration: Declaration, environment: Environment) -> Ite
             yield from _field(inner, field, scopes)
 
 
+def injected_variables(
+    project: ProjectDeclaration,
+    agents: Sequence[AgentDeclaration],
+    workflow: WorkflowDeclaration,
+) -> set[Reference]:
+    """The variables by which the prompts of a workflow may place passages, see `inject_as`.
+
+    More than any one of its tasks has in effect: which are, is known when bindings are resolved.
+    """
+    found: set[Reference] = set()
+    for declaration in (project, workflow, *agents):
+        for inner, _ in within(declaration):
+            written = getattr(inner, "inject_as", None)
+            if isinstance(written, str):
+                found.add(injected_variable(written))
+    return found - {()}
+
+
 def workflow_templates(
-    workflow: WorkflowDeclaration, environment: Environment
+    workflow: WorkflowDeclaration, environment: Environment, injected: Collection[Reference] = ()
 ) -> Iterator[Problem]:
     """What is wrong with the templates of a workflow.
 
     They know what was declared: `workflow.input`, also as `input`, `workflow.vars`, and of the
-    tasks those that come earlier. `vars` know the input only, `outputs` know all tasks.
+    tasks those that come earlier. `vars` know the input only, `outputs` know all tasks, sources
+    of knowledge bases know no task. Prompts also know the variables that passages are injected as.
     """
     # Of what cannot be read, anything may be named.
     readable = isinstance(workflow.input, dict)
@@ -55,14 +83,28 @@ def workflow_templates(
         for index, task in enumerate(workflow.tasks)
     }
     after = {**running, "tasks": _outputs(workflow.tasks)}
-    for inner, _ in within(workflow):
-        scopes = by_task[id(inner)] if isinstance(inner, BasicTask) else after
+    for inner, path in within(workflow):
+        scopes = by_task.get(id(inner), running if path[:1] == ("knowledge_bases",) else after)
         for field in type(inner).model_fields:
-            at_start = inner is workflow and field == "vars"
-            yield from _field(inner, field, before if at_start else scopes)
+            known = scopes
+            if inner is workflow and field == "vars":
+                known = before
+            elif isinstance(inner, BasicTask) and field == "prompt":
+                known = _with(scopes, injected)
+            yield from _field(inner, field, known)
 
 
-def _outputs(tasks: Sequence[BasicTask]) -> Any:
+def _with(scopes: Mapping[str, Any], references: Collection[Reference]) -> dict[str, Any]:
+    """The scopes and, beside what they hold, these names."""
+    widened = dict(scopes)
+    for name, *rest in sorted(references):
+        held = widened.get(name, {}) if rest else ANYTHING
+        below = held if isinstance(held, Mapping) else None
+        widened[name] = _with(below, [tuple(rest)]) if rest and below is not None else held
+    return widened
+
+
+def _outputs(tasks: Sequence[TaskDeclaration]) -> Any:
     if all(isinstance(task.id, str) for task in tasks):
         return {task.id: {"output": ANYTHING} for task in tasks}
     return ANYTHING

@@ -18,7 +18,9 @@ def keys(declaration: type[Declaration] | None) -> list[str]:
 
 
 def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
-    """The words of `provider` or `type` that choose a declaration."""
+    """The words of `provider` or `type` that choose a declaration, else its own name."""
+    if not declaration.kind_key:
+        return (declaration.__name__,)
     return get_args(declaration.model_fields[declaration.kind_key].annotation)
 
 
@@ -30,7 +32,12 @@ def kind_meant(
     It is the one that the message about an unknown word suggests.
     """
     by_word = {word: choice for choice in choices for word in kinds(choice)}
-    written = data.get(choices[0].kind_key)
+    if not choices[0].kind_key:
+        marked = (choice for choice in choices if choice.marked_by and choice.marked_by in data)
+        meant = next(marked, next(choice for choice in choices if not choice.marked_by))
+        return meant, meant.__name__
+    fallback = choices[0].model_fields[choices[0].kind_key].default
+    written = data.get(choices[0].kind_key, fallback)
     word = nearest(written, by_word) if isinstance(written, str) else None
     return (by_word[word], word) if word is not None else (None, "")
 
@@ -60,4 +67,5 @@ def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 def declarations(expected: Any) -> list[type[Declaration]]:
     """What may stand there, one or, where a key chooses, several."""
     parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else [expected]
-    return [part for part in parts if isinstance(part, type) and issubclass(part, Declaration)]
+    bare = [unwrapped(part)[0] for part in parts]
+    return [part for part in bare if isinstance(part, type) and issubclass(part, Declaration)]

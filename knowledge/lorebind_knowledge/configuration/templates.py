@@ -184,5 +184,16 @@ def _malformed(text: str, start: int) -> MalformedTemplateError:
     return MalformedTemplateError(f"{text[start : end + 2]} is not a template", hint)
 
 
+def injected_variable(inject_as: str) -> Reference:
+    """The names by which a prompt may place a block of passages; empty for a mere label.
+
+    `{{ .workflow.vars.x }}` is ("workflow", "vars", "x"), and `context_docs` is ("context_docs",).
+    """
+    if "{{" in inject_as:
+        return references(inject_as)[0]
+    names = re.fullmatch("[A-Za-z0-9_-]+", inject_as) and inject_as not in SCOPES
+    return (inject_as,) if names else ()
+
+
 def shown(reference: Reference) -> str:
     return "{{ ." + ".".join(reference) + " }}"

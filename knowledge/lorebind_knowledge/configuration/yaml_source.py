@@ -68,7 +68,12 @@ class YamlSource:
             ConfigurationError: when it cannot be read as one mapping.
         """
         shown_as = _shown(file, root)
-        return _Builder(shown_as, _text(file, shown_as)).build()
+        return cls.parse(_text(file, shown_as), shown_as)
+
+    @classmethod
+    def parse(cls, text: str, shown_as: str) -> YamlSource:
+        """The same of a text, as `read_on` gives it."""
+        return _Builder(shown_as, text).build()
 
     @classmethod
     def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
@@ -127,7 +132,7 @@ def _dotted(shown_as: str, path: Path) -> str:
 
 def _plain(value: Any, path: Path, shown_as: str, problems: list[Problem]) -> Any:
     if isinstance(value, Declaration):
-        value = value.model_dump(by_alias=True, exclude_unset=True)
+        value = value.written()
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):

@@ -1,0 +1,45 @@
+"""Vectors must have the length that their database was declared with, as far as files can tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.references import problem_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.declarations.project import ProjectDeclaration
+    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+    from lorebind_knowledge.errors import Problem
+
+
+def dimensions(
+    project: ProjectDeclaration, workflows: Sequence[WorkflowDeclaration]
+) -> Iterator[Problem]:
+    """Knowledge bases whose embedder and vector database disagree about the dimension.
+
+    What neither says is measured when an index is begun, and compared then.
+    """
+    embedders = defaults.embedders(project)
+    vector_dbs = defaults.vector_dbs(project)
+    for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
+        embedder = _meant(embedders, kb.embedder)
+        vector_db = _meant(vector_dbs, kb.vector_db)
+        made = getattr(embedder, "known_dimension", None)
+        kept = getattr(getattr(vector_db, "config", None), "dimension", None)
+        if isinstance(made, int) and isinstance(kept, int) and made != kept:
+            message = (
+                f"knowledge base {kb.id!r}: embedder {embedder.id!r} makes vectors of dimension "
+                f"{made}, vector database {vector_db.id!r} is declared with {kept}"
+            )
+            hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
+            yield problem_at(kb, ("vector_db",), message, hint)
+
+
+def _meant(declared: Sequence[Any], wanted: object) -> Any:
+    """What an id refers to, None where that cannot be told."""
+    if wanted is None:
+        return defaults.first(declared)
+    return next((one for one in declared if one.id == wanted), None)

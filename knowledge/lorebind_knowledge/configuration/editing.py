@@ -1,0 +1,148 @@
+"""Editing YAML text: entries of a list are replaced or added, all else stays byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDTH = 100
+
+
+def as_yaml(data: Any) -> str:
+    """Plain data as YAML, keys in their order."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists below their keys, as people write them; nothing is said by reference."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # Between single quotes PyYAML writes this line break as it is, and reads another.
+        style = '"' if "\x85" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def put_entries(text: str, section: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    """A YAML mapping's text with these entries in the list `section`, each known by its `id`.
+
+    An entry of the same id is replaced where it stands, comments within it included; others are
+    added at the end of the list. A section that is not there is added at the end of the text.
+    Lines end as the text's own do.
+
+    Args:
+        text: valid YAML, a mapping.
+        section: a key at its top, whose value, where it is there, is a list or nothing.
+        entries: plain data, each with an `id`.
+
+    Raises:
+        YAMLError: the text is none, or an edit made none of it.
+    """
+    for entry in entries:
+        start, end, put = _edit(text, section, entry)
+        if "\r\n" in text:
+            put = put.replace("\n", "\r\n")
+        text = text[:start] + put + text[end:]
+    return text
+
+
+def _edit(text: str, section: str, entry: Mapping[str, Any]) -> tuple[int, int, str]:
+    """From where to where the text is replaced, and by what."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    for key, value in pairs:
+        if key.value != section:
+            continue
+        if isinstance(value, yaml.SequenceNode) and value.value:
+            return _into(text, value, entry)
+        start = text.index(":", key.end_mark.index) + 1
+        end = max(start, value.end_mark.index)
+        if _is_flow(root):
+            return start, end, f" [{_flow(entry)}]"
+        line_end = _line_end(text, end)
+        item = _item(entry, key.start_mark.column + 2)
+        return start, line_end, f"{text[end:line_end].rstrip()}\n{item}"
+    if root is not None and _is_flow(root):
+        last = max((value.end_mark.index for _, value in pairs), default=root.start_mark.index + 1)
+        return last, last, f"{', ' if pairs else ''}{section}: [{_flow(entry)}]"
+    gap = "\n" if text.endswith("\n") or not text else "\n\n"
+    column = root.start_mark.column if root is not None else 0
+    return len(text), len(text), f"{gap}{' ' * column}{section}:\n{_item(entry, column + 2)}\n"
+
+
+def _into(text: str, entries: yaml.SequenceNode, entry: Mapping[str, Any]) -> tuple[int, int, str]:
+    last = _end(entries.value[-1], text)
+    for node in entries.value:
+        if _id(node) == entry["id"]:
+            return node.start_mark.index, _end(node, text), _like(node, entry)
+    if _is_flow(entries):
+        return last, last, f", {_flow(entry)}"
+    last = _line_end(text, last)
+    return last, last, f"\n{_item(entry, entries.start_mark.column)}"
+
+
+def _is_flow(node: yaml.Node | None) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def _id(node: yaml.Node) -> str | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value.value for key, value in pairs if key.value == "id"), None)
+
+
+def _like(node: yaml.Node, entry: Mapping[str, Any]) -> str:
+    """An entry in the style of the one whose place it takes."""
+    if _is_flow(node):
+        return _flow(entry)
+    return _indented(entry, node.start_mark.column).lstrip()
+
+
+def _item(entry: Mapping[str, Any], indent: int) -> str:
+    return " " * indent + "- " + _indented(entry, indent + 2).lstrip()
+
+
+def _indented(entry: Mapping[str, Any], indent: int) -> str:
+    lines = as_yaml(dict(entry)).rstrip("\n").split("\n")
+    return "\n".join(" " * indent + line if line else line for line in lines)
+
+
+def _flow(entry: Mapping[str, Any]) -> str:
+    text: str = yaml.dump(
+        dict(entry),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=True,
+        width=float("inf"),
+    )
+    return text.strip()
+
+
+def _end(node: yaml.Node, text: str) -> int:
+    """Where a value ends: for a block, PyYAML's own mark is where the next one begins."""
+    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+        return len(text[: node.end_mark.index].rstrip())
+    if not isinstance(node, yaml.CollectionNode) or _is_flow(node) or not node.value:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end(last[1] if isinstance(last, tuple) else last, text)
+
+
+def _line_end(text: str, at: int) -> int:
+    """Where the line ends, its comment included."""
+    end = text.find("\n", at)
+    end = len(text) if end < 0 else end
+    return end - 1 if text[at:end].endswith("\r") else end

@@ -1,0 +1,275 @@
+"""`export` and `apply`: resources leave a project and come into one, and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from lorebind_knowledge.configuration import (
+    apply_resources,
+    as_yaml,
+    export_resources,
+    load_project,
+)
+from lorebind_knowledge.errors import ConfigurationError, NotFoundError, UsageError
+
+from .yaml_styles import SECTIONS, Styled, projects, resources
+
+PROJECT = """\
+name: demo  # ours
+embedders:
+  - id: words
+    provider: hashing
+    config: {dimension: 64}  # small
+  - {id: cloud, provider: openai, api_key: "{{ .env.KEY }}"}
+knowledge_bases:
+  # the handbook
+  - id: docs
+    embedder: words
+    sources: [{type: markdown_glob, path: "docs/*.md"}]
+    description: |
+      What we know.
+  - id: notes
+    sources: [{type: file_glob, paths: [notes/*]}]
+knowledge: [{id: docs}]
+"""
+ENVIRON = {"KEY": "hidden-value"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    file = tmp_path / "lorebind.yaml"
+    file.write_text(PROJECT)
+    return file
+
+
+def apply(project: Path, text: str, **how: Any) -> Any:
+    return apply_resources(project, text, "new.yaml", environ=ENVIRON, **how)
+
+
+@settings(max_examples=60, deadline=None)
+@given(before=projects(), wanted=resources())
+def test_applying_puts_in_what_is_given_and_no_more(
+    before: Styled, wanted: dict[str, list[dict[str, Any]]]
+) -> None:
+    """In every style of YAML: given entries are there, and every byte outside of them stays."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "lorebind.yaml"
+        file.write_bytes(before.text.encode())
+        applied = apply(file, as_yaml(wanted) if wanted else "{}")
+        after = file.read_bytes().decode()
+        project = load_project(file).project
+    touched, actions = set(), []
+    for section in SECTIONS:
+        there = {entry["id"]: entry for entry in before.data.get(section) or []}
+        given_ = {entry["id"]: entry for entry in wanted.get(section, [])}
+        found = [one.written() for one in getattr(project, section)]
+        assert found == list((there | given_).values())
+        for name, entry in given_.items():
+            same = there.get(name) == entry
+            action = "unchanged" if same else "updated" if name in there else "created"
+            actions.append((section, name, action))
+            touched |= set() if same else {f"{section}/{name if name in there else ''}"}
+    assert [(one.section, one.id, one.action) for one in applied.changes] == actions
+    assert before.pattern(touched).fullmatch(after)
+    assert applied.written == bool(touched) == bool(applied.diff)
+
+
+@settings(max_examples=40, deadline=None)
+@given(before=projects())
+def test_what_was_exported_changes_nothing(before: Styled) -> None:
+    """A project that is given its own resources keeps every byte."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "lorebind.yaml"
+        file.write_bytes(before.text.encode())
+        data = export_resources(load_project(file))
+        applied = apply(file, as_yaml(data) if data else "{}")
+        assert file.read_bytes() == before.text.encode()
+    assert (applied.written, applied.diff) == (False, "")
+    assert {change.action for change in applied.changes} <= {"unchanged"}
+
+
+def test_export_keeps_what_was_written(project: Path) -> None:
+    """Templates stay templates, and defaults that nobody wrote are left out."""
+    data = export_resources(load_project(project, environ=ENVIRON))
+    read = yaml.safe_load(PROJECT)
+    assert data == {key: read[key] for key in ("embedders", "knowledge_bases")}
+    assert "hidden-value" not in as_yaml(data)
+
+
+def test_export_of_one(project: Path) -> None:
+    """A knowledge base goes with what it names, or what it has by default if that is declared."""
+    loaded = load_project(project, environ=ENVIRON)
+    data = export_resources(loaded, "notes")
+    assert {section: [one["id"] for one in some] for section, some in data.items()} == {
+        "embedders": ["words"],
+        "knowledge_bases": ["notes"],
+    }
+    with pytest.raises(NotFoundError, match="'docz'; did you mean 'docs'"):
+        export_resources(loaded, "docz")
+
+
+def test_comments_stand_where_they_stood(project: Path) -> None:
+    """An entry is replaced between its neighbours, in its own style."""
+    applied = apply(project, "embedders: [{id: cloud, provider: local}]\n")
+    old = '{id: cloud, provider: openai, api_key: "{{ .env.KEY }}"}'
+    assert project.read_text() == PROJECT.replace(old, "{id: cloud, provider: local}")
+    changed = [line for line in applied.diff.splitlines()[2:] if line[0] in "+-"]
+    assert changed == [f"-  - {old}", "+  - {id: cloud, provider: local}"]
+
+
+def test_a_dry_run_writes_nothing_and_shows_the_difference(project: Path) -> None:
+    """The file keeps its bytes and its time; the difference names both sides."""
+    before = project.stat()
+    applied = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
+    assert project.read_text() == PROJECT
+    assert project.stat() == before
+    assert not applied.written
+    assert [change.action for change in applied.changes] == ["created"]
+    assert applied.diff.splitlines() == [
+        "--- lorebind.yaml",
+        "+++ lorebind.yaml with new.yaml",
+        "@@ -14,3 +14,7 @@",
+        "   - id: notes",
+        "     sources: [{type: file_glob, paths: [notes/*]}]",
+        " knowledge: [{id: docs}]",
+        "+",
+        "+vector_dbs:",
+        "+  - id: m",
+        "+    type: memory",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "knowledge_bases:\n  - id: docs\n    embeder: words\n    sources: []\n",
+            "new.yaml:3:5: unknown key 'embeder'; did you mean 'embedder'",
+        ),
+        ("name: other\n", "new.yaml:1:1: unknown key 'name'"),
+        ("- id: a\n", "new.yaml:1:1: expected a mapping of keys at the top of the file"),
+        ("", "new.yaml:1:1: the file is empty"),
+        (
+            "embedders:\n  - {id: a, provider: local}\n  - {id: a, provider: hashing}\n",
+            "new.yaml:3:6: embedder id 'a' is used twice",
+        ),
+        (
+            "knowledge_bases: [{id: n, embedder: wrds, "
+            "sources: [{type: markdown_glob, path: a.md}]}]\n",
+            "lorebind.yaml with new.yaml:",
+        ),
+        (
+            "embedders: [{id: words, provider: openai, api_key: '{{ .env.NOT_SET }}'}]",
+            "variable NOT_SET is not set",
+        ),
+    ],
+)
+def test_what_is_not_valid_leaves_the_file(project: Path, text: str, problem: str) -> None:
+    """Problems of the text, and of the project as it would be, are named with their places."""
+    with pytest.raises(ConfigurationError) as caught:
+        apply(project, text)
+    assert problem in str(caught.value)
+    assert project.read_text() == PROJECT
+    assert os.listdir(project.parent) == ["lorebind.yaml"]
+
+
+SECRET = "sk-Zq8hidden"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"embedders: [{{id: cloud, provider: openai, api_key: {SECRET}}}]",
+        f"embedders: [{{id: cloud, provider: openai, api_key: [{SECRET}]}}]",
+        f"embedders: [{{id: c, provider: langchain, class: 'a:B', config: {{token: {SECRET}}}}}]",
+        f"vector_dbs: [{{id: p, type: pgvector, config: {{dsn: 'postgresql://u:{SECRET}@h/d'}}}}]",
+        f"embedders: [{{id: cloud, provider: openai, api_key: *{SECRET}}}]",
+        f"embedders: [{{id: cloud, provider: openai, api_key: '{SECRET}}}]",
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_secret_is_refused_without_being_shown(project: Path, text: str, dry_run: bool) -> None:
+    """Not in the message, not in its cause, and not in the file."""
+    with pytest.raises(ConfigurationError) as caught:
+        apply(project, text, dry_run=dry_run)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in f"{error} {error!r}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert project.read_text() == PROJECT
+
+
+def test_a_project_that_is_not_valid_is_not_edited(project: Path) -> None:
+    """What is wrong with it before is said of it, and not of what is applied."""
+    project.write_text(PROJECT + "knowlege: []\n")
+    with pytest.raises(ConfigurationError, match=r"^lorebind\.yaml:17:1: unknown key 'knowlege'"):
+        apply(project, "embedders: [{id: cloud, provider: local}]\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: demo\nembedders: &all\n  - &w {id: words, provider: hashing}\n"
+        "knowledge_bases: []\n...\n",
+        "name: demo\nembedders:\n  - {id: words, provider: hashing}\nknowledge_bases: []\n"
+        "description: |+\n  Kept.\n\n",
+    ],
+)
+def test_what_cannot_be_edited_is_refused(project: Path, text: str) -> None:
+    """Where an edit would say something else than was meant, the file stays as it is."""
+    project.write_text(text)
+    with pytest.raises(UsageError, match=r"'vector_dbs' in lorebind\.yaml .* cannot be edited"):
+        apply(project, "vector_dbs: [{id: a, type: memory}, {id: b, type: sqlite}]\n")
+    assert project.read_text() == text
+
+
+def test_an_anchor_that_others_repeat_is_kept(project: Path) -> None:
+    """Replacing what an alias stands for is refused, for it would change two places."""
+    text = (
+        "name: demo\nembedders: [{id: words, provider: hashing}]\nknowledge_bases:\n"
+        "  - id: a\n    sources: &s [{type: markdown_glob, path: a.md}]\n"
+        "  - {id: b, sources: *s}\n"
+    )
+    project.write_text(text)
+    new = "{id: a, sources: [{type: markdown_glob, path: b.md}]}"
+    with pytest.raises(UsageError, match="cannot be edited"):
+        apply(project, f"knowledge_bases: [{new}]\n")
+    assert project.read_text() == text
+    apply(project, f"knowledge_bases: [{new.replace('id: a', 'id: b')}]\n")
+    assert load_project(project).knowledge_base("b")[0].sources[0].written()["path"] == "b.md"
+
+
+def test_the_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    """A project file that is a link stays one; the file behind it keeps its permissions."""
+    (tmp_path / "real").mkdir()
+    real = tmp_path / "real" / "shared.yaml"
+    real.write_text(PROJECT)
+    real.chmod(0o640)
+    link = tmp_path / "lorebind.yaml"
+    link.symlink_to(real)
+    apply(tmp_path, "vector_dbs: [{id: m, type: memory}]\n")
+    assert link.is_symlink()
+    assert "id: m" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert os.listdir(tmp_path / "real") == ["shared.yaml"]
+
+
+def test_the_file_is_replaced_in_one_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the last step fails the old file is there in full, and no draft stays behind."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UsageError, match="No space left on device; it is as it was"):
+        apply(project, "vector_dbs: [{id: m, type: memory}]\n")
+    assert project.read_text() == PROJECT
+    assert os.listdir(project.parent) == ["lorebind.yaml"]
