@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.registry import make_chunker
+from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.embedders.registry import make_embedder
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.once import Once
+from lorebind_knowledge.rerankers.registry import make_reranker
 from lorebind_knowledge.retrieval.search import search
+from lorebind_knowledge.retrieval.several import search_several
 from lorebind_knowledge.scope import Namespace, current_tenant
 from lorebind_knowledge.sources.registry import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 from lorebind_knowledge.stores.registry import make_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.declarations import (
+        KnowledgeBaseDeclaration,
+        RerankDeclaration,
+        RetrievalDeclaration,
+    )
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.records import Matrix, QueryResult
+    from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.stores.base import VectorStore
 
 
@@ -41,52 +58,151 @@ class KnowledgeService:
         self._making = threading.Lock()
         self._embedders: dict[str, Embedder] = {}
         self._stores: dict[str, tuple[VectorStore, Catalog]] = {}
+        self._rerankers: dict[str, Reranker] = {}
+        self._started = Once()
 
-    def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
+    def knowledge_base(
+        self,
+        kb_id: str,
+        workflow: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> KnowledgeBase:
         """A declared knowledge base, as a workflow (or the project) sees it.
+
+        Args:
+            kb_id: the knowledge base.
+            workflow: the workflow that sees it.
+            given: what `{{ .workflow.… }}` stands for in its sources: `input` and `vars`.
 
         Raises:
             NotFoundError: naming the ones there are.
         """
-        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
         loaded = self._loaded
-        with self._making:
-            embedder = loaded.embedder(declaration.embedder)
-            if embedder.id not in self._embedders:
-                self._embedders[embedder.id] = make_embedder(embedder, loaded.environment)
-            vector_db = loaded.vector_db(declaration.vector_db)
-            if vector_db.id not in self._stores:
-                self._stores[vector_db.id] = make_store(vector_db, loaded.environment)
-            made, (store, catalog) = self._embedders[embedder.id], self._stores[vector_db.id]
+        declaration, scope = loaded.knowledge_base(kb_id, workflow)
+        store, catalog = self.store(declaration.vector_db)
+        embedder = self.embedder(declaration.embedder)
         return KnowledgeBase(
             id=kb_id,
             namespace=Namespace(current_tenant(), loaded.project.name, scope, kb_id),
-            sources=[make_source(source, loaded.root) for source in declaration.sources],
-            chunker=make_chunker(declaration.chunking),
-            embedder=made,
+            sources=[
+                make_source(source, loaded.environment, workflow=given)
+                for source in declaration.sources
+            ],
+            chunker=make_chunker(
+                declaration.chunking,
+                partial(_vectors, catalog, embedder),
+                embedder.fingerprint.key,
+            ),
+            embedder=embedder,
             store=store,
             catalog=catalog,
             retrieval=declaration.retrieval,
+            remove_html=declaration.preprocess.remove_html,
+            dedupe=declaration.preprocess.dedupe,
+            reranker=self.reranker,
             events=self.events,
             metadata=declaration.metadata,
         )
+
+    def embedder(self, embedder_id: str | None = None) -> Embedder:
+        """A declared embedder; None means the project's default.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+            EmbedderError, MissingDependencyError: it cannot be made.
+        """
+        declaration = self._loaded.embedder(embedder_id)
+        with self._making:
+            if declaration.id not in self._embedders:
+                made = make_embedder(declaration, self._loaded.environment)
+                self._embedders[declaration.id] = made
+            return self._embedders[declaration.id]
+
+    def store(self, db_id: str | None = None) -> tuple[VectorStore, Catalog]:
+        """A declared vector database and its catalog; None means the project's default.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+            StoreError, MissingDependencyError: it cannot be made.
+        """
+        declaration = self._loaded.vector_db(db_id)
+        with self._making:
+            if declaration.id not in self._stores:
+                self._stores[declaration.id] = make_store(declaration, self._loaded.environment)
+            return self._stores[declaration.id]
+
+    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+        """A declared reranker, made at its first use.
+
+        Raises:
+            RerankerError: it cannot be made.
+        """
+        key = declaration.model_dump_json()
+        with self._making:
+            if key not in self._rerankers:
+                self._rerankers[key] = make_reranker(declaration, self._loaded.environment)
+            return self._rerankers[key]
 
     async def ingest(
         self,
         kb_id: str,
         *,
         workflow: str | None = None,
+        given: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
         allow_mass_delete: bool = False,
         wait: bool = False,
     ) -> IngestReport:
-        """See `lorebind_knowledge.ingest.engine.ingest`."""
-        kb = self.knowledge_base(kb_id, workflow)
+        """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `knowledge_base`."""
+        kb = self.knowledge_base(kb_id, workflow, given)
         return await ingest(kb, strategy=strategy, allow_mass_delete=allow_mass_delete, wait=wait)
 
-    async def plan(self, kb_id: str, *, workflow: str | None = None) -> IngestPlan:
-        """What an ingest would do now; touches nothing."""
-        return await plan(self.knowledge_base(kb_id, workflow))
+    async def plan(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> IngestPlan:
+        """What an ingest would do now; touches nothing, and asks no embedder for anything.
+
+        A semantic chunker so compares words, and its chunks are an estimate.
+        """
+        kb = self.knowledge_base(kb_id, workflow, given)
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        chunker = make_chunker(declaration.chunking, None, kb.embedder.fingerprint.key)
+        return await plan(replace(kb, chunker=chunker))
+
+    async def start(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Ingest a knowledge base that is declared with `ingest: on_start`, unless that was done.
+
+        It is done again when `given` has other values for what its sources name, see `Once`.
+
+        Raises:
+            SourceError: none of its sources could be read.
+            LorebindError: see `ingest`.
+        """
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        if declaration.ingest != "on_start":
+            return
+
+        async def ingest_it() -> None:
+            report = await self.ingest(kb_id, workflow=workflow, given=given, wait=True)
+            if report.status == "failed":
+                reasons = "; ".join(source.reason for source in report.sources)
+                raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")
+
+        await self._started.do(
+            (current_tenant(), scope, kb_id),
+            ingest_it,
+            None if given is None else _named(declaration, given),
+        )
 
     async def query(
         self,
@@ -96,8 +212,23 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
     ) -> QueryResult:
-        """See `lorebind_knowledge.retrieval.search.search`."""
+        """See `lorebind_knowledge.retrieval.search.search`; ingests first what wants that."""
+        await self.start(kb_id, workflow=workflow)
         return await search(self.knowledge_base(kb_id, workflow), question, settings)
+
+    async def query_several(
+        self,
+        kb_ids: Sequence[str],
+        question: str,
+        settings: RetrievalDeclaration,
+        *,
+        workflow: str | None = None,
+    ) -> QueryResult:
+        """See `lorebind_knowledge.retrieval.several.search_several`."""
+        for kb_id in kb_ids:
+            await self.start(kb_id, workflow=workflow)
+        kbs = [self.knowledge_base(kb_id, workflow) for kb_id in kb_ids]
+        return await search_several(kbs, question, settings)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""
@@ -109,6 +240,32 @@ class KnowledgeService:
         with self._making:
             opened, self._stores = list(self._stores.values()), {}
             self._embedders = {}
+            self._started = Once()  # what was kept in memory is gone
         for store, catalog in opened:
             await call(store.close)
             catalog.close()
+
+
+def _named(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:
+    """What the sources of a knowledge base name of a workflow's run, None where that is nothing."""
+    scopes = {"workflow": given, "input": given.get("input", {})}
+    values: dict[str, Any] = {}
+    for text in _texts([source.model_dump() for source in declaration.sources]):
+        for reference in templates.mentions(text):
+            if reference[0] in scopes:
+                with suppress(templates.TemplateError):  # the source itself will say so
+                    values[".".join(reference)] = templates.look_up(reference, scopes)
+    return json.dumps(values, sort_keys=True, default=str) if values else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:
+    """Vectors for a chunker: it works in a thread, and so does the loop that they need."""
+    return asyncio.run(catalog.embeddings.embed(embedder, texts)).vectors

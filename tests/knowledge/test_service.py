@@ -157,7 +157,7 @@ async def test_stats(service: KnowledgeService, tmp_path: Path) -> None:
     before = await service.stats("guides")
     assert (before.documents, before.chunks, before.last_run) == ({}, 0, None)
     assert not (tmp_path / ".lorebind").exists()
-    (tmp_path / "guides" / "bad.md").write_bytes(b"\xff")
+    (tmp_path / "guides" / "bad.md").write_bytes(b"\0\xff")
     report = await service.ingest("guides")
     stats = await service.stats("guides")
     assert (stats.kb_id, stats.documents, stats.chunks) == ("guides", {"ready": 2, "failed": 1}, 2)

@@ -12,7 +12,6 @@ import asyncio
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
@@ -32,7 +31,7 @@ from lorebind_knowledge.ingest.report import Failure, IngestReport
 from lorebind_knowledge.records import Record, RecordFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
@@ -147,6 +146,7 @@ class _Run:
         index = await self._choose_index()
         known = await call(self._ledger.documents, index.key)
         await self._embed_and_persist(index.key, enumeration, known)
+        self._report.notices += kb.chunker.notices
         await self._finalise(index, enumeration.vanished(known))
 
     async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
@@ -195,7 +195,7 @@ class _Run:
         embedded: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_AHEAD)
         try:
             async with asyncio.TaskGroup() as stages:
-                documents = prepare_documents(self._kb, enumeration, known)
+                documents = prepare_documents(self._kb, enumeration, known, _DOCUMENTS_PER_READ)
                 stages.create_task(_read_ahead(documents, prepared))
                 stages.create_task(self._embed(index, known, prepared, embedded))
                 stages.create_task(self._persist(index, embedded))
@@ -291,6 +291,7 @@ class _Run:
                     chunk.text,
                     vector,
                     chunk.metadata,
+                    chunk.context,
                 )
                 for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
             ]
@@ -381,9 +382,10 @@ class _Run:
 
 
 async def _read_ahead(
-    documents: Iterator[PreparedDocument], prepared: asyncio.Queue[list[PreparedDocument]]
+    documents: AsyncIterator[list[PreparedDocument]],
+    prepared: asyncio.Queue[list[PreparedDocument]],
 ) -> None:
-    """Read in a thread, a few at a time; an empty list is the end."""
-    while some := await call(lambda: list(islice(documents, _DOCUMENTS_PER_READ))):
+    """Read while others embed; an empty list is the end."""
+    async for some in documents:
         await prepared.put(some)
     await prepared.put([])

@@ -11,48 +11,57 @@ from lorebind_knowledge.ingest.report import Failure, IngestPlan
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.ingest.preparation import PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
 async def plan(kb: KnowledgeBase) -> IngestPlan:
     """What an `upsert` would do now."""
-    return await call(_plan, kb)
-
-
-def _plan(kb: KnowledgeBase) -> IngestPlan:
-    ledger = kb.catalog.ledger
-    index = _index_to_write(kb)
-    known: dict[str, DocumentEntry] = ledger.documents(index.key) if index else {}
-    enumeration = enumerate_sources(kb.sources)
+    index = await call(_index_to_write, kb)
+    known = await call(kb.catalog.ledger.documents, index.key) if index else {}
+    enumeration = await call(enumerate_sources, kb.sources)
     result = IngestPlan(kb.id, sources=enumeration.sources)
     to_embed: set[str] = set()
-    for document in prepare_documents(kb, enumeration, known):
-        result.documents[document.action] += 1
-        entry = known.get(document.uri)
-        kept = entry.chunk_count if entry else 0
-        if document.action == "failed":
-            attempts = entry.attempts + 1 if entry else 1
-            result.failures.append(Failure(document.uri, document.reason, attempts))
-            result.chunks["total"] += kept
-        elif document.action == "unchanged":
-            result.chunks["unchanged"] += kept
-            result.chunks["total"] += kept
-        else:
-            old = set(ledger.chunk_ids(index.key, document.uri)) if index and entry else set()
-            new = {chunk.id for chunk in document.chunks}
-            result.chunks["added"] += len(new - old)
-            result.chunks["removed"] += len(old - new)
-            result.chunks["unchanged"] += len(new & old)
-            result.chunks["total"] += len(new)
-            texts = [chunk.embedded_text for chunk in document.chunks]
-            missing = kb.catalog.embeddings.missing(kb.embedder, texts) - to_embed
-            to_embed |= missing
-            result.texts_to_embed += len(missing)
-            result.cache_hits += len(texts) - len(missing)
+    async for documents in prepare_documents(kb, enumeration, known):
+        for document in documents:
+            await call(_account, kb, index, document, known.get(document.uri), result, to_embed)
     for uri in enumeration.vanished(known):
         result.documents["removed"] += 1
         result.chunks["removed"] += known[uri].chunk_count
     return result
+
+
+def _account(
+    kb: KnowledgeBase,
+    index: IndexEntry | None,
+    document: PreparedDocument,
+    entry: DocumentEntry | None,
+    result: IngestPlan,
+    to_embed: set[str],
+) -> None:
+    """Count a document; `to_embed` gathers what would be embedded, each text once."""
+    result.documents[document.action] += 1
+    kept = entry.chunk_count if entry else 0
+    if document.action == "failed":
+        attempts = entry.attempts + 1 if entry else 1
+        result.failures.append(Failure(document.uri, document.reason, attempts))
+        result.chunks["total"] += kept
+    elif document.action == "unchanged":
+        result.chunks["unchanged"] += kept
+        result.chunks["total"] += kept
+    else:
+        ledger = kb.catalog.ledger
+        old = set(ledger.chunk_ids(index.key, document.uri)) if index and entry else set()
+        new = {chunk.id for chunk in document.chunks}
+        result.chunks["added"] += len(new - old)
+        result.chunks["removed"] += len(old - new)
+        result.chunks["unchanged"] += len(new & old)
+        result.chunks["total"] += len(new)
+        texts = [chunk.embedded_text for chunk in document.chunks]
+        missing = kb.catalog.embeddings.missing(kb.embedder, texts) - to_embed
+        to_embed |= missing
+        result.texts_to_embed += len(missing)
+        result.cache_hits += len(texts) - len(missing)
 
 
 def _index_to_write(kb: KnowledgeBase) -> IndexEntry | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from inspect import iscoroutinefunction
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.identity import chunk_id, digest
+from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import LOADERS_VERSION, load_document
+from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.enumeration import Enumeration
@@ -27,9 +33,14 @@ class Chunk:
 
     id: str
     text: str
-    embedded_text: str
-    """What the embedder reads: the passage under its title and headings."""
+    context: str
+    """What it stands under: the title and the headings."""
     metadata: Mapping[str, Any]
+
+    @property
+    def embedded_text(self) -> str:
+        """What the embedder reads: the passage under its title and headings."""
+        return f"{self.context}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,44 +57,87 @@ class PreparedDocument:
     reason: str = ""
 
 
-def prepare_documents(
-    kb: KnowledgeBase, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
-) -> Iterator[PreparedDocument]:
-    """Every listed document, read when its turn comes; one that cannot be read fails alone."""
-    for uri, (source, item) in enumeration.items.items():
+async def prepare_documents(
+    kb: KnowledgeBase,
+    enumeration: Enumeration,
+    known: Mapping[str, DocumentEntry],
+    at_once: int = 16,
+) -> AsyncIterator[list[PreparedDocument]]:
+    """Every listed document, read when its turn comes; one that cannot be read fails alone.
+
+    They come in groups, in the order listed. Of a group, what is fetched is fetched at the same
+    time, and what is read from this machine is read in one thread.
+    """
+    listed = iter(enumeration.items.values())
+    while some := list(islice(listed, at_once)):
+        fetched = await asyncio.gather(
+            *(_fetch(item) for _, item in some if iscoroutinefunction(item.read))
+        )
+        yield await call(_prepare_all, kb, some, dict(fetched), known)
+
+
+_Fetched: TypeAlias = "Content | SourceError | None"
+
+
+async def _fetch(item: SourceItem) -> tuple[str, _Fetched]:
+    try:
+        return item.uri, await call(item.read, "")
+    except SourceError as error:
+        return item.uri, error
+
+
+def _prepare_all(
+    kb: KnowledgeBase,
+    some: Sequence[tuple[str, SourceItem]],
+    fetched: Mapping[str, _Fetched],
+    known: Mapping[str, DocumentEntry],
+) -> list[PreparedDocument]:
+    prepared: list[PreparedDocument] = []
+    for source, item in some:
         try:
-            yield _prepare(kb, source, item, known.get(uri))
-        except SourceError as error:
-            yield PreparedDocument(uri, source, "failed", reason=str(error))
+            content = fetched[item.uri] if item.uri in fetched else item.read("")
+            if isinstance(content, SourceError):
+                raise content
+            assert isinstance(content, Content)
+            prepared.append(_prepare(kb, source, item.uri, content, known.get(item.uri)))
+        except (SourceError, MissingDependencyError) as error:
+            prepared.append(PreparedDocument(item.uri, source, "failed", reason=str(error)))
+    return prepared
 
 
 def chunker_fingerprint(kb: KnowledgeBase) -> str:
     """What decides, beside a document's bytes, which texts are embedded."""
-    return f"{kb.chunker.fingerprint}, loaders {LOADERS_VERSION}"
+    html = ", without HTML" if kb.remove_html else ""
+    return f"{kb.chunker.fingerprint}, loaders {LOADERS_VERSION}{html}"
 
 
 def _prepare(
-    kb: KnowledgeBase, source: str, item: SourceItem, entry: DocumentEntry | None
+    kb: KnowledgeBase, source: str, uri: str, content: Content, entry: DocumentEntry | None
 ) -> PreparedDocument:
-    data = item.read()
-    metadata = json.dumps(dict(kb.metadata), sort_keys=True)
-    signature = digest(data, chunker_fingerprint(kb), metadata)
+    metadata = json.dumps({**content.metadata, **kb.metadata}, sort_keys=True)
+    signature = digest(content.data, content.media_type, chunker_fingerprint(kb), metadata)
     if entry and entry.state == "ready" and entry.signature == signature:
-        return PreparedDocument(item.uri, source, "unchanged", entry.title, signature)
-    document = load_document(data, item.uri)
-    chunks = list(_chunks(kb, item.uri, document))
+        return PreparedDocument(uri, source, "unchanged", entry.title, signature)
+    document = load_document(content.data, uri, content.media_type)
+    if kb.remove_html:
+        document = without_html(document)
+    chunks = list(_chunks(kb, uri, document, content.metadata))
     action = "updated" if entry and entry.generation else "added"
-    return PreparedDocument(item.uri, source, action, document.title, signature, chunks)
+    return PreparedDocument(uri, source, action, document.title, signature, chunks)
 
 
-def _chunks(kb: KnowledgeBase, uri: str, document: LoadedDocument) -> Iterator[Chunk]:
+def _chunks(
+    kb: KnowledgeBase, uri: str, document: LoadedDocument, said: Mapping[str, Any]
+) -> Iterator[Chunk]:
     seen: Counter[str] = Counter()
-    for start, end in kb.chunker.split(document.text, document.body_start, len(document.text)):
-        text = document.text[start:end]
+    whole, headings_at = document.text, [heading.start for heading in document.headings]
+    for start, end in kb.chunker.split(whole, document.body_start, len(whole), headings_at):
+        text = whole[start:end]
         headings = document.heading_path(start)
         path = headings if document.title in headings else [document.title, *headings]
         metadata = {
             **document.metadata,
+            **said,
             **kb.metadata,
             "kb_id": kb.id,
             "uri": uri,
@@ -93,4 +147,4 @@ def _chunks(kb: KnowledgeBase, uri: str, document: LoadedDocument) -> Iterator[C
         }
         identity = chunk_id(kb.namespace, uri, text, seen[text])
         seen[text] += 1
-        yield Chunk(identity, text, f"{' > '.join(path)}\n{text}", metadata)
+        yield Chunk(identity, text, " > ".join(path), metadata)

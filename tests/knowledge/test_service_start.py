@@ -1,0 +1,230 @@
+"""`ingest: on_start`: a knowledge base is ingested before its first use, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+
+from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.errors import (
+    IngestRefusedError,
+    NotFoundError,
+    NotIngestedError,
+    SourceError,
+)
+from lorebind_knowledge.events import Events
+
+from .bench import Diary, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+def _base(kb_id: str, **more: Any) -> dict[str, Any]:
+    sources = [{"type": "markdown_glob", "path": "docs/*.md"}]
+    chunking = {"size": 64, "overlap": 0}
+    return {"id": kb_id, "sources": sources, "chunking": chunking, "ingest": "on_start", **more}
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    for word in ("alpha", "beta"):
+        (tmp_path / "docs" / f"{word}.md").write_text(paragraph(word))
+    return tmp_path
+
+
+@pytest.fixture
+async def service(root: Path, diary: Diary) -> AsyncIterator[KnowledgeService]:
+    """One that is ingested on start, one that is not, and a workflow with one of its own."""
+    langchain = {"type": "langchain", "class": f"{__name__}:Regions"}
+    data = {
+        "name": "support",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "memory"}],
+        "knowledge_bases": [_base("docs"), _base("manual", ingest="manual")],
+        "workflows": [
+            {
+                "id": "triage",
+                "input": {"region": {"type": "string"}},
+                "vars": {"place": "{{ .workflow.input.region }} side"},
+                "knowledge_bases": [
+                    _base("docs"),
+                    _base(
+                        "regions",
+                        sources=[langchain | {"config": {"name": "{{ .workflow.input.region }}"}}],
+                    ),
+                    _base(
+                        "places",
+                        sources=[langchain | {"config": {"name": "{{ .workflow.vars.place }}"}}],
+                    ),
+                ],
+                "tasks": [{"id": "answer", "prompt": "Answer."}],
+            }
+        ],
+    }
+    loaded = build_project(data, root=root)
+    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]  # hears everything
+    yield made
+    await made.close()
+
+
+class Regions(BaseLoader):
+    """A LangChain document loader of one document, which says where it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def lazy_load(self) -> Iterator[Document]:
+        yield Document(paragraph(self._name), metadata={"source": "region.txt"})
+
+
+async def _texts(service: KnowledgeService, kb_id: str, **scope: Any) -> set[str]:
+    return {match.text for match in await service.query(kb_id, "some more words", **scope)}
+
+
+BOTH = {paragraph("alpha"), paragraph("beta")}
+
+
+async def test_the_first_query_ingests(service: KnowledgeService, diary: Diary, root: Path) -> None:
+    """Once for the life of the service: what changes later is not seen."""
+    assert await _texts(service, "docs") == BOTH
+    (root / "docs" / "gamma.md").write_text(paragraph("gamma"))
+    assert await _texts(service, "docs") == BOTH
+    assert diary.names().count("ingest_started") == 1
+    with pytest.raises(NotIngestedError):
+        await _texts(service, "manual")
+
+
+async def test_what_is_there_is_brought_up_to_date(
+    service: KnowledgeService, diary: Diary, root: Path
+) -> None:
+    """What was ingested before by hand is kept, and only what changed is embedded."""
+    await service.ingest("docs")
+    (root / "docs" / "gamma.md").write_text(paragraph("gamma"))
+    assert await _texts(service, "docs") == BOTH | {paragraph("gamma")}
+    assert [data["report"].texts_embedded for data in diary.data("ingest_completed")] == [2, 1]
+
+
+async def test_many_first_queries_ingest_once(service: KnowledgeService, diary: Diary) -> None:
+    """Twenty at the same time wait for one ingest, and all find what it brought."""
+    found = await asyncio.gather(*(_texts(service, "docs") for _ in range(20)))
+    assert found == [BOTH] * 20
+    assert diary.names().count("ingest_started") == 1
+
+
+async def test_many_threads_ingest_once(service: KnowledgeService, diary: Diary) -> None:
+    """So do threads, whichever event loops they use."""
+    ready = threading.Barrier(8)
+
+    def ask(number: int) -> set[str]:
+        ready.wait(10)
+        asked = _texts(service, "docs")
+        return asyncio.run(asked) if number % 2 else run(asked)
+
+    def ask_all() -> list[set[str]]:
+        with ThreadPoolExecutor(8) as threads:
+            return list(threads.map(ask, range(8)))
+
+    assert await asyncio.to_thread(ask_all) == [BOTH] * 8
+    assert diary.names().count("ingest_started") == 1
+
+
+async def test_a_failure_is_raised_and_tried_again(
+    service: KnowledgeService, root: Path, diary: Diary
+) -> None:
+    """Every waiting query fails as the ingest did; the next one tries again."""
+    await service.ingest("docs")
+    (root / "docs").rename(root / "away")
+    (root / "docs").mkdir()
+    (root / "docs" / "other.md").write_text(paragraph("other"))
+    asked = [service.query("docs", "alpha") for _ in range(5)]
+    failures = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(failure) for failure in failures} == {IngestRefusedError}
+    with pytest.raises(IngestRefusedError):
+        await service.query("docs", "alpha")
+    (root / "docs" / "other.md").unlink()
+    (root / "docs").rmdir()
+    (root / "away").rename(root / "docs")
+    assert await _texts(service, "docs") == BOTH
+    assert diary.names().count("ingest_started") == 4
+
+
+async def test_tenants_and_scopes_start_apart(service: KnowledgeService, diary: Diary) -> None:
+    """Each tenant, and each scope of the same id, has an index of its own to begin."""
+    await service.query("docs", "alpha")
+    with tenant("acme"):
+        assert await _texts(service, "docs") == BOTH
+        assert await _texts(service, "docs") == BOTH
+    assert await _texts(service, "docs", workflow="triage") == BOTH
+    assert diary.names().count("ingest_started") == 3
+
+
+async def test_a_workflow_gives_its_inputs(service: KnowledgeService, diary: Diary) -> None:
+    """Sources name inputs; other inputs are another ingest, the same ones are none."""
+    for region, count in (("north", 1), ("north", 1), ("south", 2)):
+        given = {"input": {"region": region}, "vars": {"place": f"{region} side"}}
+        await service.start("regions", workflow="triage", given=given)
+        texts = await _texts(service, "regions", workflow="triage")
+        assert texts == {paragraph(region)}
+        assert diary.names().count("ingest_started") == count
+    given = {"input": {"region": "x"}, "vars": {"place": "x side"}}
+    await service.start("places", workflow="triage", given=given)
+    assert await _texts(service, "places", workflow="triage") == {paragraph("x side")}
+
+
+async def test_inputs_that_no_source_names_are_no_reason(
+    service: KnowledgeService, diary: Diary
+) -> None:
+    """Runs with other questions do not read the same files again."""
+    for region in ("north", "south"):
+        for kb_id in ("docs", "places"):
+            given = {"input": {"region": region}, "vars": {"place": "here"}}
+            await service.start(kb_id, workflow="triage", given=given)
+    started = [event.kb_id for hook, event in diary.entries if hook == "ingest_started"]
+    assert started == ["docs", "places"]
+
+
+async def test_after_a_close_it_starts_again(service: KnowledgeService, diary: Diary) -> None:
+    """What was kept in memory only is gone then."""
+    await service.query("docs", "alpha")
+    await service.close()
+    assert await _texts(service, "docs") == BOTH
+    assert diary.names().count("ingest_started") == 2
+
+
+async def test_sources_that_cannot_be_read_are_a_failure(
+    service: KnowledgeService, diary: Diary
+) -> None:
+    """A report that says `failed` is raised with its reasons, and the next to ask tries again."""
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"'regions' cannot be .*workflow.input.region \}\}"):
+            await service.query("regions", "anything", workflow="triage")
+    assert diary.names().count("ingest_started") == 2
+    given = {"input": {"region": "north"}, "vars": {}}
+    await service.start("regions", workflow="triage", given=given)
+    texts = await _texts(service, "regions", workflow="triage")
+    assert texts == {paragraph("north")}
+
+
+async def test_start_does_nothing_where_nothing_is_declared(
+    service: KnowledgeService, diary: Diary
+) -> None:
+    """A manual knowledge base is left alone; one that is not there is an error."""
+    await service.start("manual")
+    assert diary.entries == []
+    with pytest.raises(NotFoundError, match="'docz'"):
+        await service.start("docz")
