@@ -8,6 +8,7 @@ from lorebind_knowledge.optional import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_bindings.answering import Answer, answer
+    from lorebind_bindings.inputs import ingest_scope
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.models import make_model
     from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
@@ -26,6 +27,7 @@ __all__ = [
     "TaskResult",
     "answer",
     "bind",
+    "ingest_scope",
     "make_model",
     "override",
     "resolve",
@@ -37,6 +39,7 @@ __getattr__ = lazy_door(
     __name__,
     {
         "answering": ("Answer", "answer"),
+        "inputs": ("ingest_scope",),
         "model_pool": ("ModelPool",),
         "models": ("make_model",),
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_bindings.placing import label_of, literal
 from lorebind_bindings.retrieving import retrieve
 from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.redaction import said_by
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from lorebind_bindings.placing import Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult
+    from lorebind_knowledge.configuration import Reference
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import AssembleResult, Citation, TokenCounter
 
@@ -50,7 +53,7 @@ async def answer(
     model: BaseChatModel,
     counter: TokenCounter,
     *,
-    prompt: str,
+    prompt: str | Prompt,
     query: str | None = None,
     instructions: str = "",
 ) -> Answer:
@@ -61,8 +64,9 @@ async def answer(
         bindings: what to search, and within which budgets.
         model: any LangChain chat model.
         counter: counts the tokens of that model.
-        prompt: what the model is asked.
-        query: what the knowledge is searched for; None means the prompt.
+        prompt: what the model is asked: a text as it stands, or a template with places for
+            passages. Those that have no place there stand before it.
+        query: what the knowledge is searched for; None means the prompt, without passages.
         instructions: the system message.
 
     Raises:
@@ -71,9 +75,19 @@ async def answer(
     """
     from lorebind_prompts import build_messages, count_messages  # half a second of LangChain
 
-    results = await retrieve(service, bindings, query or prompt)
+    asked = literal(prompt) if isinstance(prompt, str) else prompt
+    placed: dict[Reference, list[str]] = {
+        asked.places(binding.settings.inject_as): [] for binding in bindings
+    }
+    before = placed.setdefault((), [])
+    del placed[()]
+    results = await retrieve(service, bindings, query or asked.filled(placed))
     blocks, assembled = _assemble(results, counter)
-    messages = build_messages(question=prompt, instructions=instructions, blocks=blocks)
+    for binding, block in blocks:
+        placed.get(asked.places(binding.settings.inject_as), before).append(block)
+    messages = build_messages(
+        question=asked.filled(placed), instructions=instructions, blocks=before
+    )
     try:
         response = await model.ainvoke(messages)
     except LorebindError:
@@ -103,20 +117,20 @@ async def answer(
 
 def _assemble(
     results: Sequence[BoundResult], counter: TokenCounter
-) -> tuple[list[str], list[AssembleResult]]:
+) -> tuple[list[tuple[ResolvedBinding, str]], list[AssembleResult]]:
     """A block of text for each binding that has one; markers are numbered through all blocks."""
-    blocks: list[str] = []
+    blocks: list[tuple[ResolvedBinding, str]] = []
     assembled: list[AssembleResult] = []
     marker = 1
     for found in results:
         settings = found.binding.settings
         if not found.hit:
-            blocks += [settings.fallback] if settings.fallback else []
+            blocks += [(found.binding, settings.fallback)] if settings.fallback else []
             continue
         assembler = Assembler(
             max_tokens=settings.max_tokens or DEFAULT_MAX_TOKENS,
             counter=counter,
-            label=settings.inject_as,
+            label=label_of(settings.inject_as),
         )
         contexts = [
             RetrievedContext.from_match(found.binding.id, match, counter)
@@ -127,5 +141,5 @@ def _assemble(
         assembled.append(result)
         # A budget that holds not even the best passage leaves as little as a miss.
         text = result.context or settings.fallback
-        blocks += [text] if text else []
+        blocks += [(found.binding, text)] if text else []
     return blocks, assembled

@@ -8,17 +8,20 @@ values and replaces lists and maps; an explicit null clears what an earlier scop
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from lorebind_bindings.merging import Setting, merge, merge_entries
 from lorebind_knowledge.configuration import YamlSource, problems
-from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.declarations import BasicTask, RetrievalDeclaration
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lorebind_bindings.merging import Entries, Layer
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import BindingDeclaration, Position
 
@@ -61,14 +64,15 @@ def resolve(
         NotFoundError: when the project has no such workflow, task or agent.
         UsageError: when a task is named without its workflow.
     """
-    scopes = list(_scopes(loaded, workflow, task, agent))
-    ids = dict.fromkeys(binding.id for _, bindings in scopes for binding in bindings)
-    return [_resolve_one(loaded, kb_id, scopes, workflow) for kb_id in ids]
+    scopes = _scopes(loaded, workflow, task, agent)
+    nothing: Entries = {}
+    entries = reduce(merge_entries, (_entries(*scope) for scope in scopes), nothing)
+    return [_resolved(loaded, kb_id, layer, workflow) for kb_id, layer in entries.items()]
 
 
 def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
     """A knowledge base with its own `retrieval` and no scope's overrides."""
-    return _resolve_one(loaded, kb_id, [], workflow)
+    return _resolved(loaded, kb_id, {}, workflow)
 
 
 def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
@@ -101,38 +105,40 @@ def _scopes(
         if workflow is None:
             raise UsageError(f"task {task!r} belongs to a workflow; name the workflow too")
         step = loaded.task(task, workflow)
-        yield f"task/{task}", step.knowledge
-        agent = agent or step.agent
+        if isinstance(step, BasicTask):
+            yield f"task/{task}", step.knowledge
+            agent = agent or step.agent
     if agent is not None:
         yield f"agent/{agent}", loaded.agent(agent, workflow).knowledge
 
 
-def _resolve_one(
-    loaded: LoadedProject,
-    kb_id: str,
-    scopes: Sequence[tuple[str, Sequence[BindingDeclaration]]],
-    workflow: str | None,
+def _entries(scope: str, bindings: Sequence[BindingDeclaration]) -> Entries:
+    return {
+        binding.id: {
+            name: (_setting(value, scope, binding.override_position(name)),)
+            for name, value in binding.overrides().items()
+        }
+        for binding in bindings
+    }
+
+
+def _resolved(
+    loaded: LoadedProject, kb_id: str, layer: Layer, workflow: str | None
 ) -> ResolvedBinding:
     own = loaded.knowledge_base(kb_id, workflow)[0].retrieval
-    values = {name: getattr(own, name) for name in own.model_fields_set}
+    base = {
+        name: (_setting(getattr(own, name), "knowledge_base", own.position(name)),)
+        for name in own.model_fields_set
+    }
+    settings = merge(base, layer)
+    values = {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
     provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
     provenance |= {
-        name: _place("knowledge_base", own.position(name), provenance[name]) for name in values
+        name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
+        for name, (last, *before) in settings.items()
     }
-    for scope, bindings in scopes:
-        for binding in bindings:
-            if binding.id != kb_id:
-                continue
-            for name, value in binding.overrides().items():
-                place = binding.override_position(name)
-                provenance[name] = _place(scope, place, provenance[name])
-                if value is None:
-                    values.pop(name, None)
-                else:
-                    values[name] = value
     return ResolvedBinding(kb_id, RetrievalDeclaration(**values), provenance, workflow)
 
 
-def _place(scope: str, position: Position, before: Provenance) -> Provenance:
-    overrode = () if before.scope == "default" else (before.scope, *before.overrode)
-    return Provenance(scope, position.file, position.line, overrode)
+def _setting(value: Any, scope: str, position: Position) -> Setting:
+    return Setting(value, scope, position.file, position.line)

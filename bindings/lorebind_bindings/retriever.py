@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     )
 
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.records import DocumentMatch, QueryResult
     from lorebind_knowledge.service import KnowledgeService
 
 
@@ -59,9 +60,20 @@ class LorebindRetriever(BaseRetriever):
         limit = k if k is not None else self.k
         bindings = [override(binding, top_k=limit) for binding in self._bindings]
         results = await retrieve(self._service, bindings, query)
-        matches = [match for found in results for match in found.result.matches]
-        matches.sort(key=lambda match: (-match.score, match.id))
-        return [_document(match) for match in matches[:limit]]
+        matches = [
+            (-match.score * _weight(found.result), match.id, match)
+            for found in results
+            for match in found.result
+        ]
+        return [_document(match) for *_, match in sorted(matches, key=itemgetter(0, 1))[:limit]]
+
+
+def _weight(result: QueryResult) -> float:
+    """What the scores of one search count among those of others.
+
+    Fused scores are relative to their own best, which so weighs as much as its cosine.
+    """
+    return max((match.scores.get("dense", 0.0) for match in result), default=0.0)
 
 
 def _document(match: DocumentMatch) -> Document:

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lorebind_bindings.answering import answer
+from lorebind_bindings.inputs import check_inputs, running_scope
+from lorebind_bindings.placing import Prompt
 from lorebind_bindings.resolver import resolve
 from lorebind_knowledge.configuration import resolve as fill
-from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.declarations import CompositeTask
 from lorebind_knowledge.optional import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from lorebind_bindings.answering import Answer
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import BasicTask, WorkflowDeclaration
+    from lorebind_knowledge.declarations import BasicTask, TaskDeclaration, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
 
@@ -47,7 +48,15 @@ class RunResult:
     """By task id: the prompt's tokens, and what the model reported."""
 
 
-def _merge(left: dict[str, Answer], right: dict[str, Answer]) -> dict[str, Answer]:
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A task that has run."""
+
+    result: TaskResult
+    usage: dict[str, Any]
+
+
+def _merge(left: dict[str, _Done], right: dict[str, _Done]) -> dict[str, _Done]:
     return left | right
 
 
@@ -55,7 +64,7 @@ class _State(TypedDict):
     """The channels of a run."""
 
     input: dict[str, Any]
-    answers: Annotated[dict[str, Any], _merge]
+    done: Annotated[dict[str, _Done], _merge]
 
 
 async def run_workflow(
@@ -77,46 +86,21 @@ async def run_workflow(
     values = check_inputs(declared, inputs)
     graph = _compile(loaded, service, models, declared)
     state = await graph.ainvoke(
-        {"input": values, "answers": {}}, {"recursion_limit": len(declared.tasks) + 1}
+        {"input": values, "done": {}}, {"recursion_limit": len(declared.tasks) + 1}
     )
-    answers: dict[str, Answer] = state["answers"]
-    cited = {citation.id: citation for found in answers.values() for citation in found.citations}
+    done: dict[str, _Done] = state["done"]
     return RunResult(
-        output=_output(loaded, declared, values, answers),
-        tasks={
-            name: TaskResult(found.text, found.verdict, found.citations, found.unknown_markers)
-            for name, found in answers.items()
-        },
-        citations=list(cited.values()),
+        output=_output(loaded, declared, values, done),
+        tasks={name: found.result for name, found in done.items()},
+        citations=_each_once(found.result for found in done.values()),
         thread_id=uuid.uuid4().hex,
-        usage={name: found.usage for name, found in answers.items()},
+        usage={name: found.usage for name, found in done.items()},
     )
 
 
-def check_inputs(declared: WorkflowDeclaration, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The run's inputs with defaults filled in.
-
-    Raises:
-        UsageError: naming the input, what was expected, and the inputs there are.
-    """
-    for name in inputs:
-        if name not in declared.input:
-            hint = did_you_mean(name, declared.input)
-            raise UsageError(f"workflow {declared.id!r} has no input {name!r}; {hint}")
-    values: dict[str, Any] = {}
-    for name, expected in declared.input.items():
-        if name in inputs:
-            values[name] = inputs[name]
-            if not expected.accepts(values[name]):
-                raise UsageError(
-                    f"input {name!r} of workflow {declared.id!r} must be of type {expected.type}, "
-                    f"got {type(values[name]).__name__}"
-                )
-        elif expected.required and expected.default is None:
-            raise UsageError(f"workflow {declared.id!r} needs the input {name!r}")
-        else:
-            values[name] = expected.default
-    return values
+def _each_once(results: Iterable[TaskResult]) -> list[Citation]:
+    cited = {citation.id: citation for result in results for citation in result.citations}
+    return list(cited.values())
 
 
 def _compile(
@@ -142,51 +126,84 @@ def _node(
     service: KnowledgeService,
     models: ModelPool,
     declared: WorkflowDeclaration,
-    task: BasicTask,
+    task: TaskDeclaration,
 ) -> Callable[[_State], Awaitable[dict[str, Any]]]:
+    """What a task does with the state: its part of `done`."""
+    if isinstance(task, CompositeTask):
+        run = _composite(loaded, service, models, task)
+    else:
+        run = _basic(loaded, service, models, declared, task)
+
+    async def node(state: _State) -> dict[str, Any]:
+        return {"done": {task.id: await run(_scopes(loaded, declared, **state))}}
+
+    return node
+
+
+def _basic(
+    loaded: LoadedProject,
+    service: KnowledgeService,
+    models: ModelPool,
+    declared: WorkflowDeclaration,
+    task: BasicTask,
+) -> Callable[[dict[str, Any]], Awaitable[_Done]]:
     bindings = resolve(loaded, workflow=declared.id, task=task.id)
     agent = loaded.agent(task.agent, declared.id) if task.agent else None
     model, counter = models.get(agent.model if agent else None)
 
-    async def node(state: _State) -> dict[str, Any]:
-        scopes = _scopes(loaded, declared, state["input"], state["answers"])
+    async def run(scopes: dict[str, Any]) -> _Done:
+        for binding in bindings:
+            await service.start(binding.id, workflow=declared.id, given=scopes["workflow"])
         found = await answer(
             service,
             bindings,
             model,
             counter,
-            prompt=str(fill(task.prompt, scopes)),
+            prompt=Prompt(task.prompt, scopes),
             query=str(fill(task.query, scopes)) if task.query else None,
             instructions=agent.instructions if agent else "",
         )
-        return {"answers": {task.id: found}}
+        result = TaskResult(found.text, found.verdict, found.citations, found.unknown_markers)
+        return _Done(result, found.usage)
 
-    return node
+    return run
+
+
+def _composite(
+    loaded: LoadedProject, service: KnowledgeService, models: ModelPool, task: CompositeTask
+) -> Callable[[dict[str, Any]], Awaitable[_Done]]:
+    async def run(scopes: dict[str, Any]) -> _Done:
+        inputs = fill(dict(task.input), scopes)
+        found = await run_workflow(loaded, service, models, task.workflow, inputs)
+        verdicts = [inner.verdict for inner in found.tasks.values()]
+        verdict = next((v for v in ("hit", "fallback") if v in verdicts), "none")
+        unknown = [marker for inner in found.tasks.values() for marker in inner.unknown_markers]
+        return _Done(TaskResult(found.output, verdict, found.citations, unknown), found.usage)
+
+    return run
 
 
 def _scopes(
     loaded: LoadedProject,
     declared: WorkflowDeclaration,
-    inputs: Mapping[str, Any],
-    answers: Mapping[str, Answer],
+    input: Mapping[str, Any],  # noqa: A002  # the names of the state's channels
+    done: Mapping[str, _Done],
 ) -> dict[str, Any]:
     """What templates may name while the workflow runs."""
-    before_vars = {
+    return {
         **loaded.environment.scopes(),
-        "input": inputs,
-        "workflow": {"input": inputs},
-        "tasks": {name: {"output": found.text} for name, found in answers.items()},
+        "input": input,
+        "workflow": running_scope(loaded, declared, input),
+        "tasks": {name: {"output": found.result.output} for name, found in done.items()},
     }
-    variables = fill(dict(declared.vars), before_vars)
-    return before_vars | {"workflow": {"input": inputs, "vars": variables}}
 
 
 def _output(
     loaded: LoadedProject,
     declared: WorkflowDeclaration,
     inputs: Mapping[str, Any],
-    answers: Mapping[str, Answer],
+    done: Mapping[str, _Done],
 ) -> Any:
     if declared.outputs:
-        return fill(dict(declared.outputs), _scopes(loaded, declared, inputs, answers))
-    return answers[declared.tasks[-1].id].text
+        return fill(dict(declared.outputs), _scopes(loaded, declared, inputs, done))
+    return done[declared.tasks[-1].id].result.output

@@ -12,25 +12,33 @@ from hypothesis import strategies as st
 
 from lorebind_bindings import resolve
 from lorebind_knowledge import load_project
+from lorebind_knowledge.declarations import FusionDeclaration
 
 from .helpers import write
 
 DEFAULTS: dict[str, Any] = {
-    "strategy": "similarity",
+    "strategy": "hybrid",
     "top_k": 5,
     "min_score": None,
+    "min_score_on": None,
     "max_tokens": None,
     "filters": {},
+    "fusion": FusionDeclaration(),
+    "mmr_lambda": 0.7,
+    "rerank": None,
+    "neighbours": 0,
     "inject_as": None,
     "fallback": None,
     "min_results": 1,
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "strategy": st.just("similarity"),
+    "strategy": st.sampled_from(["similarity", "mmr"]),
     "top_k": st.integers(3, 50),
     "min_score": st.sampled_from([0.0, 0.25, 1.0]),
     "max_tokens": st.integers(1, 9000),
     "filters": st.sampled_from([{}, {"team": "x"}, {"lang": ["de", "en"], "old": False}]),
+    "mmr_lambda": st.sampled_from([0.25, 1.0]),
+    "neighbours": st.integers(0, 5),
     "inject_as": st.sampled_from(["Handbook", "Rules"]),
     "fallback": st.sampled_from(["Ask a human.", "Say so."]),
     "min_results": st.integers(1, 3),

@@ -1,0 +1,80 @@
+"""What a workflow is given, and what its templates then know of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration import TemplateError, resolve
+from lorebind_knowledge.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import WorkflowDeclaration
+
+
+def check_inputs(
+    declared: WorkflowDeclaration, inputs: Mapping[str, Any], *, need_all: bool = True
+) -> dict[str, Any]:
+    """The inputs with defaults filled in.
+
+    Raises:
+        UsageError: naming the input, what was expected, and the inputs there are.
+    """
+    for name in inputs:
+        if name not in declared.input:
+            hint = did_you_mean(name, declared.input)
+            raise UsageError(f"workflow {declared.id!r} has no input {name!r}; {hint}")
+    values: dict[str, Any] = {}
+    for name, expected in declared.input.items():
+        if name in inputs:
+            values[name] = inputs[name]
+            if not expected.accepts(values[name]):
+                raise UsageError(
+                    f"input {name!r} of workflow {declared.id!r} must be of type {expected.type}, "
+                    f"got {type(values[name]).__name__}"
+                )
+        elif not expected.required or expected.default is not None:
+            values[name] = expected.default
+        elif need_all:
+            raise UsageError(f"workflow {declared.id!r} needs the input {name!r}")
+    return values
+
+
+def running_scope(
+    loaded: LoadedProject, declared: WorkflowDeclaration, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `{{ .workflow.… }}` stands for while the workflow runs: `input` and `vars`.
+
+    Raises:
+        TemplateError: a variable names what is not there.
+    """
+    return {"input": values, "vars": resolve(dict(declared.vars), _before(loaded, values))}
+
+
+def ingest_scope(
+    loaded: LoadedProject, workflow: str, inputs: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The same for the sources of the workflow's knowledge bases, which may be ingested alone.
+
+    Inputs that are not given, and variables that name them, are not there: a source that does not
+    need them does not miss them.
+
+    Raises:
+        UsageError: an input that the workflow does not have, or of another type.
+    """
+    declared = loaded.workflow(workflow)
+    values = check_inputs(declared, inputs or {}, need_all=False)
+    scopes = _before(loaded, values)
+    variables: dict[str, Any] = {}
+    for name, value in declared.vars.items():
+        try:
+            variables[name] = resolve(value, scopes)
+        except TemplateError:
+            continue
+    return {"input": values, "vars": variables}
+
+
+def _before(loaded: LoadedProject, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {**loaded.environment.scopes(), "input": values, "workflow": {"input": values}}

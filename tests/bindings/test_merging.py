@@ -1,0 +1,102 @@
+"""The algebra of merging: what holds for whatever the scopes wrote."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_bindings.merging import Setting, merge, merge_entries
+
+if TYPE_CHECKING:
+    from lorebind_bindings.merging import Entries, Layer
+
+FIELDS = ["top_k", "min_score", "fallback", "filters"]
+KB_IDS = ["a", "b", "c", "d"]
+
+values = st.none() | st.integers(0, 3) | st.just({}) | st.lists(st.integers(0, 2), max_size=2)
+setting_ = st.builds(
+    Setting, values, st.sampled_from(["project", "workflow/w", "task/t"]), st.just("f.yaml")
+)
+layers = st.dictionaries(
+    st.sampled_from(FIELDS), st.lists(setting_, min_size=1, max_size=3).map(tuple)
+)
+entries = st.lists(st.tuples(st.sampled_from(KB_IDS), layers), max_size=4).map(dict)
+"""The order of the ids varies, as dictionaries keep it."""
+
+
+def in_effect(layer: Layer) -> dict[str, Any]:
+    return {name: written[0].value for name, written in layer.items()}
+
+
+def all_in_effect(found: Entries) -> dict[str, dict[str, Any]]:
+    return {kb_id: in_effect(layer) for kb_id, layer in found.items()}
+
+
+def ordered(found: Entries) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """With the order of ids and fields, which equality of mappings does not see."""
+    return [(kb_id, list(layer.items())) for kb_id, layer in found.items()]
+
+
+@given(a=layers, b=layers, c=layers)
+def test_layers_merge_associatively(a: Layer, b: Layer, c: Layer) -> None:
+    """It does not matter which two neighbours are merged first, histories and order included."""
+    left, right = merge(merge(a, b), c), merge(a, merge(b, c))
+    assert list(left.items()) == list(right.items())
+
+
+@given(a=entries, b=entries, c=entries)
+def test_entries_merge_associatively(a: Entries, b: Entries, c: Entries) -> None:
+    """The same for bindings of several knowledge bases."""
+    left, right = merge_entries(merge_entries(a, b), c), merge_entries(a, merge_entries(b, c))
+    assert ordered(left) == ordered(right)
+
+
+@given(a=layers, entry=entries)
+def test_nothing_is_the_identity(a: Layer, entry: Entries) -> None:
+    """A scope that writes nothing changes nothing, wherever it stands."""
+    assert list(merge({}, a).items()) == list(merge(a, {}).items()) == list(a.items())
+    assert ordered(merge_entries({}, entry)) == ordered(entry)
+    assert ordered(merge_entries(entry, {})) == ordered(entry)
+
+
+@given(a=layers, entry=entries)
+def test_saying_it_twice_changes_no_value(a: Layer, entry: Entries) -> None:
+    """A scope merged with itself has the same values in effect."""
+    assert in_effect(merge(a, a)) == in_effect(a)
+    assert all_in_effect(merge_entries(entry, entry)) == all_in_effect(entry)
+
+
+@given(a=layers, b=layers)
+def test_the_inner_has_its_way(a: Layer, b: Layer) -> None:
+    """What is in effect is what the inner wrote, null included, else what the outer wrote."""
+    assert in_effect(merge(a, b)) == in_effect(a) | in_effect(b)
+
+
+@given(a=layers, b=layers)
+def test_no_writer_is_forgotten(a: Layer, b: Layer) -> None:
+    """A field's history is the inner one and then the outer one; outer fields stand first."""
+    merged = merge(a, b)
+    assert list(merged) == list(dict.fromkeys([*a, *b]))
+    for name, written in merged.items():
+        assert written == b.get(name, ()) + a.get(name, ())
+
+
+@settings(max_examples=60)
+@given(scopes=st.lists(entries, max_size=5))
+def test_the_order_is_that_of_first_appearance(scopes: list[Entries]) -> None:
+    """However many scopes there are, an id stands where it was first seen."""
+    nothing: Entries = {}
+    merged = reduce(merge_entries, scopes, nothing)
+    assert list(merged) == list(dict.fromkeys(chain.from_iterable(scopes)))
+
+
+@given(a=entries, b=entries)
+def test_what_is_merged_stays_as_it_was(a: Entries, b: Entries) -> None:
+    """Merging makes something new and changes neither of the two."""
+    before = ordered(a), ordered(b)
+    merge_entries(a, b)
+    assert (ordered(a), ordered(b)) == before
