@@ -10,6 +10,7 @@ from lorebind_bindings import (
     ResolvedBinding,
     answer,
     bind,
+    ingest_scope,
     override,
     resolve,
     run_workflow,
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from lorebind.doctor import Finding
     from lorebind_bindings import Answer, LorebindRetriever, RunResult
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.evaluation.evaluate import StrategyScores
+    from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.statistics import KnowledgeStats
+
+
+_COMPARED = ("similarity", "lexical", "mmr")
 
 
 class Project:
@@ -98,6 +105,7 @@ class Project:
         kb_id: str,
         *,
         workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
         allow_mass_delete: bool = False,
         wait: bool = False,
@@ -109,6 +117,7 @@ class Project:
         Args:
             kb_id: the knowledge base.
             workflow: the workflow that declares it, where one does.
+            inputs: that workflow's inputs, for sources that name them.
             strategy: `upsert` changes the index document by document; `replace` builds a new one
                 beside it and switches at the end.
             allow_mass_delete: let the run remove more than half of the documents.
@@ -123,14 +132,32 @@ class Project:
         return await self.knowledge.ingest(
             kb_id,
             workflow=workflow,
+            given=self._given(workflow, inputs),
             strategy=strategy,
             allow_mass_delete=allow_mass_delete,
             wait=wait,
         )
 
-    async def aplan(self, kb_id: str, *, workflow: str | None = None) -> IngestPlan:
-        """What an ingest would do now. Touches nothing."""
-        return await self.knowledge.plan(kb_id, workflow=workflow)
+    async def aplan(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> IngestPlan:
+        """What an ingest would do now, with the same arguments. Touches nothing."""
+        given = self._given(workflow, inputs)
+        return await self.knowledge.plan(kb_id, workflow=workflow, given=given)
+
+    def _given(
+        self, workflow: str | None, inputs: Mapping[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """What `{{ .workflow.… }}` stands for in the sources of a workflow."""
+        if workflow is not None:
+            return ingest_scope(self.loaded, workflow, inputs)
+        if inputs:
+            raise UsageError("inputs belong to a workflow; name the workflow too")
+        return None
 
     async def astats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in a knowledge base's index. Touches nothing."""
@@ -171,6 +198,81 @@ class Project:
             filters=None if filters is None else dict(filters),
         )
         return await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
+
+    async def aquery_many(
+        self,
+        kb_ids: Sequence[str],
+        question: str,
+        *,
+        workflow: str | None = None,
+        **settings: Any,
+    ) -> QueryResult:
+        """The passages of several knowledge bases that answer a question best, in one ranking.
+
+        Args:
+            kb_ids: the knowledge bases; those into which nothing was ingested are skipped.
+            question: any text that is not blank.
+            workflow: the workflow that declares them, where one does.
+            settings: fields of `retrieval` that are to differ from those of the first.
+
+        Raises:
+            NotFoundError: no such knowledge base.
+            NotIngestedError: nothing has been ingested into any of them.
+            UsageError: none is named, their embedders differ, or what `aquery` refuses.
+            EmbedderError, StoreError: an outage of any of them.
+        """
+        if not kb_ids:
+            raise UsageError("name at least one knowledge base to search")
+        binding = override(bind(self.loaded, kb_ids[0], workflow), **settings)
+        return await self.knowledge.query_several(
+            kb_ids, question, binding.settings, workflow=workflow
+        )
+
+    async def aevaluate(
+        self,
+        kb_id: str,
+        queries: str | Path,
+        qrels: str | Path,
+        *,
+        strategies: Sequence[str] | None = None,
+        workflow: str | None = None,
+    ) -> list[StrategyScores]:
+        """How well a knowledge base is searched, by judgements that people made.
+
+        Args:
+            kb_id: the knowledge base.
+            queries: JSON Lines, `{"id": …, "text": …}`.
+            qrels: query, document and relevance, separated by tabs.
+            strategies: those to compare; None means the declared one, then all others that need
+                nothing more. The declared one is always first.
+            workflow: the workflow that declares it, where one does.
+
+        Raises:
+            UsageError: a file that cannot be read, or judgements of other documents.
+            LorebindError: as for `aquery`.
+        """
+        from lorebind_knowledge.evaluation.dataset import read_dataset
+        from lorebind_knowledge.evaluation.evaluate import evaluate
+
+        binding = bind(self.loaded, kb_id, workflow)
+        names = [binding.settings.strategy, *(strategies or ("hybrid", *_COMPARED))]
+        ways = {name: override(binding, strategy=name).settings for name in names}
+        dataset = read_dataset(Path(queries), Path(qrels))
+        return await evaluate(self.knowledge.knowledge_base(kb_id, workflow), dataset, ways)
+
+    async def atune(
+        self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None
+    ) -> Tuning:
+        """The fusion weight that does best on one half of the questions, and how on the other.
+
+        The arguments are those of `aevaluate`.
+        """
+        from lorebind_knowledge.evaluation.dataset import read_dataset
+        from lorebind_knowledge.evaluation.tuning import tune
+
+        settings = bind(self.loaded, kb_id, workflow).settings
+        dataset = read_dataset(Path(queries), Path(qrels))
+        return await tune(self.knowledge.knowledge_base(kb_id, workflow), dataset, settings)
 
     async def arun(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> RunResult:
         """Run a workflow from its first task to its last.
@@ -222,6 +324,15 @@ class Project:
         """
         return resolve(self.loaded, workflow=workflow, task=task, agent=agent)
 
+    async def adoctor(self) -> list[Finding]:
+        """Each part of the project tried for real: embedders, databases, indexes, models.
+
+        Nothing is written, and no part that fails stops the others.
+        """
+        from lorebind.doctor import examine
+
+        return [found async for found in examine(self.loaded, self.knowledge, self._models)]
+
     def retriever(
         self,
         *kb_ids: str,
@@ -263,9 +374,13 @@ class Project:
     plan = sync(aplan)
     stats = sync(astats)
     query = sync(aquery)
+    query_many = sync(aquery_many)
+    evaluate = sync(aevaluate)
+    tune = sync(atune)
     run = sync(arun)
     ask = sync(aask)
     explain = sync(aexplain)
+    doctor = sync(adoctor)
     close = sync(aclose)
 
     def __enter__(self) -> Self:

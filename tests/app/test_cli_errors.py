@@ -44,7 +44,7 @@ def test_an_unknown_key_is_shown_with_its_place(cli: Cli) -> None:
     assert failed(done, 2) == (
         f"lorebind.yaml:{line}:5: unknown key 'descripton'; "
         "did you mean 'description'; known: chunking, description, embedder, id, ingest, "
-        "metadata, retrieval, sources, vector_db\n"
+        "metadata, preprocess, retrieval, sources, vector_db\n"
     )
     assert done.out == ""
 
@@ -100,12 +100,12 @@ def test_a_project_file_that_is_not_utf8_is_named(cli: Cli) -> None:
     assert message == "lorebind.yaml:2:1: the file is not UTF-8; save it as UTF-8\n"
 
 
-def test_a_document_that_is_not_utf8_fails_alone(cli: Cli) -> None:
+def test_a_document_that_is_no_text_fails_alone(cli: Cli) -> None:
     """One document that cannot be read fails by name; the others are ingested; the exit is 1."""
-    (cli.root / "docs/latin.md").write_bytes(b"# Latin\n\ncaf\xe9\n")
+    (cli.root / "docs/latin.md").write_bytes(b"# Latin\n\ncaf\0\n")
     done = cli("knowledge", "ingest", "docs")
     assert done.code == 1
-    assert "failed document docs/latin.md: not UTF-8: byte 0xe9 at offset 12" in done.out
+    assert "failed document docs/latin.md: looks like a binary file" in done.out
     assert "completed with failures" in done.out
     data = json.loads(cli("knowledge", "ingest", "docs", "-o", "json").out)
     assert data["status"] == "completed_with_failures"
@@ -186,7 +186,7 @@ USAGE: list[tuple[list[str], str]] = [
     ([*QUERY, "x", "--min-score", "2"], "lorebind: min_score is 2.0; expected 0 to 1"),
     (
         [*QUERY, "x", "--strategy", "telepathy"],
-        "'telepathy' is not supported; known: similarity",
+        "'telepathy' is not supported; known: hybrid, lexical, mmr, rerank, similarity",
     ),
     ([*QUERY, "x", "-o", "jsn"], "'jsn' is not one of 'table', 'json', 'yaml'"),
     (["knowledge", "query", "docs"], "Missing option '--query'"),

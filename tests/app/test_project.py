@@ -176,7 +176,7 @@ def test_a_result_is_its_matches(project: Project) -> None:
     result = project.query("docs", QUESTION)
     assert list(result) == result.matches
     assert len(result) == 2
-    assert (result.strategy, result.searched, result.skipped) == ("similarity", ["docs"], [])
+    assert (result.strategy, result.searched, result.skipped) == ("hybrid", ["docs"], [])
     best = result.matches[0]
     assert best.metadata["uri"] == "docs/keys.md"
     assert best.score > result.matches[1].score
@@ -203,7 +203,10 @@ def test_a_query_may_override(project: Project) -> None:
         ({"top_k": -1}, "top_k is -1; expected 1 to 50"),
         ({"min_score": 1.5}, "min_score is 1.5; expected 0 to 1"),
         ({"min_score": -0.1}, "min_score is -0.1; expected 0 to 1"),
-        ({"strategy": "telepathy"}, "strategy 'telepathy' is not supported; known: similarity"),
+        (
+            {"strategy": "telepathy"},
+            "strategy 'telepathy' is not supported; known: hybrid, lexical, mmr, rerank",
+        ),
         ({"filters": {"uri": {"$foo": 1}}}, r"\$foo.*known: \$and"),
     ],
 )

@@ -56,7 +56,11 @@ def explain(
 
 
 def _shown(value: Any) -> str:
-    return "-" if value is None else str(value)
+    if value is None:
+        return "-"
+    if hasattr(value, "model_fields_set"):  # a declaration within the declaration
+        return ", ".join(f"{name}: {_shown(part)}" for name, part in value)
+    return str(value)
 
 
 def _where(place: Provenance) -> str:

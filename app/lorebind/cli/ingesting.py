@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
 from lorebind.cli.printing import console, plan_line, print_report
@@ -11,15 +11,22 @@ from lorebind.cli.progress import progress_bars
 from lorebind_knowledge.errors import IngestRunningError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lorebind.project import Project
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
 def show_plan(
-    project: Project, kb_id: str, output: Output, *, workflow: str | None = None
+    project: Project,
+    kb_id: str,
+    output: Output,
+    *,
+    workflow: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> IngestPlan:
     """What an ingest would do; with output `table` it is shown."""
-    plan = project.plan(kb_id, workflow=workflow)
+    plan = project.plan(kb_id, workflow=workflow, inputs=inputs)
     if output is Output.table:
         console().print(plan_line(plan), soft_wrap=True)
     return plan
@@ -32,6 +39,7 @@ def ingest_with_bars(
     output: Output,
     *,
     workflow: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
     strategy: str = "upsert",
     allow_mass_delete: bool = False,
     wait: bool = False,
@@ -41,6 +49,7 @@ def ingest_with_bars(
         project.ingest,
         kb_id,
         workflow=workflow,
+        inputs=inputs,
         strategy=strategy,
         allow_mass_delete=allow_mass_delete,
     )

@@ -1,16 +1,26 @@
-"""`lorebind knowledge`: list, get, ingest, query."""
+"""`lorebind knowledge`: list, get, export, apply, ingest, query."""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption, Strategy, WorkflowOption
+from lorebind.cli.inputs import input_values
+from lorebind.cli.options import (
+    InputsOption,
+    Output,
+    OutputOption,
+    ProjectOption,
+    Strategy,
+    WorkflowOption,
+)
 from lorebind_knowledge.errors import UsageError
 
-app = typer.Typer(help="List, ingest and query knowledge bases.", no_args_is_help=True)
+app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 
@@ -70,6 +80,57 @@ def get(
 
 
 @app.command()
+def export(
+    kb_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Left out: everything.")
+    ] = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.yaml,
+) -> None:
+    """Print embedders, vector databases and knowledge bases as a file for `apply`."""
+    from lorebind.cli.printing import print_data
+    from lorebind_knowledge.configuration import as_yaml, export_resources, load_project
+
+    data = export_resources(load_project(project), kb_id)
+    if output is Output.json:
+        print_data(data, output)
+    else:
+        print(as_yaml(data), end="")
+
+
+@app.command()
+def apply(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help="YAML as `export` prints it; - reads from a pipe.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the difference and write nothing.")
+    ] = False,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Take resources into lorebind.yaml: by id, replaced where they are there, else added."""
+    from lorebind.cli.printing import print_data, print_table
+    from lorebind_knowledge.configuration import apply_resources
+
+    try:
+        text = sys.stdin.read() if file == Path("-") else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
+    shown_as = "<stdin>" if file == Path("-") else str(file)
+    applied = apply_resources(project, text, shown_as, dry_run=dry_run)
+    if output is not Output.table:
+        print_data(applied, output)
+        return
+    if dry_run:
+        print(applied.diff, end="")
+    print_table(
+        ("resource", "id", "would be" if dry_run else "was"),
+        ((change.section, change.id, change.action) for change in applied.changes),
+    )
+
+
+@app.command()
 def ingest(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
@@ -82,6 +143,7 @@ def ingest(
         bool, typer.Option("--allow-mass-delete", help="Let more than half of the documents go.")
     ] = False,
     workflow: WorkflowOption = None,
+    inputs: InputsOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
@@ -93,14 +155,21 @@ def ingest(
     reports = []
     with Project.load(project) as loaded:
         every = [(kb.id, owner) for kb, owner in loaded.loaded.every_knowledge_base()]
+        values = None
+        if inputs:
+            if workflow is None:
+                raise UsageError("--input belongs to a workflow; name it with --workflow")
+            values = input_values(inputs, loaded.loaded.workflow(workflow))
+            every = [(name, owner) for name, owner in every if owner == workflow]
         for name, owner in [(kb_id, workflow)] if kb_id else every:
-            plan = show_plan(loaded, name, output, workflow=owner)
+            plan = show_plan(loaded, name, output, workflow=owner, inputs=values)
             report = ingest_with_bars(
                 loaded,
                 name,
                 plan,
                 output,
                 workflow=owner,
+                inputs=values,
                 strategy=strategy,
                 allow_mass_delete=allow_mass_delete,
             )

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from lorebind.cli import ask, bindings, init, knowledge, run, schema, validate
+from lorebind.cli import ask, bindings, doctor, evaluate, init, knowledge, run, schema, validate
 from lorebind_knowledge.errors import (
     ConfigurationError,
     LorebindError,
@@ -30,7 +30,9 @@ app.command("ask")(ask.ask)
 app.command("init")(init.init)
 app.command("validate")(validate.validate)
 app.command("schema")(schema.schema)
+app.command("doctor")(doctor.doctor)
 app.command("run")(run.run)
+app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")
 

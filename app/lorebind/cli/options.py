@@ -27,3 +27,7 @@ WorkflowOption = Annotated[
     str | None,
     typer.Option("--workflow", "-w", help="The workflow that declares it, where one does."),
 ]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the workflow."),
+]

@@ -52,7 +52,8 @@ def print_data(value: Any, output: Output) -> None:
 def as_data(value: Any) -> Any:
     """Dataclasses and declarations, within mappings and lists too, as plain mappings."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_data(getattr(value, field.name)) for field in fields(value)}
+        shown = (field.name for field in fields(value) if field.repr)
+        return {name: as_data(getattr(value, name)) for name in shown}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
@@ -66,7 +67,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")  # a place that is cut short leads nowhere
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     out = console()
@@ -136,6 +139,8 @@ def print_matches(result: QueryResult, question: str) -> None:
     words = {word.lower() for word in re.findall(r"\w{3,}", question)}
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
+        if "fused" in match.scores:  # a share of the best: how near it is, the cosine says
+            header.append(f"cosine {match.scores['dense']:.3f}  ", style="dim")
         header.append(location(match), style="cyan")
         if heading := match.metadata.get("heading"):
             header.append(f"  {heading}", style="dim")

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+from lorebind.cli.inputs import input_values
+from lorebind.cli.options import InputsOption, Output, OutputOption, ProjectOption
 
 
 def run(
     workflow: Annotated[str, typer.Argument(help="The id of the workflow.")],
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input.")
-    ] = None,
+    inputs: InputsOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
@@ -29,7 +22,7 @@ def run(
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        result = loaded.run(workflow, _values(inputs or [], loaded.loaded.workflow(workflow)))
+        result = loaded.run(workflow, input_values(inputs, loaded.loaded.workflow(workflow)))
     if output is not Output.table:
         print_data(result, output)
         return
@@ -45,26 +38,14 @@ def run(
             out.print(f"{citation.marker} {citation.label}", soft_wrap=True)
         for marker in task.unknown_markers:
             out.print(f"warning: {marker} in the output belongs to no passage")
-        usage = result.usage[name]
-        exactness = "exact" if usage["exact"] else "estimated"
-        out.print(f"Prompt: {usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})")
+        for usage in _prompts(result.usage[name]):
+            exactness = "exact" if usage["exact"] else "estimated"
+            tokens = f"{usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})"
+            out.print(f"Prompt: {tokens}")
 
 
-def _values(written: Sequence[str], workflow: WorkflowDeclaration) -> dict[str, Any]:
-    """`name=value` pairs; values of inputs that are no strings are read as JSON."""
-    values: dict[str, Any] = {}
-    for pair in written:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--input {pair!r} is not of the form name=value")
-        declared = workflow.input.get(name)
-        if declared is None or declared.type == "string":
-            values[name] = value
-            continue
-        try:
-            values[name] = json.loads(value)
-        except json.JSONDecodeError:
-            raise UsageError(
-                f"input {name!r} is of type {declared.type}; {value!r} is not JSON for one"
-            ) from None
-    return values
+def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each prompt of a task used; a task that runs another workflow has several."""
+    if "prompt_tokens" in usage:
+        return [usage]
+    return [prompt for inner in usage.values() for prompt in _prompts(inner)]

@@ -1,0 +1,23 @@
+"""`lorebind doctor`: whether everything that a project needs is there and answers."""
+
+from __future__ import annotations
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+
+
+def doctor(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
+    """Try each embedder, vector database, index and model, and say the repair of what fails."""
+    from lorebind.cli.printing import print_data, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        findings = loaded.doctor()
+    if output is Output.table:
+        rows = ((found.part, found.status, found.detail) for found in findings)
+        print_table(("part", "status", "what was found"), rows)
+    else:
+        print_data({"findings": findings}, output)
+    if any(found.status == "failed" for found in findings):
+        raise typer.Exit(1)

@@ -1,0 +1,77 @@
+"""`lorebind eval`: strategies side by side, on questions with judgements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption, WorkflowOption
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.evaluation.evaluate import StrategyScores
+
+_COLUMNS = ("strategy", "nDCG@10", "recall@10", "recall@100", "MRR", "p50 ms", "p95 ms")
+
+
+def evaluate(
+    kb_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")],
+    queries: Annotated[Path, typer.Option("--queries", help='JSON Lines: {"id", "text"}.')],
+    qrels: Annotated[Path, typer.Option("--qrels", help="TSV: query, document, relevance.")],
+    strategies: Annotated[
+        list[str] | None, typer.Option("--strategy", help="Left out: all that need nothing more.")
+    ] = None,
+    min_ndcg: Annotated[
+        float | None,
+        typer.Option("--min-ndcg", help="Fail when the declared strategy stays below, 0 to 1."),
+    ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Choose the fusion's weight on half of the questions.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")
+    ] = None,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Measure how well the knowledge base is searched; documents score by their best chunk."""
+    from lorebind.cli.printing import console, print_data, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        scores = loaded.evaluate(kb_id, queries, qrels, strategies=strategies, workflow=workflow)
+        tuning = loaded.tune(kb_id, queries, qrels, workflow=workflow) if tune else None
+    declared = scores[0]
+    if plot is not None:
+        from lorebind_knowledge.evaluation.plot import plot_scores
+
+        plot_scores(scores, f"{kb_id}, {declared.queries} questions", plot)
+    if output is Output.table:
+        print_table(_COLUMNS, map(_row, scores))
+        if tuning is not None:
+            console().print(
+                f"dense_weight {tuning.dense_weight:g}, chosen on one half of the questions: "
+                f"nDCG@10 {tuning.tuned.ndcg_10:.3f} on the other half, where the declared "
+                f"settings have {tuning.declared.ndcg_10:.3f}",
+                soft_wrap=True,
+            )
+    else:
+        print_data({"strategies": scores, "tuning": tuning}, output)
+    if min_ndcg is not None and declared.ndcg_10 < min_ndcg:
+        console(stderr=True).print(
+            f"lorebind: {declared.strategy} has nDCG@10 {declared.ndcg_10:.3f}, less than "
+            f"{min_ndcg:g}"
+        )
+        raise typer.Exit(1)
+
+
+def _row(score: StrategyScores) -> tuple[str, ...]:
+    quality = (score.ndcg_10, score.recall_10, score.recall_100, score.mrr)
+    return (
+        score.strategy,
+        *(f"{figure:.3f}" for figure in quality),
+        f"{score.p50_ms:.1f}",
+        f"{score.p95_ms:.1f}",
+    )

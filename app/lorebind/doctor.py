@@ -1,0 +1,151 @@
+"""`doctor`: each part of a project tried for real, and what to do about those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.records import RecordFilter
+from lorebind_knowledge.scope import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from lorebind_bindings import ModelPool
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.service import KnowledgeService
+
+SECONDS = 30
+"""After which a part that does not answer counts as failed."""
+
+_NOBODY = "lorebind doctor"  # no knowledge base can be called so: ids hold no blanks
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one part."""
+
+    part: str
+    """As `embedder local`."""
+    status: Literal["ok", "warning", "failed"]
+    detail: str
+    """What was measured, or what went wrong and the repair."""
+
+
+async def examine(
+    loaded: LoadedProject, service: KnowledgeService, models: ModelPool
+) -> AsyncIterator[Finding]:
+    """Every part that the project declares, one after the other; none stops the others.
+
+    Embedders embed one word, vector databases are asked for nothing, models are made and not
+    called. Nothing is written.
+    """
+    project = loaded.project
+    for embedder in defaults.embedders(project):
+        yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder.id))
+    for vector_db in defaults.vector_dbs(project):
+        yield await _tried(f"vector database {vector_db.id}", _store(service, vector_db.id))
+    for kb, workflow in loaded.every_knowledge_base():
+        owner = f" of workflow {workflow}" if workflow else ""
+        yield await _tried(f"knowledge base {kb.id}{owner}", _index(service, kb.id, workflow))
+    for model in defaults.models(project):
+        yield await _tried(f"model {model.id}", _model(models, model.id))
+    yield _extras()
+
+
+async def _tried(part: str, check: Awaitable[Finding | str]) -> Finding:
+    try:
+        async with asyncio.timeout(SECONDS):
+            found = await check
+    except LorebindError as error:
+        return Finding(part, "failed", str(error))
+    except TimeoutError:
+        return Finding(part, "failed", f"no answer within {SECONDS} seconds; is it reachable?")
+    return Finding(part, "ok", found) if isinstance(found, str) else found
+
+
+async def _embedder(service: KnowledgeService, embedder_id: str) -> str:
+    embedder = await call(service.embedder, embedder_id)
+    dimension = len(await embed_query(embedder, "dimension"))
+    return f"{embedder.fingerprint}, dimension {dimension} (measured)"
+
+
+async def _store(service: KnowledgeService, db_id: str) -> str:
+    store, catalog = await call(service.store, db_id)
+    nobody = Namespace(current_tenant(), _NOBODY, PROJECT_SCOPE, _NOBODY)
+    await call(catalog.ledger.index, nobody, "active")
+    await call(store.delete_by_filter, RecordFilter(IndexKey(nobody, 1)))
+    return "answers, and so does its catalog"
+
+
+async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) -> Finding | str:
+    kb = await call(service.knowledge_base, kb_id, workflow)
+    part = f"knowledge base {kb_id}" + (f" of workflow {workflow}" if workflow else "")
+    index = await call(kb.catalog.ledger.index, kb.namespace, "active")
+    if index is None:
+        return Finding(part, "warning", f"nothing is ingested yet; run: {kb.ingest_command}")
+    if index.manifest.embedder_key != kb.embedder.fingerprint.key:
+        detail = (
+            f"its index was built with the embedder {index.manifest.embedder} of dimension "
+            f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
+            f"build it anew with: {kb.ingest_command}"
+        )
+        return Finding(part, "failed", detail)
+    documents = (await call(kb.catalog.ledger.documents, index.key)).values()
+    chunks = sum(entry.chunk_count for entry in documents)
+    stored = await call(kb.store.count, index.key)
+    if stored != chunks:
+        detail = (
+            f"its catalog lists {chunks} chunks, its vector database holds {stored}; "
+            f"build it anew with: {kb.ingest_command} --strategy replace"
+        )
+        return Finding(part, "failed", detail)
+    failed = [entry.uri for entry in documents if entry.state == "failed"]
+    detail = f"{len(documents)} documents, {chunks} chunks, dimension {index.manifest.dimension}"
+    if failed:
+        detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
+        return Finding(part, "warning", detail)
+    return detail
+
+
+async def _model(models: ModelPool, model_id: str) -> str:
+    _, counter = await call(models.get, model_id)
+    exactness = "exact" if counter.exact else "an estimate"
+    return f"can be made; tokens are counted by {counter.name}, {exactness}"
+
+
+def _extras() -> Finding:
+    """Which optional parts are installed; those a project needs and lacks have failed above."""
+    from packaging.requirements import Requirement
+
+    wanted: dict[str, bool] = {}
+    for line in importlib.metadata.requires("lorebind") or ():
+        requirement = Requirement(line)
+        for extra in importlib.metadata.metadata("lorebind").get_all("Provides-Extra") or ():
+            if extra in ("all", "dev") or requirement.marker is None:
+                continue
+            if not requirement.marker.evaluate({"extra": ""}) and requirement.marker.evaluate(
+                {"extra": extra}
+            ):
+                wanted[extra] = wanted.get(extra, True) and _installed(requirement.name)
+    there = [extra for extra, installed in wanted.items() if installed]
+    missing = [extra for extra, installed in wanted.items() if not installed]
+    detail = f"installed: {', '.join(there) or 'none'}"
+    if missing:
+        detail += f"; not installed: {', '.join(missing)}"
+        detail += f" (pip install 'lorebind[{','.join(missing)}]')"
+    return Finding("extras", "ok", detail)
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

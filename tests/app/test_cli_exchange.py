@@ -1,0 +1,138 @@
+"""`lorebind knowledge export` and `apply`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from .helpers import PROJECT
+
+if TYPE_CHECKING:
+    from .helpers import Cli
+
+NEW = """\
+knowledge_bases:
+  - id: docs
+    sources: [{ type: markdown_glob, path: "docs/**/*.md" }]
+    description: How we work today
+  - id: news
+    sources: [{ type: markdown_glob, path: "news/*.md" }]
+"""
+
+
+def project_of(cli: Cli) -> str:
+    return (cli.root / "lorebind.yaml").read_text(encoding="utf-8")
+
+
+def test_export_prints_yaml_and_json(cli: Cli) -> None:
+    """Everything, or one knowledge base with what it needs; the same in both formats."""
+    done = cli("knowledge", "export")
+    assert (done.code, done.err) == (0, "")
+    data = yaml.safe_load(done.out)
+    declared = yaml.safe_load(PROJECT)
+    assert data == {key: declared[key] for key in ("embedders", "vector_dbs", "knowledge_bases")}
+    assert json.loads(cli("knowledge", "export", "--output", "json").out) == data
+    one = yaml.safe_load(cli("knowledge", "export", "rules").out)
+    assert [kb["id"] for kb in one["knowledge_bases"]] == ["rules"]
+
+
+def test_export_of_what_is_not_there(cli: Cli) -> None:
+    """It names the nearest."""
+    done = cli("knowledge", "export", "ruls")
+    assert (done.code, done.out) == (2, "")
+    assert "'ruls'; did you mean 'rules'" in done.err
+
+
+def test_apply_writes_and_says_what(cli: Cli) -> None:
+    """A line for each resource; the file has them, and its project is valid."""
+    cli.write({"new.yaml": NEW})
+    done = cli("knowledge", "apply", "-f", "new.yaml")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split() for line in done.out.splitlines() if "knowledge_bases" in line]
+    assert [row[-1] for row in rows] == ["updated", "created"]
+    assert [kb["id"] for kb in yaml.safe_load(project_of(cli))["knowledge_bases"]] == [
+        "docs",
+        "rules",
+        "news",
+    ]
+    assert cli("validate").code == 0
+    again = cli("knowledge", "apply", "-f", "new.yaml", "--output", "json")
+    assert json.loads(again.out) == {
+        "changes": [
+            {"section": "knowledge_bases", "id": "docs", "action": "unchanged"},
+            {"section": "knowledge_bases", "id": "news", "action": "unchanged"},
+        ],
+        "diff": "",
+        "written": False,
+    }
+
+
+def test_a_dry_run_shows_the_difference(cli: Cli) -> None:
+    """Nothing is written; the lines that would change stand in front of the table."""
+    cli.write({"new.yaml": NEW})
+    done = cli("knowledge", "apply", "-f", "new.yaml", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert "-    description: How we work\n" in done.out
+    assert "+    description: How we work today\n" in done.out
+    assert "would be" in done.out
+    assert project_of(cli) == PROJECT
+    data = json.loads(cli("knowledge", "apply", "-f", "new.yaml", "--dry-run", "-o", "json").out)
+    assert data["written"] is False
+    assert "+    description: How we work today\n" in data["diff"]
+
+
+def test_what_is_exported_applies_without_a_change(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a pipe: `export | apply -f -`."""
+    exported = cli("knowledge", "export").out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(exported))
+    done = cli("knowledge", "apply", "-f", "-", "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    changes = json.loads(done.out)["changes"]
+    assert {change["action"] for change in changes} == {"unchanged"}
+    assert project_of(cli) == PROJECT
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("knowledge_bases: [{ id: docs }]\n", "new.yaml:1:19: missing key 'sources'"),
+        ("knowledge_bases: [\n", "new.yaml:2:1: this is not YAML"),
+        (
+            NEW.replace("id: news", "id: news\n    embedder: gone"),
+            "uses unknown embedder 'gone'",
+        ),
+        (
+            "embedders: [{ id: c, provider: openai, api_key: sk-hidden }]\n",
+            "new.yaml:1:40: api_key holds a literal value",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(cli: Cli, text: str, message: str) -> None:
+    """Exit code 2, the problems on stderr, and the file as it was; secrets are not repeated."""
+    cli.write({"new.yaml": text})
+    done = cli("knowledge", "apply", "--file", "new.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "sk-hidden" not in done.err
+    assert project_of(cli) == PROJECT
+
+
+def test_a_file_that_cannot_be_read(cli: Cli) -> None:
+    """Not there, a folder, not UTF-8: each is an error of one line."""
+    (cli.root / "latin.yaml").write_bytes(b"\xfc")
+    for name, reason in (
+        ("gone.yaml", "No such file"),
+        ("docs", "Is a directory"),
+        ("latin.yaml", "latin.yaml cannot be read"),
+    ):
+        done = cli("knowledge", "apply", "-f", name)
+        assert (done.code, done.out) == (2, "")
+        assert reason in done.err
+        assert done.err.count("\n") == 1

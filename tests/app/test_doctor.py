@@ -1,0 +1,246 @@
+"""`lorebind doctor`: what is found of each part, and the repair of what fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.embeddings import Embeddings
+from pydantic import SecretStr
+
+from lorebind import Project, doctor
+from lorebind_knowledge.bridge import call, run
+from lorebind_knowledge.records import RecordFilter
+
+from .helpers import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind.doctor import Finding
+
+    from .helpers import Cli
+
+SECRET = "sk-Zq8hidden"
+WORDS = "embedders: [{ id: words, provider: hashing }]"
+
+
+def findings(cli: Cli, *, code: int = 0) -> dict[str, tuple[str, str]]:
+    """Status and detail of every part, as the command prints them for programs."""
+    done = cli("doctor", "--output", "json")
+    assert (done.code, done.err) == (code, "")
+    assert SECRET not in done.out
+    found = json.loads(done.out)["findings"]
+    return {one["part"]: (one["status"], one["detail"]) for one in found}
+
+
+def examined(cli: Cli, **environ: str) -> list[Finding]:
+    with Project.load(cli.root, environ=environ) as project:
+        return project.doctor()
+
+
+def test_all_is_fine(ready_cli: Cli) -> None:
+    """Every part is named with what was measured; the exit code is 0."""
+    found = findings(ready_cli)
+    assert {part: status for part, (status, _) in found.items()} == {
+        "embedder words": "ok",
+        "vector database file": "ok",
+        "knowledge base docs": "ok",
+        "knowledge base rules": "ok",
+        "model default": "ok",
+        "extras": "ok",
+    }
+    assert found["embedder words"][1] == "hashing/bag-of-words, dimension 256 (measured)"
+    assert found["knowledge base docs"][1] == "2 documents, 2 chunks, dimension 256"
+    assert "exact" in found["model default"][1]
+    table = ready_cli("doctor")
+    assert (table.code, table.err) == (0, "")
+    assert "knowledge base rules" in table.out
+
+
+def test_what_is_not_ingested_is_a_warning(cli: Cli) -> None:
+    """The command that ingests it is said; nothing is written, and the exit code is 0."""
+    found = findings(cli)
+    assert found["knowledge base docs"] == (
+        "warning",
+        "nothing is ingested yet; run: lorebind knowledge ingest docs",
+    )
+    assert not (cli.root / ".lorebind").exists()
+
+
+def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
+    """It is named with its workflow, and so is the command."""
+    cli.write(
+        {
+            "workflows/own.yaml": "id: own\ntasks: [{ id: t, prompt: x }]\nknowledge_bases:\n"
+            "  - { id: docs, sources: [{ type: markdown_glob, path: 'rules/*.md' }] }\n"
+        }
+    )
+    status, detail = findings(cli)["knowledge base docs of workflow own"]
+    assert (status, detail.partition("; ")[2]) == (
+        "warning",
+        "run: lorebind knowledge ingest docs --workflow own",
+    )
+    assert cli("knowledge", "ingest", "docs", "--workflow", "own").code == 0
+    assert findings(cli)["knowledge base docs of workflow own"][0] == "ok"
+    assert findings(cli)["knowledge base docs"][0] == "warning"
+
+
+def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
+    """Its catalog knows more than it holds; the repair that is said repairs it."""
+    with Project.load(ready_cli.root) as project:
+        for kb_id in ("docs", "rules"):
+            kb = project.knowledge.knowledge_base(kb_id)
+            index = kb.catalog.ledger.index(kb.namespace, "active")
+            assert index is not None
+            run(call(kb.store.delete_by_filter, RecordFilter(index.key)))
+    found = findings(ready_cli, code=1)
+    repair = "lorebind knowledge ingest docs --strategy replace"
+    assert found["knowledge base docs"] == (
+        "failed",
+        "its catalog lists 2 chunks, its vector database holds 0; build it anew with: " + repair,
+    )
+    assert ready_cli(*repair.split()[1:]).code == 0
+    assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
+    assert ready_cli("knowledge", "ingest", "rules", "--strategy", "replace").code == 0
+    assert findings(ready_cli)["knowledge base rules"][0] == "ok"
+
+
+def test_another_embedder(ready_cli: Cli) -> None:
+    """An index of another embedder cannot be searched; the repair that is said repairs it."""
+    other = WORDS.replace("hashing", "hashing, config: { dimension: 64 }")
+    ready_cli.write({"lorebind.yaml": PROJECT.replace(WORDS, other)})
+    found = findings(ready_cli, code=1)
+    status, detail = found["knowledge base docs"]
+    assert status == "failed"
+    assert "was built with the embedder hashing/bag-of-words of dimension 256" in detail
+    assert found["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
+    repair = detail.partition("build it anew with: ")[2]
+    assert repair == "lorebind knowledge ingest docs"
+    assert ready_cli(*repair.split()[1:]).code == 0
+    assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
+
+
+def test_documents_that_failed_are_a_warning(cli: Cli) -> None:
+    """One of them is named; the index answers, so the exit code is 0."""
+    (cli.root / "docs" / "broken.md").write_bytes(b"\xff\xfe\xfa")
+    assert cli("knowledge", "ingest").code == 1
+    status, detail = findings(cli)["knowledge base docs"]
+    assert status == "warning"
+    assert "1 failed, docs/broken.md among them" in detail
+
+
+def test_a_variable_that_is_not_set(cli: Cli) -> None:
+    """It is named, whether a template names it or an embedder needs it; others are examined."""
+    openai = WORDS.replace("hashing", "openai")
+    cli.write({"lorebind.yaml": PROJECT.replace(WORDS, openai)})
+    found = {one.part: one for one in examined(cli)}
+    assert found["embedder words"].status == "failed"
+    assert "variable OPENAI_API_KEY is not set" in found["embedder words"].detail
+    assert found["vector database file"].status == "ok"
+    named = openai.replace("openai", 'openai, api_key: "{{ .env.LOREBIND_TEST_NO }}"')
+    cli.write({"lorebind.yaml": PROJECT.replace(WORDS, named)})
+    done = cli("doctor")
+    assert (done.code, done.out) == (2, "")
+    assert "variable LOREBIND_TEST_NO is not set" in done.err
+
+
+def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its provider's words are said, and the part it names has failed."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    cli.write({"lorebind.yaml": PROJECT + "models: [{ id: m, provider: openai, model: x }]\n"})
+    status, detail = findings(cli, code=1)["model m"]
+    assert status == "failed"
+    assert "OPENAI_API_KEY" in detail
+
+
+class Unreachable(Embeddings):
+    """A service that never answers, until it is let."""
+
+    released = threading.Event()
+
+    def __init__(self, api_key: str) -> None:
+        self.api_key = SecretStr(api_key)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.released.wait(30)
+        raise ConnectionError(f"gone, with {self.api_key.get_secret_value()}")
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    Unreachable.released.clear()
+    yield Unreachable.released
+    Unreachable.released.set()
+
+
+def _unreachable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOREBIND_TEST_KEY", SECRET)
+    ours = (
+        f'langchain, class: "{__name__}:Unreachable", '
+        'api_key: "{{ .env.LOREBIND_TEST_KEY }}", retry: { attempts: 1 }'
+    )
+    cli.write({"lorebind.yaml": PROJECT.replace(WORDS, WORDS.replace("hashing", ours))})
+
+
+def test_a_part_that_does_not_answer(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, released: threading.Event
+) -> None:
+    """It has failed after its time, and the parts after it are examined."""
+    _unreachable(cli, monkeypatch)
+    monkeypatch.setattr(doctor, "SECONDS", 0.2)
+    found = findings(cli, code=1)
+    assert not released.is_set()
+    assert found["embedder words"] == (
+        "failed",
+        "no answer within 0.2 seconds; is it reachable?",
+    )
+    assert found["vector database file"][0] == "ok"
+    assert found["model default"][0] == "ok"
+
+
+def test_no_secret_is_in_what_is_found(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, released: threading.Event
+) -> None:
+    """What a provider says is repeated without the key that it was given."""
+    _unreachable(cli, monkeypatch)
+    released.set()
+    status, detail = findings(cli, code=1)["embedder words"]
+    assert status == "failed"
+    assert "ConnectionError: gone, with" in detail
+    assert SECRET not in cli("doctor").out
+
+
+@pytest.mark.enable_socket
+def test_a_server_that_is_not_there(cli: Cli) -> None:
+    """A vector database that refuses connections has failed, with its address."""
+    qdrant = '{ id: far, type: qdrant, config: { url: "http://127.0.0.1:9", timeout_seconds: 1 } }'
+    text = PROJECT.replace("{ id: file, type: sqlite }", f"{{ id: file, type: sqlite }}, {qdrant}")
+    assert text != PROJECT
+    cli.write({"lorebind.yaml": text})
+    status, detail = findings(cli, code=1)["vector database far"]
+    assert status == "failed"
+    assert "http://127.0.0.1:9" in detail
+
+
+def test_a_database_that_is_none(ready_cli: Cli) -> None:
+    """A file that SQLite cannot read fails what needs it, and the rest is examined."""
+    for file in (ready_cli.root / ".lorebind").glob("lorebind.db*"):
+        file.write_bytes(b"this is no database " * 400)
+    found = findings(ready_cli, code=1)
+    failed = {part for part, (status, _) in found.items() if status == "failed"}
+    assert failed == {"vector database file", "knowledge base docs", "knowledge base rules"}
+
+
+def test_the_extras_say_what_is_missing(ready_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with the command that installs it; lacking one is no failure."""
+    monkeypatch.setattr(doctor, "_installed", lambda name: name != "pypdfium2")
+    status, detail = findings(ready_cli)["extras"]
+    assert status == "ok"
+    assert "not installed: pdf (pip install 'lorebind[pdf]')" in detail
+    assert "dev" not in detail
