@@ -28,7 +28,11 @@ PARAGRAPHS = 3
 PROJECT = f"""\
 name: slow
 embedders:
-  - {{ id: slow, provider: langchain, class: "slow_embedder:Slow", batch_size: {BATCH} }}
+  - id: slow
+    provider: langchain
+    class: "slow_embedder:Slow"
+    batch_size: {BATCH}
+    max_concurrent: 1
 knowledge_bases:
   - id: docs
     sources: [{{ type: markdown_glob, path: "docs/*.md" }}]

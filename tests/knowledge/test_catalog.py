@@ -162,7 +162,7 @@ def test_threads(catalog: Catalog) -> None:
 
     def work(number: int) -> int:
         entry = DocumentEntry(f"{number}.md", "source", attempts=number)
-        catalog.ledger.put_document(key, entry, "run", [str(number)])
+        catalog.ledger.put_documents(key, [entry], "run", [[str(number)]])
         assert catalog.ledger.chunk_ids(key, f"{number}.md") == [str(number)]
         return len(catalog.ledger.documents(key))
 
@@ -192,8 +192,8 @@ def test_states_of_indexes(catalog: Catalog) -> None:
     assert active is not None
     assert (active.key, active.manifest.embedder_key) == (second.key, "key-2")
     assert ledger.retired_indexes(HERE) == [first.key]
-    ledger.put_document(first.key, DocumentEntry("a.md", "s"), "run")
-    ledger.put_document(second.key, DocumentEntry("a.md", "s"), "run")
+    ledger.put_documents(first.key, [DocumentEntry("a.md", "s")], "run")
+    ledger.put_documents(second.key, [DocumentEntry("a.md", "s")], "run")
     ledger.drop_index(first.key)
     assert ledger.retired_indexes(HERE) == []
     assert ledger.documents(first.key) == {}
@@ -215,14 +215,14 @@ def test_documents(catalog: Catalog) -> None:
     ledger = catalog.ledger
     key = ledger.create_index(HERE, MANIFEST).key
     entry = DocumentEntry("ä.md", "source", "Title", "failed", "why", 3, "sig", 4, 5, 2)
-    ledger.put_document(key, entry, "run", ["one", "two"])
+    ledger.put_documents(key, [entry], "run", [["one", "two"]])
     (stored,) = ledger.documents(key).values()
     assert replace(stored, updated_at=0.0) == entry
     assert stored.updated_at > 0
-    ledger.put_document(key, replace(entry, state="ready"), "run-2")
+    ledger.put_documents(key, [replace(entry, state="ready")], "run-2")
     assert ledger.documents(key)["ä.md"].state == "ready"
     assert ledger.chunk_ids(key, "ä.md") == ["one", "two"]
-    ledger.put_document(key, entry, "run-3", [])
+    ledger.put_documents(key, [entry], "run-3", [[]])
     assert ledger.chunk_ids(key, "ä.md") == []
     ledger.remove_document(key, "ä.md")
     assert ledger.documents(key) == {}
@@ -234,8 +234,8 @@ def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
     """Nothing that is done in one namespace is seen or changed in another."""
     ledger, other = catalog.ledger, replace(HERE, **{field: "other"})
     here, there = ledger.create_index(HERE, MANIFEST).key, ledger.create_index(other, MANIFEST).key
-    ledger.put_document(here, DocumentEntry("a.md", "s"), "run", ["x"])
-    ledger.put_document(there, DocumentEntry("a.md", "s"), "run", ["y"])
+    ledger.put_documents(here, [DocumentEntry("a.md", "s")], "run", [["x"]])
+    ledger.put_documents(there, [DocumentEntry("a.md", "s")], "run", [["y"]])
     ledger.activate_index(here)
     assert ledger.index(other, "active") is None
     ledger.remove_document(there, "a.md")

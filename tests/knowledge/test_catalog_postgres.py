@@ -105,7 +105,7 @@ def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> Non
     """Titles and reasons come back as they were, with NUL and what stands for it."""
     ledger = make_catalog(dsn).ledger
     entry = DocumentEntry("a\0.md", "s\x01", "T\0\x01\x02itle", reason="\0")
-    ledger.put_document(IndexKey(HERE), entry, "run", ["\0"])
+    ledger.put_documents(IndexKey(HERE), [entry], "run", [["\0"]])
     (stored,) = ledger.documents(IndexKey(HERE)).values()
     assert (stored.uri, stored.source, stored.title, stored.reason) == (
         "a\0.md",
@@ -120,7 +120,7 @@ def test_documents_are_in_order(dsn: str, make_catalog: Callable[..., Catalog]) 
     """By code points, as in the embedded catalog, whatever the database's language."""
     ledger = make_catalog(dsn).ledger
     for uri in ("b", "B", "ä", "a/b", "a-b", "a"):
-        ledger.put_document(IndexKey(HERE), DocumentEntry(uri, "s"), "run")
+        ledger.put_documents(IndexKey(HERE), [DocumentEntry(uri, "s")], "run")
     uris = list(ledger.documents(IndexKey(HERE)))
     assert uris == sorted(uris)
 

@@ -599,7 +599,9 @@ async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
 
 
 class FailingStore(MemoryStore):
-    """The memory store, with an outage in a method after so many calls."""
+    """The memory store, with an outage in a method after so many calls, a document at a time."""
+
+    replace_documents: Any = None
 
     def __init__(self, method: str, calls: int) -> None:
         super().__init__()
@@ -625,13 +627,27 @@ class FailingStore(MemoryStore):
         return self._call("delete_by_filter", *arguments)
 
 
+class FailingBulkStore(FailingStore):
+    """The same, with many documents at a time."""
+
+    def replace_documents(self, *arguments: Any) -> Any:
+        if self.method == "replace_documents":
+            self.left -= 1
+            if self.left < 0:
+                raise StoreError("the disk is full")
+        return MemoryStore.replace_documents(self, *arguments)
+
+
 @pytest.mark.parametrize("calls", [0, 1, 3])
-@pytest.mark.parametrize("method", ["open", "upsert", "publish", "delete_by_filter"])
+@pytest.mark.parametrize(
+    "method", ["open", "upsert", "publish", "delete_by_filter", "replace_documents"]
+)
 async def test_the_store_fails(make_bench: Callable[[str], Bench], method: str, calls: int) -> None:
     """Whichever call to the store fails, a rerun ends where an undisturbed run ends."""
     bench = make_bench("memory")
     fill(bench, 6)
-    store = FailingStore("none", 0)
+    kind = FailingBulkStore if method == "replace_documents" else FailingStore
+    store = kind("none", 0)
     bench.store = store
     bench.change(store=store)
     await bench.ingest()

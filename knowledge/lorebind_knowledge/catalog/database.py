@@ -125,19 +125,34 @@ class SqliteDatabase:
 
     def _migrate(self, engine: Engine) -> None:
         with self._transaction(engine, "BEGIN") as connection:
-            if inspect(connection).has_table(schema.versions.name):
-                check_version(connection, self)
+            has_tables = inspect(connection).has_table(schema.versions.name)
+            if has_tables and is_current(connection, self):
                 return
         with self._transaction(engine, "BEGIN IMMEDIATE") as connection:
-            schema.metadata.create_all(connection)
-            if connection.scalar(select(schema.versions.c.version)) is None:
-                connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
+            bring_up_to_date(connection)
 
 
-def check_version(connection: Connection, database: Database) -> None:
+def bring_up_to_date(connection: Connection) -> None:
+    """Make the tables that are missing, and those of an earlier Lorebind into today's.
+
+    To be called by one process at a time, in a transaction that writes.
     """
+    if not inspect(connection).has_table(schema.versions.name):
+        schema.metadata.create_all(connection)
+        connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
+        return
+    version = connection.scalar(select(schema.versions.c.version)) or schema.SCHEMA_VERSION
+    for step in range(version + 1, schema.SCHEMA_VERSION + 1):
+        for statement in schema.MIGRATIONS[step]:
+            connection.exec_driver_sql(statement)
+    connection.execute(schema.versions.update().values(version=schema.SCHEMA_VERSION))
+
+
+def is_current(connection: Connection, database: Database) -> bool:
+    """Whether the tables are as this Lorebind knows them.
+
     Raises:
-        StoreError: the tables were made by a newer Lorebind.
+        StoreError: they were made by a newer one.
     """
     version = connection.scalar(select(schema.versions.c.version))
     if version is not None and version > schema.SCHEMA_VERSION:
@@ -145,6 +160,7 @@ def check_version(connection: Connection, database: Database) -> None:
             f"{database}: was written by a newer Lorebind (schema {version}, this one knows "
             f"{schema.SCHEMA_VERSION}); upgrade with: pip install -U lorebind"
         )
+    return version == schema.SCHEMA_VERSION
 
 
 def _engine(path: Path | None) -> Engine:

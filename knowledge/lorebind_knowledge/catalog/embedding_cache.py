@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,31 +42,68 @@ class EmbeddingCache:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._lock = threading.Lock()
+        self._coming: dict[str, Future[None]] = {}
+        self._written = 0
 
     async def embed(self, embedder: Embedder, texts: Sequence[str]) -> Embedded:
-        """Vectors of all texts; the embedder is called once, with those that are new.
+        """Vectors of all texts; the embedder is called at most once, with those that are new.
 
         What it returns is stored before this returns, so that a crash afterwards costs nothing.
+        A text that another call is having embedded at this moment is waited for.
         """
         import numpy as np
 
         keys = _keys(embedder, texts)
-        vectors = await call(self._read, set(keys))
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
-        if new:
+        by_key = dict(zip(keys, texts, strict=True))
+        vectors: dict[str, Vector] = {}
+        count = 0
+        while missing := [key for key in by_key if key not in vectors]:
+            seen = self._written
+            vectors |= await call(self._read, missing)
+            ours, theirs = self._claim([key for key in missing if key not in vectors], seen)
+            if ours:
+                new = {key: by_key[key] for key in ours}
+                vectors |= await self._embed_new(embedder, new, vectors)
+                count += len(new)
+            for other in theirs:
+                await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, the turn is ours
+        return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
+
+    def _claim(self, keys: Sequence[str], seen: int) -> tuple[list[str], set[Future[None]]]:
+        """Which of the keys this call is to have embedded, and whom it has to wait for.
+
+        Nothing is claimed if something was written since they were looked for.
+        """
+        with self._lock:
+            theirs = {self._coming[key] for key in keys if key in self._coming}
+            if self._written != seen:
+                return [], theirs
+            ours = [key for key in keys if key not in self._coming]
+            coming: Future[None] = Future()
+            self._coming |= dict.fromkeys(ours, coming)
+            return ours, theirs
+
+    async def _embed_new(
+        self, embedder: Embedder, new: Mapping[str, str], known: Mapping[str, Vector]
+    ) -> dict[str, Vector]:
+        try:
             matrix = await embed_documents(embedder, list(new.values()))
-            fresh = dict(zip(new, matrix, strict=True))
-            known = {len(vector) for vector in vectors.values()} - {matrix.shape[1]}
-            if known:
+            others = {len(vector) for vector in known.values()} - {matrix.shape[1]}
+            if others:
                 raise EmbedderError(
                     f"embedder {embedder.fingerprint} returned vectors of dimension "
-                    f"{matrix.shape[1]}, and earlier ones of dimension {known.pop()}; "
+                    f"{matrix.shape[1]}, and earlier ones of dimension {others.pop()}; "
                     "has its model changed? Declare the new one under its own name"
                 )
+            fresh = dict(zip(new, matrix, strict=True))
             await call(self._write, fresh)
-            vectors |= fresh
-        hits = len(texts) - len(new)
-        return Embedded(np.stack([vectors[key] for key in keys]), len(new), hits)
+            return fresh
+        finally:
+            with self._lock:
+                self._written += 1
+                (coming,) = {self._coming.pop(key) for key in new}
+            coming.set_result(None)
 
     def missing(self, embedder: Embedder, texts: Iterable[str]) -> set[str]:
         """The keys of the texts among these that would have to be embedded."""

@@ -15,7 +15,7 @@ from lorebind_knowledge.catalog.schema import documents, indexes, runs
 from lorebind_knowledge.scope import IndexKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Executable, Table
 
@@ -62,6 +62,10 @@ class DocumentEntry:
     staged: int = 0
     chunk_count: int = 0
     updated_at: float = 0.0
+    version: str = ""
+    """What its source called the version that was read last; empty if it cannot tell."""
+    recipe: str = ""
+    """How that version was made into chunks; with another recipe it has to be read again."""
 
 
 class Ledger:
@@ -146,17 +150,46 @@ class Ledger:
         with self._database.reading() as connection:
             return connection.scalar(_CHUNK_IDS, _row_names(key, uri)) or []
 
-    def put_document(
-        self, key: IndexKey, entry: DocumentEntry, run_id: str, chunk_ids: list[str] | None = None
+    def chunk_ids_of(self, key: IndexKey, uris: Iterable[str]) -> dict[str, list[str]]:
+        """The same of several documents; those without a row are left out."""
+        found: dict[str, list[str]] = {}
+        with self._database.reading() as connection:
+            for uri in uris:
+                ids = connection.scalar(_CHUNK_IDS, _row_names(key, uri))
+                if ids is not None:
+                    found[uri] = ids
+        return found
+
+    def put_documents(
+        self,
+        key: IndexKey,
+        entries: Sequence[DocumentEntry],
+        run_id: str,
+        chunk_ids: Sequence[list[str]] | None = None,
     ) -> None:
-        """Write a document's row, whether it was there or not; None keeps its chunk ids."""
-        values = {name: getattr(entry, name) for name in DocumentEntry.__dataclass_fields__}
-        values |= _row_names(key, entry.uri) | {"run_id": run_id, "updated_at": time.time()}
-        names = tuple(DocumentEntry.__dataclass_fields__)
+        """Write documents' rows, whether they were there or not, all of them or none.
+
+        Args:
+            key: the index.
+            entries: what the rows are to say.
+            run_id: the run that writes them.
+            chunk_ids: of each entry the ids of its visible chunks; None keeps what the rows have.
+        """
+        if not entries:
+            return
+        fields = tuple(DocumentEntry.__dataclass_fields__)
+        shared = {"run_id": run_id, "updated_at": time.time()}
+        rows = [
+            {name: getattr(entry, name) for name in fields} | _row_names(key, entry.uri) | shared
+            for entry in entries
+        ]
+        names = fields
         if chunk_ids is not None:
-            names, values["chunk_ids"] = (*names, "chunk_ids"), chunk_ids
+            names = (*fields, "chunk_ids")
+            for row, ids in zip(rows, chunk_ids, strict=True):
+                row["chunk_ids"] = ids
         with self._database.writing() as connection:
-            connection.execute(_put(connection.dialect.name, names), values)
+            connection.execute(_put(connection.dialect.name, names), rows)
 
     def remove_document(self, key: IndexKey, uri: str) -> None:
         with self._database.writing() as connection:

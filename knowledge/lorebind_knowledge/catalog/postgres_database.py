@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateTable
 
 from lorebind_knowledge.catalog import schema
-from lorebind_knowledge.catalog.database import SqliteDatabase, check_version
+from lorebind_knowledge.catalog.database import SqliteDatabase, bring_up_to_date, is_current
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 
@@ -135,26 +135,28 @@ class PostgresDatabase:
     def _find_tables(self, engine: Engine) -> bool:
         with self._named(), engine.begin() as connection:
             found = inspect(connection).has_table(schema.versions.name)
-            if found:
-                check_version(connection, self)
-            self._has_tables = found
-            return found
+            current = found and is_current(connection, self)
+        if found and not current:
+            self._bring_up_to_date(engine)
+        self._has_tables = found
+        return found
 
     def _make_tables(self, engine: Engine) -> None:
         if self._find_tables(engine):
             return
+        self._bring_up_to_date(engine)
+        self._has_tables = True
+
+    def _bring_up_to_date(self, engine: Engine) -> None:
         if not self._ensure_schema:
             raise StoreError(
-                f"{self}: its tables are missing, and ensure_schema is false; make them with:\n"
-                f"{catalog_sql()}"
+                f"{self}: its tables are missing or of an earlier version, and ensure_schema is "
+                f"false; make them with:\n{catalog_sql()}"
             )
         with self._named(), engine.begin() as connection:
             # Other processes may be about to do the same.
             connection.execute(text(f"select pg_advisory_xact_lock({_number('making it')})"))
-            if not inspect(connection).has_table(schema.versions.name):
-                schema.metadata.create_all(connection)
-                connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
-        self._has_tables = True
+            bring_up_to_date(connection)
 
 
 def catalog_sql() -> str:

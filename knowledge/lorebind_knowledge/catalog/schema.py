@@ -14,7 +14,15 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+MIGRATIONS = {
+    2: (
+        "ALTER TABLE catalog_documents ADD COLUMN version VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE catalog_documents ADD COLUMN recipe VARCHAR NOT NULL DEFAULT ''",
+    ),
+}
+"""What makes tables of the version before into tables of this one, in every database."""
 
 metadata = MetaData()
 
@@ -55,6 +63,8 @@ documents = Table(
     Column("chunk_ids", JSON, nullable=False, default=list),  # of the visible generation
     Column("run_id", String, nullable=False, default=""),
     Column("updated_at", Float, nullable=False),
+    Column("version", String, nullable=False, default="", server_default=""),  # its source's name
+    Column("recipe", String, nullable=False, default="", server_default=""),  # how it was cut
 )
 
 runs = Table(

@@ -47,7 +47,10 @@ class Embedder(Protocol):
     """
 
     batch_size: int = 64
-    """How many texts one call should carry. A crash repeats at most one call."""
+    """How many texts one call should carry. A crash repeats at most the calls under way."""
+
+    max_concurrent: int = 1
+    """How many calls an ingest should have under way at a time."""
 
     hit_score: float | None = None
     """The cosine from which a question's best passage usually answers it; None if unknown."""

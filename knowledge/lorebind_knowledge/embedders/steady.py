@@ -63,6 +63,7 @@ class SteadyEmbedder(base.Embedder):
         self.batch_size = inner.batch_size
         self.hit_score = inner.hit_score
         self._retry = retry or RetryConfig()
+        self.max_concurrent = max_concurrent
         self._slots = Slots(max_concurrent)
         self._sleep, self._clock, self._random = sleep, clock, random
         self._bucket: TokenBucket | None = None

@@ -20,6 +20,7 @@ from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IngestRefusedError,
     IngestRunningError,
+    LorebindError,
     StoreError,
     UsageError,
     did_you_mean,
@@ -29,9 +30,10 @@ from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestReport
 from lorebind_knowledge.records import Record, RecordFilter
+from lorebind_knowledge.stores.base import replace_documents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("upsert", "replace")
 
-_DOCUMENTS_PER_READ = 16
+_DOCUMENTS_PER_READ = 64
 """Read and chunked in one go; with the queues below, the bound on what is held in memory."""
 
 _BATCHES_AHEAD = 2
@@ -116,6 +118,9 @@ class _Run:
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
+        self._batches: set[asyncio.Task[_Batch]] = set()
+        self._outage = False
+        self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
         """Whether there is no active index: documents may then be found as they come."""
 
@@ -192,7 +197,8 @@ class _Run:
         self, index: IndexKey, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
     ) -> None:
         prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
-        embedded: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_AHEAD)
+        at_once = max(self._kb.embedder.max_concurrent, _BATCHES_AHEAD)
+        embedded: asyncio.Queue[asyncio.Task[_Batch] | None] = asyncio.Queue(at_once)
         try:
             async with asyncio.TaskGroup() as stages:
                 documents = prepare_documents(self._kb, enumeration, known, _DOCUMENTS_PER_READ)
@@ -201,73 +207,98 @@ class _Run:
                 stages.create_task(self._persist(index, embedded))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group.exceptions[0].__cause__
+        finally:
+            left = list(self._batches)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _embed(
         self,
         index: IndexKey,
         known: Mapping[str, DocumentEntry],
         prepared: asyncio.Queue[list[PreparedDocument]],
-        embedded: asyncio.Queue[_Batch | None],
+        embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
     ) -> None:
         size = self._kb.embedder.batch_size
         parts: list[tuple[_Pending, Chunk]] = []
         while documents := await prepared.get():
-            for document in documents:
-                entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
-                pending = await self._compare(index, document, entry)
-                if pending is None:
-                    continue
-                parts += [(pending, chunk) for chunk in document.chunks]
-                while len(parts) >= size:
-                    await embedded.put(await self._embed_batch(parts[:size]))
-                    parts = parts[size:]
+            for pending in await self._compare(index, documents, known):
+                parts += [(pending, chunk) for chunk in pending.document.chunks]
+            while len(parts) >= size:
+                await self._begin(parts[:size], embedded)
+                parts = parts[size:]
         if parts:
-            await embedded.put(await self._embed_batch(parts))
+            await self._begin(parts, embedded)
         await embedded.put(None)
 
+    async def _begin(
+        self,
+        parts: list[tuple[_Pending, Chunk]],
+        embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
+    ) -> None:
+        """Let a batch be embedded while others are; the queue bounds how many there are."""
+        task = asyncio.create_task(self._embed_batch(parts))
+        self._batches.add(task)
+        task.add_done_callback(self._batches.discard)
+        await embedded.put(task)
+
     async def _compare(
-        self, index: IndexKey, document: PreparedDocument, entry: DocumentEntry
-    ) -> _Pending | None:
-        """Account for a document; what comes back is to be embedded and persisted."""
+        self,
+        index: IndexKey,
+        documents: Sequence[PreparedDocument],
+        known: Mapping[str, DocumentEntry],
+    ) -> list[_Pending]:
+        """Account for documents; what comes back is to be embedded and persisted."""
         report = self._report
-        report.documents[document.action] += 1
-        self._emit(
-            "ingest_chunked",
-            uri=document.uri,
-            action=document.action,
-            chunks=len(document.chunks),
-        )
-        if document.action == "failed":
-            failed = replace(
-                entry, state="failed", reason=document.reason, attempts=entry.attempts + 1
+        pending: list[_Pending] = []
+        rows: list[DocumentEntry] = []
+        for document in documents:
+            entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
+            report.documents[document.action] += 1
+            self._emit(
+                "ingest_chunked",
+                uri=document.uri,
+                action=document.action,
+                chunks=len(document.chunks),
             )
-            report.failures.append(Failure(document.uri, document.reason, failed.attempts))
-            report.chunks["total"] += entry.chunk_count
-            await call(self._ledger.put_document, index, failed, report.run_id)
-            return None
-        if document.action == "unchanged":
-            report.chunks["unchanged"] += entry.chunk_count
-            report.chunks["total"] += entry.chunk_count
-            if entry.source != document.source:
-                moved = replace(entry, source=document.source)
-                await call(self._ledger.put_document, index, moved, report.run_id)
-            return None
-        staged = replace(
-            entry,
-            source=document.source,
-            title=document.title,
-            state="pending",
-            staged=entry.staged + 1,
-        )
-        await call(self._ledger.put_document, index, staged, report.run_id)
-        pending = _Pending(document, staged, len(document.chunks))
-        if not document.chunks:
-            await self._publish(index, pending)
+            if document.action == "failed":
+                attempts = entry.attempts + 1
+                report.failures.append(Failure(document.uri, document.reason, attempts))
+                report.chunks["total"] += entry.chunk_count
+                rows.append(
+                    replace(entry, state="failed", reason=document.reason, attempts=attempts)
+                )
+            elif document.action == "unchanged":
+                report.chunks["unchanged"] += entry.chunk_count
+                report.chunks["total"] += entry.chunk_count
+                now = replace(entry, source=document.source, version=document.version)
+                if now != entry:
+                    rows.append(now)
+            else:
+                staged = replace(
+                    entry,
+                    source=document.source,
+                    title=document.title,
+                    state="pending",
+                    staged=entry.staged + 1,
+                )
+                rows.append(staged)
+                pending.append(_Pending(document, staged, len(document.chunks)))
+        await call(self._ledger.put_documents, index, rows, report.run_id)
+        await self._publish(index, [one for one in pending if not one.waiting])
         return pending
 
     async def _embed_batch(self, parts: list[tuple[_Pending, Chunk]]) -> _Batch:
         texts = [chunk.embedded_text for _, chunk in parts]
-        result = await self._kb.catalog.embeddings.embed(self._kb.embedder, texts)
+        async with self._calls:
+            if self._outage:
+                raise asyncio.CancelledError  # an embedder that has failed is left in peace
+            try:
+                result = await self._kb.catalog.embeddings.embed(self._kb.embedder, texts)
+            except LorebindError:
+                self._outage = True
+                raise
         report = self._report
         report.texts_embedded += result.texts_embedded
         report.cache_hits += result.cache_hits
@@ -280,8 +311,11 @@ class _Run:
         )
         return _Batch(parts, result.vectors)
 
-    async def _persist(self, index: IndexKey, embedded: asyncio.Queue[_Batch | None]) -> None:
-        while (batch := await embedded.get()) is not None:
+    async def _persist(
+        self, index: IndexKey, embedded: asyncio.Queue[asyncio.Task[_Batch] | None]
+    ) -> None:
+        while (task := await embedded.get()) is not None:
+            batch = await task
             records = [
                 Record(
                     chunk.id,
@@ -296,37 +330,46 @@ class _Run:
                 for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
             ]
             await call(self._kb.store.upsert, records)
+            complete: list[_Pending] = []
             for pending, _ in batch.parts:
                 pending.waiting -= 1
                 if pending.waiting == 0:
-                    await self._publish(index, pending)
+                    complete.append(pending)
+            await self._publish(index, complete)
 
-    async def _publish(self, index: IndexKey, pending: _Pending) -> None:
-        """Switch a document to its new generation, whose chunks are all staged."""
-        document, entry, store = pending.document, pending.entry, self._kb.store
-        generation = entry.staged
-        await call(store.publish, index, document.uri, generation)
-        old_generations = RecordFilter(index, uri=document.uri, except_generation=generation)
-        await call(store.delete_by_filter, old_generations)
-        old_ids = set(await call(self._ledger.chunk_ids, index, document.uri))
-        new_ids = [chunk.id for chunk in document.chunks]
-        ready = replace(
-            entry,
-            state="ready",
-            reason="",
-            attempts=0,
-            signature=document.signature,
-            generation=generation,
-            chunk_count=len(new_ids),
-        )
-        await call(self._ledger.put_document, index, ready, self._report.run_id, new_ids)
+    async def _publish(self, index: IndexKey, complete: Sequence[_Pending]) -> None:
+        """Switch documents to their new generations, whose chunks are all staged."""
+        if not complete:
+            return
+        generations = {pending.document.uri: pending.entry.staged for pending in complete}
+        await replace_documents(self._kb.store, index, generations)
+        old = await call(self._ledger.chunk_ids_of, index, list(generations))
+        ready = [
+            replace(
+                pending.entry,
+                state="ready",
+                reason="",
+                attempts=0,
+                signature=pending.document.signature,
+                generation=pending.entry.staged,
+                chunk_count=len(pending.document.chunks),
+                version=pending.document.version,
+                recipe=pending.document.recipe,
+            )
+            for pending in complete
+        ]
+        new = [[chunk.id for chunk in pending.document.chunks] for pending in complete]
+        await call(self._ledger.put_documents, index, ready, self._report.run_id, new)
         if self._serves_nothing:
             await call(self._ledger.activate_index, index)
             self._serves_nothing = False
-        self._report.chunks["added"] += len(set(new_ids) - old_ids)
-        self._report.chunks["removed"] += len(old_ids - set(new_ids))
-        self._report.chunks["unchanged"] += len(old_ids & set(new_ids))
-        self._report.chunks["total"] += len(new_ids)
+        counts = self._report.chunks
+        for entry, ids in zip(ready, new, strict=True):
+            before, after = set(old.get(entry.uri, ())), set(ids)
+            counts["added"] += len(after - before)
+            counts["removed"] += len(before - after)
+            counts["unchanged"] += len(before & after)
+            counts["total"] += len(ids)
 
     # Step three.
 

@@ -55,6 +55,10 @@ class PreparedDocument:
     signature: str = ""
     chunks: list[Chunk] = field(default_factory=list)
     reason: str = ""
+    version: str = ""
+    """What its source calls the version that was read."""
+    recipe: str = ""
+    """What decided, beside its content, how it was made into chunks."""
 
 
 async def prepare_documents(
@@ -68,41 +72,60 @@ async def prepare_documents(
     They come in groups, in the order listed. Of a group, what is fetched is fetched at the same
     time, and what is read from this machine is read in one thread.
     """
+    recipe = recipe_of(kb)
     listed = iter(enumeration.items.values())
     while some := list(islice(listed, at_once)):
+        versions = {item.uri: _version_to_ask_for(known.get(item.uri), recipe) for _, item in some}
         fetched = await asyncio.gather(
-            *(_fetch(item) for _, item in some if iscoroutinefunction(item.read))
+            *(
+                _fetch(item, versions[item.uri])
+                for _, item in some
+                if iscoroutinefunction(item.read)
+            )
         )
-        yield await call(_prepare_all, kb, some, dict(fetched), known)
+        yield await call(_prepare_all, kb, recipe, some, versions, dict(fetched), known)
 
 
 _Fetched: TypeAlias = "Content | SourceError | None"
 
 
-async def _fetch(item: SourceItem) -> tuple[str, _Fetched]:
+def _version_to_ask_for(entry: DocumentEntry | None, recipe: str) -> str:
+    """What the source is told we have; nothing where that would be of no use to us."""
+    usable = entry is not None and entry.state == "ready" and entry.recipe == recipe
+    return entry.version if entry is not None and usable else ""
+
+
+async def _fetch(item: SourceItem, version: str) -> tuple[str, _Fetched]:
     try:
-        return item.uri, await call(item.read, "")
+        return item.uri, await call(item.read, version)
     except SourceError as error:
         return item.uri, error
 
 
 def _prepare_all(
     kb: KnowledgeBase,
+    recipe: str,
     some: Sequence[tuple[str, SourceItem]],
+    versions: Mapping[str, str],
     fetched: Mapping[str, _Fetched],
     known: Mapping[str, DocumentEntry],
 ) -> list[PreparedDocument]:
     prepared: list[PreparedDocument] = []
     for source, item in some:
+        uri, entry = item.uri, known.get(item.uri)
         try:
-            content = fetched[item.uri] if item.uri in fetched else item.read("")
+            content = fetched[uri] if uri in fetched else item.read(versions[uri])
             if isinstance(content, SourceError):
                 raise content
-            assert isinstance(content, Content)
-            prepared.append(_prepare(kb, source, item.uri, content, known.get(item.uri)))
+            prepared.append(_prepare(kb, recipe, source, uri, content, entry))
         except (SourceError, MissingDependencyError) as error:
-            prepared.append(PreparedDocument(item.uri, source, "failed", reason=str(error)))
+            prepared.append(PreparedDocument(uri, source, "failed", reason=str(error)))
     return prepared
+
+
+def recipe_of(kb: KnowledgeBase) -> str:
+    """What decides, beside a document's content, what its chunks are and say."""
+    return digest(chunker_fingerprint(kb), json.dumps(dict(kb.metadata), sort_keys=True))
 
 
 def chunker_fingerprint(kb: KnowledgeBase) -> str:
@@ -112,18 +135,38 @@ def chunker_fingerprint(kb: KnowledgeBase) -> str:
 
 
 def _prepare(
-    kb: KnowledgeBase, source: str, uri: str, content: Content, entry: DocumentEntry | None
+    kb: KnowledgeBase,
+    recipe: str,
+    source: str,
+    uri: str,
+    content: Any,
+    entry: DocumentEntry | None,
 ) -> PreparedDocument:
-    metadata = json.dumps({**content.metadata, **kb.metadata}, sort_keys=True)
-    signature = digest(content.data, content.media_type, chunker_fingerprint(kb), metadata)
+    if content is None and entry is not None:  # not changed since the version we have
+        return PreparedDocument(
+            uri, source, "unchanged", entry.title, entry.signature, version=entry.version
+        )
+    if not isinstance(content, Content):
+        raise SourceError(f"{uri}: its source gave {type(content).__name__} instead of a content")
+    said = json.dumps(dict(content.metadata), sort_keys=True)
+    signature = digest(content.data, content.media_type, said, recipe)
     if entry and entry.state == "ready" and entry.signature == signature:
-        return PreparedDocument(uri, source, "unchanged", entry.title, signature)
+        return PreparedDocument(
+            uri, source, "unchanged", entry.title, signature, version=content.version
+        )
     document = load_document(content.data, uri, content.media_type)
     if kb.remove_html:
         document = without_html(document)
-    chunks = list(_chunks(kb, uri, document, content.metadata))
-    action = "updated" if entry and entry.generation else "added"
-    return PreparedDocument(uri, source, action, document.title, signature, chunks)
+    return PreparedDocument(
+        uri,
+        source,
+        "updated" if entry and entry.generation else "added",
+        document.title,
+        signature,
+        list(_chunks(kb, uri, document, content.metadata)),
+        version=content.version,
+        recipe=recipe,
+    )
 
 
 def _chunks(

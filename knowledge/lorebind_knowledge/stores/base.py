@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.records import RecordFilter
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Sequence
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from lorebind_knowledge.records import (
         DocumentMatch,
         Record,
-        RecordFilter,
         SearchOptions,
         StoredRecord,
         Vector,
@@ -146,3 +148,34 @@ class FetchStore(Protocol):
             StoreError: the index was not opened.
         """
         ...
+
+
+@runtime_checkable
+class BulkStore(Protocol):
+    """The capability of switching many documents at once."""
+
+    def replace_documents(
+        self, index: IndexKey, generations: Mapping[str, int]
+    ) -> Awaitable[None] | None:
+        """Publish one generation of each document and delete all its other records.
+
+        It is `publish` and `delete_by_filter` for every uri, in one transaction where there are
+        transactions.
+
+        Raises:
+            StoreError: the index was not opened.
+        """
+        ...
+
+
+async def replace_documents(
+    store: VectorStore, index: IndexKey, generations: Mapping[str, int]
+) -> None:
+    """Switch documents to new generations and delete the old ones, whatever the store can."""
+    if isinstance(store, BulkStore):
+        await call(store.replace_documents, index, generations)
+        return
+    for uri, generation in generations.items():
+        await call(store.publish, index, uri, generation)
+        old = RecordFilter(index, uri=uri, except_generation=generation)
+        await call(store.delete_by_filter, old)

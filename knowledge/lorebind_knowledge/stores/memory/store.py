@@ -31,7 +31,7 @@ from lorebind_knowledge.stores.memory.words import MemoryWords
 from lorebind_knowledge.stores.terms import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
     from lorebind_knowledge.scope import IndexKey
@@ -108,6 +108,13 @@ class _Index:
         if document is not None and document.publish(generation):
             self._stale = True
 
+    def keep_published(self, uri: str) -> None:
+        document = self.documents.get(uri)
+        if document is not None:
+            document.staged = {}
+            if not document.live:
+                del self.documents[uri]
+
     def delete(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
         uris = list(self.documents) if filter.uri is None else [filter.uri]
         total = 0
@@ -173,6 +180,13 @@ class MemoryStore:
     def publish(self, index: IndexKey, uri: str, generation: int) -> None:
         with self._lock:
             self._index(index).publish(uri, generation)
+
+    def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
+        with self._lock:
+            opened = self._index(index)
+            for uri, generation in generations.items():
+                opened.publish(uri, generation)
+                opened.keep_published(uri)
 
     def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
         check_options(options)

@@ -36,7 +36,7 @@ from lorebind_knowledge.stores.pgvector.schema import Tables
 from lorebind_knowledge.stores.pgvector.terms import query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import psycopg
     from numpy.typing import NDArray
@@ -153,6 +153,17 @@ class PgvectorStore:
             found = self._opened(db, index, "for no key update")
             values = {"key": found.key, "uri": uri, "generation": generation}
             db.execute(queries.publish(self._tables), values)
+
+    def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
+        with self._db.writing() as db:
+            found = self._opened(db, index, "for no key update")
+            switch = queries.publish(self._tables)
+            clear = f"delete from {self._tables.staged} where index_key = %s and uri = %s"
+            with db.pipeline():
+                for uri, generation in generations.items():
+                    values = {"key": found.key, "uri": uri, "generation": generation}
+                    db.execute(switch, values)
+                    db.execute(clear, (found.key, uri))
 
     def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
         check_options(options)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 10.0
 _IDLE_KEPT = 8
 
@@ -212,6 +212,11 @@ class SqliteFile:
         if not db.execute("select 1 from sqlite_master where name = 'vector_schema'").fetchone():
             return False
         (version,) = db.execute("select version from vector_schema").fetchone()
+        if version < SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}: was written by an earlier version of Lorebind (schema {version}); "
+                "move the file away and ingest again"
+            )
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path}: was written by a newer version of Lorebind (schema {version}, "

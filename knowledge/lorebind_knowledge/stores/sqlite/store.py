@@ -45,7 +45,7 @@ from lorebind_knowledge.stores.terms import terms
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
     from lorebind_knowledge.scope import IndexKey
@@ -133,26 +133,21 @@ class SqliteStore:
     def publish(self, index: IndexKey, uri: str, generation: int) -> None:
         with self._file.writing() as view:
             db, found = self._opened(view, index)
-            # What was staged again is newer than what is live under the same identity.
-            replaced = (
-                "index_key = ?1 and uri = ?2 and live and exists (select 1 from vector_records"
-                " as new where new.index_key = ?1 and new.uri = ?2 and new.live = 0"
-                " and new.id = vector_records.id and new.generation = vector_records.generation)"
-            )
-            remove_words(db, found.key, replaced, (found.key, uri))
-            db.execute(f"delete from vector_records where {replaced}", (found.key, uri))
-            values = (found.key, uri, generation)
-            document = "index_key = ?1 and uri = ?2"
-            falling = f"{document} and live and generation <> ?3"
-            rising = f"{document} and not live and generation = ?3"
-            remove_words(db, found.key, falling, values)
-            add_words(db, found.key, rising, values)
-            changed = db.execute(
-                "update vector_records set live = (generation = ?3)"
-                f" where {document} and live <> (generation = ?3)",
-                values,
-            )
-            if changed.rowcount:
+            if _publish(db, found, uri, generation):
+                _count_change(db, found)
+
+    def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
+        with self._file.writing() as view:
+            db, found = self._opened(view, index)
+            changed = False
+            for uri, generation in generations.items():
+                changed = _publish(db, found, uri, generation) or changed
+                db.execute(  # nothing of it is live
+                    "delete from vector_records"
+                    " where index_key = ? and uri = ? and (generation <> ? or not live)",
+                    (found.key, uri, generation),
+                )
+            if changed:
                 _count_change(db, found)
 
     def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
@@ -266,6 +261,30 @@ class SqliteStore:
             if known is None or known.index.version < found.version:
                 latest.snapshot = loaded
             return loaded
+
+
+def _publish(db: sqlite3.Connection, found: _Index, uri: str, generation: int) -> bool:
+    """Whether that changed what is live."""
+    # What was staged again is newer than what is live under the same identity.
+    replaced = (
+        "index_key = ?1 and uri = ?2 and live and exists (select 1 from vector_records"
+        " as new where new.index_key = ?1 and new.uri = ?2 and new.live = 0"
+        " and new.id = vector_records.id and new.generation = vector_records.generation)"
+    )
+    remove_words(db, found.key, replaced, (found.key, uri))
+    db.execute(f"delete from vector_records where {replaced}", (found.key, uri))
+    values = (found.key, uri, generation)
+    document = "index_key = ?1 and uri = ?2"
+    falling = f"{document} and live and generation <> ?3"
+    rising = f"{document} and not live and generation = ?3"
+    remove_words(db, found.key, falling, values)
+    add_words(db, found.key, rising, values)
+    changed = db.execute(
+        "update vector_records set live = (generation = ?3)"
+        f" where {document} and live <> (generation = ?3)",
+        values,
+    )
+    return changed.rowcount > 0
 
 
 def _columns(entry: Entry) -> tuple[object, ...]:
