@@ -136,10 +136,10 @@ def test_the_examples_load_as_they_stand(tmp_path: Path, workflow: str) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path, dsn: str) -> Iterator[Project]:
+def project(tmp_path: Path, dsn: str, socket_enabled: None) -> Iterator[Project]:
     """The same with a server on this machine in OpenAI's place, and a real PostgreSQL."""
     with embedding_server() as server:
-        here = f'      base_url: "{server.url}"\n      batch_size: 96\n'
+        here = f'      base_url: "{server.url}"\n      dimension: 8\n      batch_size: 96\n'
         text = FILES["lorebind.yaml"].replace("      batch_size: 96\n", here)
         write(tmp_path, FILES | {"lorebind.yaml": text})
         environment = {"OPENAI_API_KEY": "sk-hidden", "PGVECTOR_DSN": dsn}
