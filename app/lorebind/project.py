@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.statistics import KnowledgeStats
 
 
-_COMPARED = ("similarity", "lexical", "mmr")
+_COMPARED = ("hybrid", "similarity", "lexical", "mmr")
 
 
 class Project:
@@ -107,6 +107,7 @@ class Project:
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
+        only_failed: bool = False,
         allow_mass_delete: bool = False,
         wait: bool = False,
     ) -> IngestReport:
@@ -120,6 +121,7 @@ class Project:
             inputs: that workflow's inputs, for sources that name them.
             strategy: `upsert` changes the index document by document; `replace` builds a new one
                 beside it and switches at the end.
+            only_failed: read only what failed or was interrupted before; nothing is removed.
             allow_mass_delete: let the run remove more than half of the documents.
             wait: let another ingest of the knowledge base end first, instead of refusing.
 
@@ -134,6 +136,7 @@ class Project:
             workflow=workflow,
             given=self._given(workflow, inputs),
             strategy=strategy,
+            only_failed=only_failed,
             allow_mass_delete=allow_mass_delete,
             wait=wait,
         )
@@ -253,12 +256,16 @@ class Project:
         """
         from lorebind_knowledge.evaluation.dataset import read_dataset
         from lorebind_knowledge.evaluation.evaluate import evaluate
+        from lorebind_knowledge.retrieval.search import strategy_of
+        from lorebind_knowledge.stores import LexicalStore
 
         binding = bind(self.loaded, kb_id, workflow)
-        names = [binding.settings.strategy, *(strategies or ("hybrid", *_COMPARED))]
+        kb = self.knowledge.knowledge_base(kb_id, workflow)
+        has_words = isinstance(kb.store, LexicalStore)
+        declared = strategy_of(binding.settings, has_words=has_words)
+        names = [declared, *(strategies or (_COMPARED if has_words else ("similarity",)))]
         ways = {name: override(binding, strategy=name).settings for name in names}
-        dataset = read_dataset(Path(queries), Path(qrels))
-        return await evaluate(self.knowledge.knowledge_base(kb_id, workflow), dataset, ways)
+        return await evaluate(kb, read_dataset(Path(queries), Path(qrels)), ways)
 
     async def atune(
         self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None

@@ -150,12 +150,19 @@ class KnowledgeService:
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
         strategy: str = "upsert",
+        only_failed: bool = False,
         allow_mass_delete: bool = False,
         wait: bool = False,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `knowledge_base`."""
         kb = self.knowledge_base(kb_id, workflow, given)
-        return await ingest(kb, strategy=strategy, allow_mass_delete=allow_mass_delete, wait=wait)
+        return await ingest(
+            kb,
+            strategy=strategy,
+            only_failed=only_failed,
+            allow_mass_delete=allow_mass_delete,
+            wait=wait,
+        )
 
     async def plan(
         self,

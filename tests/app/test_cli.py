@@ -38,6 +38,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "export"],
     ["knowledge", "apply"],
     ["knowledge", "ingest"],
+    ["knowledge", "plan"],
     ["knowledge", "query"],
     ["bindings"],
     ["bindings", "explain"],
@@ -49,6 +50,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "list": ["knowledge", "list"],
     "get": ["knowledge", "get", "docs"],
     "ingest": ["knowledge", "ingest", "docs"],
+    "plan": ["knowledge", "plan", "docs"],
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
@@ -64,6 +66,7 @@ FIELDS: dict[str, set[str]] = {
     "list": {"knowledge_bases"},
     "explain": {"bindings"},
     "get": {"knowledge_base", "stats"},
+    "plan": {"kb_id", "documents", "chunks", "texts_to_embed", "cache_hits", "failures"},
     "ingest": {
         "kb_id",
         "strategy",

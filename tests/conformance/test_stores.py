@@ -8,6 +8,7 @@ import pytest
 
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.testing import (
+    BulkStoreConformance,
     FetchStoreConformance,
     LexicalStoreConformance,
     VectorStoreConformance,
@@ -57,6 +58,20 @@ class TestSqliteStoreLexical(LexicalStoreConformance):
 
 
 class TestSqliteStoreFetch(FetchStoreConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
+        store = SqliteStore(tmp_path / "store.db")
+        yield store
+        store.close()
+
+
+class TestMemoryStoreBulk(BulkStoreConformance):
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+
+class TestSqliteStoreBulk(BulkStoreConformance):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
         store = SqliteStore(tmp_path / "store.db")

@@ -8,6 +8,7 @@ import pytest
 
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.testing import (
+    BulkStoreConformance,
     FetchStoreConformance,
     LexicalStoreConformance,
     VectorStoreConformance,
@@ -36,4 +37,8 @@ class TestPgvectorStoreLexical(_OnPostgres, LexicalStoreConformance):
 
 
 class TestPgvectorStoreFetch(_OnPostgres, FetchStoreConformance):
+    pass
+
+
+class TestPgvectorStoreBulk(_OnPostgres, BulkStoreConformance):
     pass

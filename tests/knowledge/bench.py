@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -167,3 +168,27 @@ def counts(**given: int) -> dict[str, int]:
 def chunk_counts(**given: int) -> dict[str, int]:
     """The chunk counts of a report, zero where nothing is said."""
     return dict.fromkeys(("added", "removed", "unchanged", "total"), 0) | given
+
+
+def fill(bench: Bench, documents: int = 4) -> None:
+    """Documents `0.md` onwards, each with three chunks."""
+    for number in range(documents):
+        bench.write(f"{number}.md", *(paragraph(f"word{number}{part}") for part in "abc"))
+
+
+async def fresh(bench: Bench, make_bench: Callable[[str], Bench]) -> list[Any]:
+    """What an ingest of the same files into an empty project makes visible."""
+    other = make_bench("memory")
+    shutil.copytree(bench.root / "docs", other.root / "docs", symlinks=True)
+    other.change(chunker=bench.kb.chunker, metadata=bench.kb.metadata)
+    await other.ingest()
+    return await other.visible()
+
+
+def two_sources(bench: Bench, second: str = "more/*.md") -> None:
+    bench.change(
+        sources=[
+            FileSource("markdown_glob", ["docs/**/*.md"], bench.root),
+            FileSource("markdown_glob", [second], bench.root),
+        ]
+    )

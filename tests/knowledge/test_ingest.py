@@ -1,59 +1,31 @@
-"""Ingestion: exact, safe, guarded, accountable and planned, on both embedded stores."""
+"""Ingestion: exact, accountable and guarded, on both embedded stores."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import tempfile
-import threading
 from collections import Counter
-from contextlib import suppress
-from dataclasses import asdict, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from lorebind_knowledge import bridge
-from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.errors import (
-    EmbedderError,
-    IndexMismatchError,
     IngestRefusedError,
     IngestRunningError,
     NotIngestedError,
-    StoreError,
     UsageError,
 )
-from lorebind_knowledge.ingest.report import IngestReport
 from lorebind_knowledge.records import SearchOptions
-from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.stores import MemoryStore
 
-from .bench import Bench, CountingEmbedder, chunk_counts, counts, paragraph
+from .bench import Bench, chunk_counts, counts, fill, fresh, paragraph, two_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-def fill(bench: Bench, documents: int = 4) -> None:
-    """Documents `0.md` onwards, each with three chunks."""
-    for number in range(documents):
-        bench.write(f"{number}.md", *(paragraph(f"word{number}{part}") for part in "abc"))
-
-
-async def fresh(bench: Bench, make_bench: Callable[[str], Bench]) -> list[Any]:
-    """What an ingest of the same files into an empty project makes visible."""
-    other = make_bench("memory")
-    shutil.copytree(bench.root / "docs", other.root / "docs", symlinks=True)
-    other.change(chunker=bench.kb.chunker, metadata=bench.kb.metadata)
-    await other.ingest()
-    return await other.visible()
+    from lorebind_knowledge.ingest.report import IngestReport
 
 
 # Exact.
@@ -300,15 +272,6 @@ async def test_front_matter_cannot_break_a_run(bench: Bench) -> None:
 # Guarded.
 
 
-def two_sources(bench: Bench, second: str = "more/*.md") -> None:
-    bench.change(
-        sources=[
-            FileSource("markdown_glob", ["docs/**/*.md"], bench.root),
-            FileSource("markdown_glob", [second], bench.root),
-        ]
-    )
-
-
 async def test_a_failing_source_deletes_nothing(bench: Bench) -> None:
     """What came from a source that suddenly lists nothing stays, and the status says so."""
     fill(bench, 8)
@@ -464,550 +427,6 @@ async def test_unknown_strategy(bench: Bench) -> None:
         await bench.ingest(strategy="replcae")
 
 
-# Replace and reindex.
-
-
-async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:
-    """During a replace searches find the old index whole; then the new one, and the old is gone."""
-    fill(bench)
-    await bench.ingest()
-    old, before = bench.index, await bench.visible()
-    for number in range(4):
-        bench.write(f"{number}.md", paragraph(f"fresh{number}"))
-    seen: list[bool] = []
-    bench.embedder.before_batch = lambda _: seen.append(bridge.run(bench.visible()) == before)
-    bench.embedder.forget()
-    bench.embedder.batch_size = 1
-    report = await bench.ingest(strategy="replace")
-    assert seen == [True] * 4
-    assert report.documents == counts(added=4)
-    assert report.chunks == chunk_counts(added=4, total=4)
-    assert bench.index != old
-    assert await bench.texts() == [paragraph(f"fresh{number}") for number in range(4)]
-    with pytest.raises(StoreError):
-        bench.store.count(old)
-    assert bench.catalog.ledger.retired_indexes(bench.kb.namespace) == []
-
-
-async def test_replace_embeds_nothing_twice(bench: Bench) -> None:
-    """Unchanged texts come from the cache when the index is built anew."""
-    fill(bench)
-    await bench.ingest()
-    before = await bench.visible()
-    report = await bench.ingest(strategy="replace")
-    assert (report.texts_embedded, report.cache_hits) == (0, 12)
-    assert await bench.visible() == before
-
-
-async def test_replace_that_would_lose_a_document(bench: Bench) -> None:
-    """Where a served document fails the old index stays in use, with a notice; mending ends it."""
-    fill(bench)
-    await bench.ingest()
-    old, before = bench.index, await bench.visible()
-    bench.write_bytes("2.md", b"\0\xff")
-    report = await bench.ingest(strategy="replace")
-    assert report.status == "completed_with_failures"
-    assert "stays in use" in report.notices[0]
-    assert (bench.index, await bench.visible()) == (old, before)
-    bench.write("2.md", paragraph("mended"))
-    bench.embedder.forget()
-    report = await bench.ingest(strategy="replace")
-    assert (report.status, report.notices) == ("completed", [])
-    assert len(bench.embedder.texts) == 1
-    assert bench.index != old
-    assert len(await bench.visible()) == 10
-
-
-async def test_replace_with_a_failing_source(bench: Bench) -> None:
-    """A source that cannot be read keeps the old index in use."""
-    fill(bench)
-    (bench.root / "more").mkdir()
-    (bench.root / "more" / "x.md").write_text(paragraph("more"))
-    two_sources(bench)
-    await bench.ingest()
-    old = bench.index
-    shutil.rmtree(bench.root / "more")
-    report = await bench.ingest(strategy="replace")
-    assert (report.status, bench.index) == ("completed_with_failures", old)
-    assert paragraph("more") in await bench.texts()
-
-
-async def test_another_embedder(bench: Bench) -> None:
-    """Vectors of two embedders are never mixed: queries say what to do, an ingest does it."""
-    fill(bench)
-    await bench.ingest()
-    old = bench.index
-    bench.embedder = CountingEmbedder(revision="2", dimension=32)
-    bench.change(embedder=bench.embedder)
-    with pytest.raises(IndexMismatchError, match="lorebind knowledge ingest docs"):
-        await bench.ask("word1a")
-    report = await bench.ingest()
-    assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
-    assert bench.index != old
-    assert (await bench.ask("word1a", top_k=1)).matches[0].text == paragraph("word1a")
-    with pytest.raises(StoreError):
-        bench.store.count(old)
-
-
-async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
-    """A successor that was begun is gone on with; one of yet another embedder is thrown away."""
-    fill(bench)
-    await bench.ingest()
-    for revision, spent in (("2", 4), ("3", 4), ("3", 8)):
-        bench.embedder = CountingEmbedder(revision=revision)
-        bench.change(embedder=bench.embedder)
-        if spent == 4:
-
-            def fail(number: int) -> None:
-                if number == 2:
-                    raise RuntimeError("down")
-
-            bench.embedder.before_batch = fail
-            with pytest.raises(EmbedderError):
-                await bench.ingest()
-        else:
-            assert (await bench.ingest()).texts_embedded == spent
-    assert len(await bench.visible()) == 12
-    assert bench.catalog.ledger.index(bench.kb.namespace, "building") is None
-
-
-# Outages.
-
-
-async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
-    """What was finished stays and is found; the rerun embeds only the rest."""
-    fill(bench, 10)
-
-    def fail(number: int) -> None:
-        if number == 5:
-            raise RuntimeError("quota")
-
-    bench.embedder.before_batch = fail
-    with pytest.raises(EmbedderError, match="quota"):
-        await bench.ingest()
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert run["status"] == "failed"
-    assert bench.diary.names()[-1] == "ingest_failed"
-    assert "quota" in bench.diary.data("ingest_failed")[0]["reason"]
-    uris = Counter(match.metadata["uri"] for match in await bench.visible())
-    assert set(uris.values()) <= {3}
-    bench.embedder.forget()
-    bench.embedder.before_batch = lambda number: None
-    report = await bench.ingest()
-    assert len(bench.embedder.texts) == report.texts_embedded == 30 - 16
-    assert len(await bench.visible()) == 30
-
-
-class FailingStore(MemoryStore):
-    """The memory store, with an outage in a method after so many calls, a document at a time."""
-
-    replace_documents: Any = None
-
-    def __init__(self, method: str, calls: int) -> None:
-        super().__init__()
-        self.method, self.left = method, calls
-
-    def _call(self, method: str, *arguments: Any) -> Any:
-        if method == self.method:
-            self.left -= 1
-            if self.left < 0:
-                raise StoreError("the disk is full")
-        return getattr(super(), method)(*arguments)
-
-    def open(self, *arguments: Any) -> Any:
-        return self._call("open", *arguments)
-
-    def upsert(self, *arguments: Any) -> Any:
-        return self._call("upsert", *arguments)
-
-    def publish(self, *arguments: Any) -> Any:
-        return self._call("publish", *arguments)
-
-    def delete_by_filter(self, *arguments: Any) -> Any:
-        return self._call("delete_by_filter", *arguments)
-
-
-class FailingBulkStore(FailingStore):
-    """The same, with many documents at a time."""
-
-    def replace_documents(self, *arguments: Any) -> Any:
-        if self.method == "replace_documents":
-            self.left -= 1
-            if self.left < 0:
-                raise StoreError("the disk is full")
-        return MemoryStore.replace_documents(self, *arguments)
-
-
-@pytest.mark.parametrize("calls", [0, 1, 3])
-@pytest.mark.parametrize(
-    "method", ["open", "upsert", "publish", "delete_by_filter", "replace_documents"]
-)
-async def test_the_store_fails(make_bench: Callable[[str], Bench], method: str, calls: int) -> None:
-    """Whichever call to the store fails, a rerun ends where an undisturbed run ends."""
-    bench = make_bench("memory")
-    fill(bench, 6)
-    kind = FailingBulkStore if method == "replace_documents" else FailingStore
-    store = kind("none", 0)
-    bench.store = store
-    bench.change(store=store)
-    await bench.ingest()
-    for number in range(4):
-        bench.write(f"{number}.md", paragraph(f"fresh{number}"), paragraph(f"word{number}a"))
-    bench.remove("5.md")
-    store.method, store.left = method, calls
-    with suppress(StoreError):  # `open` is called only once
-        await bench.ingest()
-    store.method = "none"
-    bench.embedder.forget()
-    await bench.ingest()
-    assert await bench.visible() == await fresh(bench, make_bench)
-    assert len(bench.embedder.texts) <= bench.embedder.batch_size
-    assert (await bench.ingest()).documents == counts(unchanged=5)
-
-
-async def test_an_edit_taken_back_after_an_outage(make_bench: Callable[[str], Bench]) -> None:
-    """A document whose new version was found already, and whose file is the old one again, is not
-    taken for unchanged."""
-    bench = make_bench("memory")
-    fill(bench)
-    store = FailingStore("none", 0)
-    bench.store = store
-    bench.change(store=store)
-    await bench.ingest()
-    before, good = await bench.visible(), (bench.root / "docs" / "1.md").read_bytes()
-    bench.write("1.md", paragraph("hasty"))
-    store.method = "delete_by_filter"
-    with pytest.raises(StoreError):
-        await bench.ingest()
-    assert paragraph("hasty") in await bench.texts()
-    store.method = "none"
-    bench.write_bytes("1.md", good)
-    report = await bench.ingest()
-    assert (report.documents, report.texts_embedded) == (counts(updated=1, unchanged=3), 0)
-    assert await bench.visible() == before
-
-
-@pytest.mark.parametrize("batch", [1, 3, 6])
-async def test_cancelled_in_the_middle(
-    bench: Bench, make_bench: Callable[[str], Bench], batch: int
-) -> None:
-    """A cancelled run says so, leaves nothing running, and the next one completes it."""
-    fill(bench, 8)
-    reached = threading.Event()
-
-    def wait(number: int) -> None:
-        if number == batch:
-            reached.set()
-            threading.Event().wait(0.05)
-
-    bench.embedder.before_batch = wait
-    task = asyncio.create_task(bench.ingest())
-    await asyncio.to_thread(reached.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert run["status"] == "cancelled"
-    assert bench.diary.names()[-1] == "ingest_failed"
-    spent = len(bench.embedder.texts)
-    bench.embedder.before_batch = lambda number: None
-    report = await bench.ingest()
-    assert report.status == "completed"
-    assert spent + report.texts_embedded <= 24 + bench.embedder.batch_size
-    assert await bench.visible() == await fresh(bench, make_bench)
-
-
-async def test_nothing_works_on_after_a_cancellation(make_bench: Callable[[str], Bench]) -> None:
-    """The lock is held until the last call to the store has returned."""
-    bench = make_bench("memory")
-    fill(bench)
-    begun, done = threading.Event(), []
-
-    class Slow(MemoryStore):
-        def upsert(self, *arguments: Any) -> None:
-            begun.set()
-            threading.Event().wait(0.1)
-            super().upsert(*arguments)
-            done.append(True)
-
-    bench.change(store=Slow())
-    task = asyncio.create_task(bench.ingest())
-    await asyncio.to_thread(begun.wait, 10)
-    task.cancel()
-    await asyncio.sleep(0.02)
-    with pytest.raises(IngestRefusedError):
-        await bench.ingest()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == [True]
-
-
-# What it reports, announces and plans.
-
-
-async def test_the_shape_of_a_report(bench: Bench) -> None:
-    """Field names that other programs rely on are there, and JSON holds all of them."""
-    fill(bench)
-    bench.write_bytes("bad.md", b"\0\xff")
-    report = await bench.ingest()
-    assert {field.name for field in fields(IngestReport)} >= {
-        *("kb_id", "strategy", "run_id", "status", "documents", "chunks", "texts_embedded"),
-        *("cache_hits", "seconds", "failures", "sources"),
-    }
-    data = asdict(report)
-    assert set(data["documents"]) == {"added", "updated", "removed", "unchanged", "failed"}
-    assert set(data["chunks"]) == {"added", "removed", "unchanged", "total"}
-    assert set(data["failures"][0]) == {"uri", "reason", "attempts"}
-    assert data["seconds"] > 0
-    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
-    assert (run["run_id"], run["status"]) == (report.run_id, report.status)
-
-
-async def test_events(bench: Bench) -> None:
-    """Events come in order, of one run, and their counts add up to the report's."""
-    fill(bench, 6)
-    await bench.ingest()
-    bench.diary.entries.clear()
-    bench.write("1.md", paragraph("x"), paragraph("y"))
-    bench.write("new.md", paragraph("z"))
-    bench.write_bytes("bad.md", b"\0\xff")
-    bench.remove("5.md")
-    report = await bench.ingest()
-    names = bench.diary.names()
-    assert (names[0], names[-1]) == ("ingest_started", "ingest_completed")
-    assert {event.run_id for _, event in bench.diary.entries} == {report.run_id}
-    chunked = bench.diary.data("ingest_chunked")
-    actions = Counter(data["action"] for data in chunked)
-    assert actions == {"updated": 1, "added": 1, "failed": 1, "unchanged": 4}
-    embedded = bench.diary.data("ingest_embedded")
-    assert sum(data["chunks"] for data in chunked) == sum(data["chunks"] for data in embedded) == 3
-    assert sum(data["texts_embedded"] for data in embedded) == report.texts_embedded
-    assert sum(data["cache_hits"] for data in embedded) == report.cache_hits
-    assert names.count("document_deleted") == report.documents["removed"] == 1
-    assert names.index("document_deleted") > max(
-        place for place, name in enumerate(names) if name == "ingest_embedded"
-    )
-    assert bench.diary.data("ingest_completed") == [{"report": report}]
-
-
-def snapshot(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
-
-
-async def test_plan_of_a_new_project(bench: Bench) -> None:
-    """A plan before the first ingest makes no file and never calls the embedder."""
-    fill(bench)
-    before = snapshot(bench.root)
-    planned = await bench.plan()
-    assert snapshot(bench.root) == before
-    assert not (bench.root / ".lorebind").exists()
-    assert bench.embedder.batches == bench.embedder.questions == bench.diary.entries == []
-    assert planned.documents == counts(added=4)
-    assert (planned.texts_to_embed, planned.cache_hits) == (12, 0)
-
-
-async def test_the_plan_comes_true(bench: Bench) -> None:
-    """Every count of a plan is that of the ingest that follows."""
-    fill(bench, 8)
-    await bench.ingest()
-
-    async def compare() -> None:
-        before = await bench.visible()
-        planned = await bench.plan()
-        assert await bench.visible() == before
-        report = await bench.ingest()
-        assert planned.documents == report.documents
-        assert planned.chunks == report.chunks
-        assert planned.texts_to_embed == report.texts_embedded
-        assert planned.cache_hits == report.cache_hits
-        assert planned.failures == report.failures
-        assert planned.sources == report.sources
-
-    bench.write("1.md", paragraph("x"), paragraph("x"), paragraph("word1c"))
-    bench.write("same.md", "# Same", paragraph("copy"))
-    bench.write("same2.md", "# Same", paragraph("copy"))
-    bench.write_bytes("2.md", b"\0\xff")
-    bench.write("3.md", "")
-    bench.remove("4.md")
-    bench.move("5.md", "moved/5.md")
-    await compare()
-    await compare()
-    bench.change(metadata={"a": 1})
-    await compare()
-    bench.change(chunker=RecursiveChunker(200, 0))
-    await compare()
-
-
-async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
-    """A plan counts what a rebuild for a new embedder has done already."""
-    fill(bench, 6)
-    await bench.ingest()
-    bench.embedder = CountingEmbedder(revision="2")
-    bench.change(embedder=bench.embedder)
-
-    def fail(number: int) -> None:
-        if number == 4:
-            raise RuntimeError("down")
-
-    bench.embedder.before_batch = fail
-    with pytest.raises(EmbedderError):
-        await bench.ingest()
-    bench.embedder.before_batch = lambda number: None
-    planned = await bench.plan()
-    report = await bench.ingest()
-    assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
-    assert planned.texts_to_embed == report.texts_embedded == 18 - 12
-
-
-# What readers see meanwhile.
-
-
-@pytest.mark.parametrize("strategy", ["upsert", "replace"])
-async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
-    """During an ingest every document is found whole, either as it was or as it is now."""
-    versions: dict[str, list[set[str]]] = {}
-
-    def write(version: int) -> None:
-        for number in range(6):
-            texts = [paragraph(f"v{version}d{number}{part}") for part in "abcde"]
-            bench.write(f"{number}.md", *texts)
-            versions.setdefault(f"docs/{number}.md", []).append(set(texts))
-
-    write(1)
-    await bench.ingest()
-    looks = 0
-
-    async def look() -> None:
-        nonlocal looks
-        while True:
-            found: dict[str, set[str]] = {uri: set() for uri in versions}
-            for match in (await bench.ask("some more words", top_k=50)).matches:
-                found[match.metadata["uri"]].add(match.text)
-            for uri, texts in found.items():
-                assert texts in versions[uri]
-            if strategy == "replace":
-                assert len({versions[uri].index(texts) for uri, texts in found.items()}) == 1
-            looks += 1
-
-    readers = [asyncio.create_task(look()) for _ in range(2)]
-    bench.embedder.before_batch = lambda number: threading.Event().wait(0.002) and None
-    for version in range(2, 6):
-        write(version)
-        await bench.ingest(strategy=strategy)
-    for reader in readers:
-        assert not reader.done(), reader.exception()
-        reader.cancel()
-    await asyncio.gather(*readers, return_exceptions=True)
-    assert looks > 10
-
-
-# Any sequence of edits.
-
-WORDS = st.sampled_from("abcdefgh")
-NAMES = st.sampled_from(["1.md", "2.md", "sub/3.md", "sub/4.md"])
-
-
-class EditScripts(RuleBasedStateMachine):
-    """Whatever is edited between two ingests, the index is that of a fresh one, at its price."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.bench = self.new("project")
-        self.seen: set[str] = set()
-        self.made = 0
-
-    def new(self, name: str) -> Bench:
-        root = Path(self.folder.name) / name
-        root.mkdir()
-        return Bench(root, lambda: (MemoryStore(), Catalog()))
-
-    def teardown(self) -> None:
-        self.bench.catalog.close()
-        self.folder.cleanup()
-
-    def there(self, name: str) -> bool:
-        return (self.bench.root / "docs" / name).exists()
-
-    @initialize()
-    def begin(self) -> None:
-        self.bench.write("always.md", paragraph("always"))
-
-    @rule(name=NAMES, words=st.lists(WORDS, max_size=4), heading=st.booleans())
-    def write(self, name: str, words: list[str], heading: bool) -> None:
-        self.bench.write(name, *(["# Shared"] if heading else []), *map(paragraph, words))
-
-    @rule(name=NAMES, word=WORDS)
-    def append(self, name: str, word: str) -> None:
-        if self.there(name):
-            path = self.bench.root / "docs" / name
-            path.write_text(path.read_text() + "\n\n" + paragraph(word))
-
-    @rule(name=NAMES)
-    def delete(self, name: str) -> None:
-        if self.there(name):
-            self.bench.remove(name)
-
-    @rule(old=NAMES, new=NAMES)
-    def move(self, old: str, new: str) -> None:
-        if self.there(old):
-            self.bench.move(old, new)
-
-    @rule(name=NAMES)
-    def touch(self, name: str) -> None:
-        if self.there(name):
-            os.utime(self.bench.root / "docs" / name, (1, 1))
-
-    @rule(level=st.integers(0, 2))
-    def change_metadata(self, level: int) -> None:
-        self.bench.change(metadata={"level": level})
-
-    @rule(size=st.sampled_from([64, 100, 200]), overlap=st.sampled_from([0, 30]))
-    def change_chunking(self, size: int, overlap: int) -> None:
-        self.bench.change(chunker=RecursiveChunker(size, overlap))
-
-    @rule(strategy=st.sampled_from(["upsert", "upsert", "replace"]))
-    def ingest(self, strategy: str) -> None:
-        bridge.run(self._ingest(strategy))
-
-    async def _ingest(self, strategy: str) -> None:
-        bench = self.bench
-        self.made += 1
-        fresh_bench = self.new(f"fresh{self.made}")
-        shutil.copytree(bench.root / "docs", fresh_bench.root / "docs")
-        fresh_bench.change(chunker=bench.kb.chunker, metadata=bench.kb.metadata)
-        await fresh_bench.ingest()
-        needed = set(fresh_bench.embedder.texts)
-
-        bench.embedder.forget()
-        report = await bench.ingest(strategy=strategy, allow_mass_delete=True)
-        assert report.status == "completed"
-        assert Counter(bench.embedder.texts) == Counter(needed - self.seen)
-        assert report.texts_embedded == len(needed - self.seen)
-        self.seen |= needed
-        visible = await bench.visible()
-        assert visible == await fresh_bench.visible()
-        assert report.chunks["total"] == len(visible)
-        again = await bench.ingest()
-        assert again.documents == counts(
-            unchanged=sum(report.documents.values()) - report.documents["removed"]
-        )
-        assert again.chunks == chunk_counts(unchanged=len(visible), total=len(visible))
-        assert (again.texts_embedded, again.cache_hits) == (0, 0)
-        fresh_bench.catalog.close()
-
-
-EditScripts.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-TestEditScripts = EditScripts.TestCase
-
-
 # The store is asked for what the index holds, not for more.
 
 
@@ -1025,3 +444,30 @@ async def test_generations_do_not_pile_up(make_bench: Callable[[str], Bench]) ->
     assert sum(len(document.staged) for document in documents.values()) == 0
     options = SearchOptions(bench.index, top_k=50)
     assert len(store.similarity_search(bench.embedder.embed_query("x"), options)) == 10
+
+
+# Only what failed.
+
+
+async def test_only_failed_reads_nothing_else(bench: Bench) -> None:
+    """Documents that failed are tried again; changed, new and removed ones are left as they are."""
+    fill(bench)
+    bench.write_bytes("2.md", b"caf\0\xe9")
+    await bench.ingest()
+    bench.write("2.md", paragraph("mended"))
+    bench.write("1.md", paragraph("edited"))
+    bench.write("new.md", paragraph("new"))
+    bench.remove("0.md")
+    bench.embedder.forget()
+    report = await bench.ingest(only_failed=True)
+    assert (report.status, report.documents) == ("completed", counts(added=1))
+    assert len(bench.embedder.texts) == 1
+    assert paragraph("mended") in await bench.texts()
+    assert paragraph("edited") not in await bench.texts()
+    assert (await bench.ingest()).documents == counts(added=1, updated=1, removed=1, unchanged=2)
+
+
+async def test_only_failed_goes_with_upsert(bench: Bench) -> None:
+    """A rebuild reads everything: it cannot be told to read some."""
+    with pytest.raises(UsageError, match="only_failed goes with the strategy 'upsert'"):
+        await bench.ingest(strategy="replace", only_failed=True)

@@ -24,7 +24,9 @@ def evaluate(
     ] = None,
     min_ndcg: Annotated[
         float | None,
-        typer.Option("--min-ndcg", help="Fail when the declared strategy stays below, 0 to 1."),
+        typer.Option(
+            "--min-ndcg", min=0, max=1, help="Fail when the declared strategy stays below."
+        ),
     ] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose the fusion's weight on half of the questions.")

@@ -41,6 +41,7 @@ def ingest_with_bars(
     workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
     strategy: str = "upsert",
+    only_failed: bool = False,
     allow_mass_delete: bool = False,
     wait: bool = False,
 ) -> IngestReport:
@@ -51,6 +52,7 @@ def ingest_with_bars(
         workflow=workflow,
         inputs=inputs,
         strategy=strategy,
+        only_failed=only_failed,
         allow_mass_delete=allow_mass_delete,
     )
     try:

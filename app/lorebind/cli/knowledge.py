@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from lorebind.cli.options import (
     WorkflowOption,
 )
 from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
 
@@ -139,6 +142,9 @@ def ingest(
         Strategy,
         typer.Option(help="upsert: change the index; replace: build a new one, then switch."),
     ] = "upsert",
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Only what failed or was interrupted before.")
+    ] = False,
     allow_mass_delete: Annotated[
         bool, typer.Option("--allow-mass-delete", help="Let more than half of the documents go.")
     ] = False,
@@ -154,23 +160,17 @@ def ingest(
 
     reports = []
     with Project.load(project) as loaded:
-        every = [(kb.id, owner) for kb, owner in loaded.loaded.every_knowledge_base()]
-        values = None
-        if inputs:
-            if workflow is None:
-                raise UsageError("--input belongs to a workflow; name it with --workflow")
-            values = input_values(inputs, loaded.loaded.workflow(workflow))
-            every = [(name, owner) for name, owner in every if owner == workflow]
-        for name, owner in [(kb_id, workflow)] if kb_id else every:
-            plan = show_plan(loaded, name, output, workflow=owner, inputs=values)
+        for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
+            planned = show_plan(loaded, name, output, workflow=owner, inputs=values)
             report = ingest_with_bars(
                 loaded,
                 name,
-                plan,
+                planned,
                 output,
                 workflow=owner,
                 inputs=values,
                 strategy=strategy,
+                only_failed=only_failed,
                 allow_mass_delete=allow_mass_delete,
             )
             reports.append(report)
@@ -178,6 +178,52 @@ def ingest(
         print_data(reports[0] if kb_id else reports, output)
     if any(report.status != "completed" for report in reports):
         raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    kb_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+    ] = None,
+    workflow: WorkflowOption = None,
+    inputs: InputsOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
+    from lorebind.cli.ingesting import show_plan
+    from lorebind.cli.printing import console, print_data
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        plans = []
+        for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
+            if output is Output.table and kb_id is None:
+                console().print(f"{name}:")
+            plans.append(show_plan(loaded, name, output, workflow=owner, inputs=values))
+    if output is not Output.table:
+        print_data(plans[0] if kb_id else plans, output)
+        return
+    for found in plans:
+        for source in found.sources:
+            if source.status == "failed":
+                console().print(f"failed source {source.source}: {source.reason}")
+        for failure in found.failures:
+            console().print(f"unreadable document {failure.uri}: {failure.reason}")
+
+
+def _meant(
+    loaded: Project, kb_id: str | None, workflow: str | None, inputs: list[str] | None
+) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+    """The knowledge bases that a command is about, each with its workflow and that one's inputs."""
+    every = [(kb.id, owner) for kb, owner in loaded.loaded.every_knowledge_base()]
+    values = None
+    if inputs:
+        if workflow is None:
+            raise UsageError("--input belongs to a workflow; name it with --workflow")
+        values = input_values(inputs, loaded.loaded.workflow(workflow))
+        every = [(name, owner) for name, owner in every if owner == workflow]
+    return [(name, owner, values) for name, owner in ([(kb_id, workflow)] if kb_id else every)]
 
 
 @app.command()

@@ -30,7 +30,7 @@ from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestReport
 from lorebind_knowledge.records import Record, RecordFilter
-from lorebind_knowledge.stores.base import replace_documents
+from lorebind_knowledge.stores.base import ApproximateStore, replace_documents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -55,6 +55,7 @@ async def ingest(
     kb: KnowledgeBase,
     *,
     strategy: str = "upsert",
+    only_failed: bool = False,
     allow_mass_delete: bool = False,
     wait: bool = False,
 ) -> IngestReport:
@@ -65,6 +66,8 @@ async def ingest(
         strategy: `upsert` changes the index in use, document by document; `replace` builds a new
             one beside it and switches when that is complete. A change of the embedder always
             builds a new one.
+        only_failed: read only the documents that failed or were interrupted before; the others
+            are not looked at, and nothing is removed. With `upsert` only.
         allow_mass_delete: let the run remove more than half of the known documents.
         wait: let another ingest of the same knowledge base end first, instead of refusing.
 
@@ -76,9 +79,11 @@ async def ingest(
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
+    if only_failed and strategy != "upsert":
+        raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
     with ExitStack() as stack:
         await _take_turn(stack, kb, wait=wait)
-        return await _Run(kb, strategy).execute(allow_mass_delete)
+        return await _Run(kb, strategy, only_failed=only_failed).execute(allow_mass_delete)
 
 
 async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> None:
@@ -113,8 +118,9 @@ class _Batch:
 class _Run:
     """One ingest of one knowledge base."""
 
-    def __init__(self, kb: KnowledgeBase, strategy: str) -> None:
+    def __init__(self, kb: KnowledgeBase, strategy: str, *, only_failed: bool) -> None:
         self._kb = kb
+        self._only_failed = only_failed
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
@@ -146,13 +152,17 @@ class _Run:
         kb = self._kb
         enumeration = await call(enumerate_sources, kb.sources)
         self._report.sources = enumeration.sources
-        if not allow_mass_delete:
+        if not (allow_mass_delete or self._only_failed):
             await self._refuse_mass_delete(enumeration)
         index = await self._choose_index()
         known = await call(self._ledger.documents, index.key)
+        vanished = enumeration.vanished(known)
+        if self._only_failed:
+            unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
+            enumeration, vanished = enumeration.only(unfinished), []
         await self._embed_and_persist(index.key, enumeration, known)
         self._report.notices += kb.chunker.notices
-        await self._finalise(index, enumeration.vanished(known))
+        await self._finalise(index, vanished)
 
     async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
         kb = self._kb
@@ -382,7 +392,7 @@ class _Run:
             report.documents["removed"] += 1
             report.chunks["removed"] += len(old_ids)
             self._emit("document_deleted", uri=uri)
-        if index.manifest.chunker != chunker_fingerprint(kb):
+        if index.manifest.chunker != chunker_fingerprint(kb) and not self._only_failed:
             manifest = replace(index.manifest, chunker=chunker_fingerprint(kb))
             await call(self._ledger.set_manifest, index.key, manifest)
         active = await call(self._ledger.index, kb.namespace, "active")
@@ -390,6 +400,8 @@ class _Run:
             await self._switch(active.key, index.key)
         for retired in await call(self._ledger.retired_indexes, kb.namespace):
             await self._drop(retired)
+        if isinstance(kb.store, ApproximateStore):
+            await call(kb.store.finish_load, index.key)
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):
             report.status = "failed"

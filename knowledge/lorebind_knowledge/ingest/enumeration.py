@@ -9,7 +9,7 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.report import SourceReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.sources.base import Source, SourceItem
@@ -22,6 +22,11 @@ class Enumeration:
     items: dict[str, tuple[str, SourceItem]] = field(default_factory=dict)
     """By uri: the key of the first source that lists it, and the item."""
     sources: list[SourceReport] = field(default_factory=list)
+
+    def only(self, uris: Collection[str]) -> Enumeration:
+        """Of the listed documents only these; the reports on the sources stay."""
+        items = {uri: item for uri, item in self.items.items() if uri in uris}
+        return Enumeration(items, self.sources)
 
     def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
         """Known documents that are gone: not listed any more, though their source was read.

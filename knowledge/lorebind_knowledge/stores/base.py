@@ -168,6 +168,19 @@ class BulkStore(Protocol):
         ...
 
 
+@runtime_checkable
+class ApproximateStore(Protocol):
+    """The capability of an approximate index, which is best made when much has been loaded."""
+
+    def finish_load(self, index: IndexKey) -> Awaitable[None] | None:
+        """Called at the end of every ingest: bring the approximate index up to what is stored.
+
+        Raises:
+            StoreError: the index was not opened, or the approximate one cannot be made.
+        """
+        ...
+
+
 async def replace_documents(
     store: VectorStore, index: IndexKey, generations: Mapping[str, int]
 ) -> None:

@@ -264,6 +264,12 @@ class PgvectorStore:
                     db.execute(f"delete from {table} where index_key = %s", [found.key])
                 db.execute(f"delete from {self._tables.indexes} where key = %s", [found.key])
 
+    def finish_load(self, index: IndexKey) -> None:
+        with self._db.reading() as db:
+            records = self._opened(db, index).records
+        if self._ann_from is not None and records >= self._ann_from and self._ensure_schema:
+            self.build_index(index)
+
     def build_index(self, index: IndexKey) -> None:
         """Make the approximate index of an index now, and wait for it.
 

@@ -1,0 +1,182 @@
+"""What an ingest reports, announces and plans, and what readers see meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.errors import (
+    EmbedderError,
+)
+from lorebind_knowledge.ingest.report import IngestReport
+
+from .bench import Bench, CountingEmbedder, counts, fill, paragraph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What it reports, announces and plans.
+
+
+async def test_the_shape_of_a_report(bench: Bench) -> None:
+    """Field names that other programs rely on are there, and JSON holds all of them."""
+    fill(bench)
+    bench.write_bytes("bad.md", b"\0\xff")
+    report = await bench.ingest()
+    assert {field.name for field in fields(IngestReport)} >= {
+        *("kb_id", "strategy", "run_id", "status", "documents", "chunks", "texts_embedded"),
+        *("cache_hits", "seconds", "failures", "sources"),
+    }
+    data = asdict(report)
+    assert set(data["documents"]) == {"added", "updated", "removed", "unchanged", "failed"}
+    assert set(data["chunks"]) == {"added", "removed", "unchanged", "total"}
+    assert set(data["failures"][0]) == {"uri", "reason", "attempts"}
+    assert data["seconds"] > 0
+    (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
+    assert (run["run_id"], run["status"]) == (report.run_id, report.status)
+
+
+async def test_events(bench: Bench) -> None:
+    """Events come in order, of one run, and their counts add up to the report's."""
+    fill(bench, 6)
+    await bench.ingest()
+    bench.diary.entries.clear()
+    bench.write("1.md", paragraph("x"), paragraph("y"))
+    bench.write("new.md", paragraph("z"))
+    bench.write_bytes("bad.md", b"\0\xff")
+    bench.remove("5.md")
+    report = await bench.ingest()
+    names = bench.diary.names()
+    assert (names[0], names[-1]) == ("ingest_started", "ingest_completed")
+    assert {event.run_id for _, event in bench.diary.entries} == {report.run_id}
+    chunked = bench.diary.data("ingest_chunked")
+    actions = Counter(data["action"] for data in chunked)
+    assert actions == {"updated": 1, "added": 1, "failed": 1, "unchanged": 4}
+    embedded = bench.diary.data("ingest_embedded")
+    assert sum(data["chunks"] for data in chunked) == sum(data["chunks"] for data in embedded) == 3
+    assert sum(data["texts_embedded"] for data in embedded) == report.texts_embedded
+    assert sum(data["cache_hits"] for data in embedded) == report.cache_hits
+    assert names.count("document_deleted") == report.documents["removed"] == 1
+    assert names.index("document_deleted") > max(
+        place for place, name in enumerate(names) if name == "ingest_embedded"
+    )
+    assert bench.diary.data("ingest_completed") == [{"report": report}]
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+async def test_plan_of_a_new_project(bench: Bench) -> None:
+    """A plan before the first ingest makes no file and never calls the embedder."""
+    fill(bench)
+    before = snapshot(bench.root)
+    planned = await bench.plan()
+    assert snapshot(bench.root) == before
+    assert not (bench.root / ".lorebind").exists()
+    assert bench.embedder.batches == bench.embedder.questions == bench.diary.entries == []
+    assert planned.documents == counts(added=4)
+    assert (planned.texts_to_embed, planned.cache_hits) == (12, 0)
+
+
+async def test_the_plan_comes_true(bench: Bench) -> None:
+    """Every count of a plan is that of the ingest that follows."""
+    fill(bench, 8)
+    await bench.ingest()
+
+    async def compare() -> None:
+        before = await bench.visible()
+        planned = await bench.plan()
+        assert await bench.visible() == before
+        report = await bench.ingest()
+        assert planned.documents == report.documents
+        assert planned.chunks == report.chunks
+        assert planned.texts_to_embed == report.texts_embedded
+        assert planned.cache_hits == report.cache_hits
+        assert planned.failures == report.failures
+        assert planned.sources == report.sources
+
+    bench.write("1.md", paragraph("x"), paragraph("x"), paragraph("word1c"))
+    bench.write("same.md", "# Same", paragraph("copy"))
+    bench.write("same2.md", "# Same", paragraph("copy"))
+    bench.write_bytes("2.md", b"\0\xff")
+    bench.write("3.md", "")
+    bench.remove("4.md")
+    bench.move("5.md", "moved/5.md")
+    await compare()
+    await compare()
+    bench.change(metadata={"a": 1})
+    await compare()
+    bench.change(chunker=RecursiveChunker(200, 0))
+    await compare()
+
+
+async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
+    """A plan counts what a rebuild for a new embedder has done already."""
+    fill(bench, 6)
+    await bench.ingest()
+    bench.embedder = CountingEmbedder(revision="2")
+    bench.change(embedder=bench.embedder)
+
+    def fail(number: int) -> None:
+        if number == 4:
+            raise RuntimeError("down")
+
+    bench.embedder.before_batch = fail
+    with pytest.raises(EmbedderError):
+        await bench.ingest()
+    bench.embedder.before_batch = lambda number: None
+    planned = await bench.plan()
+    report = await bench.ingest()
+    assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
+    assert planned.texts_to_embed == report.texts_embedded == 18 - 12
+
+
+# What readers see meanwhile.
+
+
+@pytest.mark.parametrize("strategy", ["upsert", "replace"])
+async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
+    """During an ingest every document is found whole, either as it was or as it is now."""
+    versions: dict[str, list[set[str]]] = {}
+
+    def write(version: int) -> None:
+        for number in range(6):
+            texts = [paragraph(f"v{version}d{number}{part}") for part in "abcde"]
+            bench.write(f"{number}.md", *texts)
+            versions.setdefault(f"docs/{number}.md", []).append(set(texts))
+
+    write(1)
+    await bench.ingest()
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        while True:
+            found: dict[str, set[str]] = {uri: set() for uri in versions}
+            for match in (await bench.ask("some more words", top_k=50)).matches:
+                found[match.metadata["uri"]].add(match.text)
+            for uri, texts in found.items():
+                assert texts in versions[uri]
+            if strategy == "replace":
+                assert len({versions[uri].index(texts) for uri, texts in found.items()}) == 1
+            looks += 1
+
+    readers = [asyncio.create_task(look()) for _ in range(2)]
+    bench.embedder.before_batch = lambda number: threading.Event().wait(0.002) and None
+    for version in range(2, 6):
+        write(version)
+        await bench.ingest(strategy=strategy)
+    for reader in readers:
+        assert not reader.done(), reader.exception()
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    assert looks > 10
