@@ -53,7 +53,7 @@ def _lines(file: Path) -> Iterable[tuple[int, str]]:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    return [(at, line) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [(at, line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _query(file: Path, number: int, line: str) -> tuple[str, str]:

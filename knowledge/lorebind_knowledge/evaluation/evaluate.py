@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
@@ -127,8 +126,9 @@ def _as_it_is(uri: str) -> str:
 
 
 def _without_ending(uri: str) -> str:
-    return str(PurePosixPath(uri).with_suffix(""))
+    folder, slash, name = uri.rpartition("/")
+    return folder + slash + (name.rpartition(".")[0] or name)
 
 
 def _file_name(uri: str) -> str:
-    return PurePosixPath(uri).stem
+    return _without_ending(uri).rpartition("/")[2]

@@ -32,7 +32,8 @@ async def rerank_texts(
         RerankerError: it failed, or returned something else.
     """
     try:
-        figures = list(await call(reranker.rerank, question, texts))
+        given = await call(reranker.rerank, question, texts)
+        figures = [None if figure is None else float(figure) for figure in given]
     except RerankerError:
         raise
     except Exception as error:  # any provider's own exceptions, in words that hold no key

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.rerankers.base import Reranker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations import RerankDeclaration
@@ -37,9 +38,30 @@ def make_reranker(declaration: RerankDeclaration, environment: Environment) -> R
             f"{said_by(error, written=written, resolved=settings)}"
         ) from error
     if isinstance(made, BaseDocumentCompressor):
-        return LangChainReranker(made)
+        return _Discreet(LangChainReranker(made), made, written, settings)
     if isinstance(made, Reranker):
-        return made
+        return _Discreet(made, made, written, settings)
     raise RerankerError(
         f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a Reranker"
     )
+
+
+class _Discreet(Reranker):
+    """A reranker whose exceptions are said without what its configuration was filled in with."""
+
+    def __init__(
+        self, inner: Reranker, holder: object, written: Mapping[str, Any], settings: dict[str, Any]
+    ) -> None:
+        self._inner, self._holder = inner, holder
+        self._written, self._settings = written, settings
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
+        try:
+            return await call(self._inner.rerank, question, texts)
+        except RerankerError:
+            raise
+        except Exception as error:  # any provider's own exceptions, which may quote a key
+            said = said_by(
+                error, holder=self._holder, written=self._written, resolved=self._settings
+            )
+            raise RerankerError(f"the reranker failed: {said}") from error

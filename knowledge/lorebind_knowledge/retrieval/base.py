@@ -157,7 +157,7 @@ class Search:
 Ranking: TypeAlias = "list[DocumentMatch]"
 """Passages in the order that a strategy gives them; fewer are always a prefix of more."""
 Strategy: TypeAlias = "Callable[[Searching, int], Awaitable[Ranking]]"
-"""Ranks at least so many passages, where there are so many."""
+"""Ranks so many passages, fewer where there are not so many, or at once all that it ever will."""
 
 
 def with_figures(match: DocumentMatch, score: float, **figures: Any) -> DocumentMatch:

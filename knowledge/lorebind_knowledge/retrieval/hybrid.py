@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.base import Ranking, Searching
 
+_ROUNDS = 5
+"""Looks at what was superseded, before it is left out; each takes a publication meanwhile."""
+
 
 async def hybrid(search: Searching, limit: int) -> Ranking:
     """The fused candidates; `limit` does not change which they are, see `candidates`."""
@@ -51,19 +54,31 @@ async def _of_one_version(
 
     The two searches see two moments. What a new version keeps of the one before has the same id.
     """
-    newest: dict[str, int] = {}
+    for _ in range(_ROUNDS):
+        old = found.keys() - _newest(found).keys()
+        if not old:
+            break
+        # Looking again is a third moment, in which there may be a version that is newer still.
+        kept = {match.id: match for match in await search.dense(len(old), old)}
+        found = {
+            name: kept.get(name, match)
+            for name, match in found.items()
+            if name in kept or name not in old
+        }
+    return _newest(found)
+
+
+def _newest(found: dict[str, DocumentMatch]) -> dict[str, DocumentMatch]:
+    """What is of the newest version of its document that is among these."""
+    newest: dict[tuple[str, str], int] = {}
     for match in found.values():
-        uri = match.metadata["uri"]
-        newest[uri] = max(newest.get(uri, 0), match.generation)
-    old = {
-        name for name, match in found.items() if match.generation < newest[match.metadata["uri"]]
-    }
-    if not old:
-        return found
-    kept = {match.id: match for match in await search.dense(len(old), old)}
-    current = {name: kept.get(name, match) for name, match in found.items()}
+        document = _document(match)
+        newest[document] = max(newest.get(document, 0), match.generation)
     return {
-        name: match
-        for name, match in current.items()
-        if match.generation >= newest[match.metadata["uri"]]
+        name: match for name, match in found.items() if match.generation == newest[_document(match)]
     }
+
+
+def _document(match: DocumentMatch) -> tuple[str, str]:
+    """Two knowledge bases may hold the same file, each with versions of its own."""
+    return match.metadata["kb_id"], match.metadata["uri"]

@@ -10,15 +10,24 @@ if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.base import Ranking, Searching
 
 
+_ROUNDS = 3
+"""Searches, until none of what was found has been superseded before its cosine was asked for."""
+
+
 async def lexical(search: Searching, limit: int) -> Ranking:
     """`score` is the share of the best passage's BM25; the cosine stands beside it."""
-    found = await search.lexical(limit)
-    if not found:
-        return []
-    nearness = await search.dense(len(found), [match.id for match in found])
-    cosines = {match.id: match.scores["dense"] for match in nearness}
-    return [with_figures(match, match.score, **_dense(cosines, match.id)) for match in found]
-
-
-def _dense(cosines: dict[str, float], match_id: str) -> dict[str, float]:
-    return {"dense": cosines[match_id]} if match_id in cosines else {}
+    ranked: Ranking = []
+    for _ in range(_ROUNDS):
+        found = await search.lexical(limit)
+        if not found:
+            return []
+        nearest = await search.dense(len(found), [match.id for match in found])
+        cosines = {match.id: match.scores["dense"] for match in nearest}
+        ranked = [
+            with_figures(match, match.score, dense=cosines[match.id])
+            for match in found
+            if match.id in cosines
+        ]
+        if len(ranked) == len(found):
+            break
+    return ranked

@@ -67,5 +67,7 @@ def _joined(match: DocumentMatch, records: list[StoredRecord]) -> DocumentMatch:
 def _within(match: DocumentMatch, other: DocumentMatch) -> bool:
     one, whole = match.metadata, other.metadata
     return bool(
-        one["uri"] == whole["uri"] and whole["start"] <= one["start"] and one["end"] <= whole["end"]
+        (one["kb_id"], one["uri"]) == (whole["kb_id"], whole["uri"])
+        and whole["start"] <= one["start"]
+        and one["end"] <= whole["end"]
     )

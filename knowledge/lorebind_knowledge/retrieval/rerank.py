@@ -32,6 +32,8 @@ async def rerank(search: Searching, limit: int) -> Ranking:
         )
     ranked = (await hybrid(search, limit))[: declared.candidates]
     reranker = search.reranker(declared)
+    if not ranked:
+        return []
     figures = await rerank_texts(reranker, search.question, [match.text for match in ranked])
     judged = [
         with_figures(match, round(figure, _DECIMALS), rerank=figure)

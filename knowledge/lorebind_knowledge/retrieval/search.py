@@ -110,17 +110,17 @@ async def rank(
     For evaluation: no threshold, no cut, repeats among them.
     """
     search = Search(kb, (await index_in_use(kb)).key, question, settings)
-    return await STRATEGIES[strategy_of(search)](search, limit)
+    return await STRATEGIES[strategy_of(settings, has_words=search.has_words)](search, limit)
 
 
 async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
     """What the strategy ranks, without what scores too low and without repeats."""
     settings = search.settings
-    name = strategy_of(search)
+    name = strategy_of(settings, has_words=search.has_words)
     limit = settings.top_k
     while True:
         found = await STRATEGIES[name](search, limit)
-        complete = len(found) < limit
+        complete = len(found) != limit  # more than asked is all that there is
         kept = list(passing(found, settings, name))
         if search.dedupe:
             kept = without_repeats(kept)
@@ -132,10 +132,9 @@ async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
     return kept[: settings.top_k], name
 
 
-def strategy_of(search: Searching) -> str:
+def strategy_of(settings: RetrievalDeclaration, *, has_words: bool) -> str:
     """The strategy in effect: the default is `hybrid` where the store can search words."""
-    settings = search.settings
-    if "strategy" not in settings.model_fields_set and not search.has_words:
+    if "strategy" not in settings.model_fields_set and not has_words:
         return "similarity"
     return settings.strategy
 

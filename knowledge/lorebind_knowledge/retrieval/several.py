@@ -7,19 +7,20 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import NotIngestedError, UsageError
+from lorebind_knowledge.errors import NotIngestedError, StoreError, UsageError
 from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.base import QuestionEmbedding, Search, with_figures
 from lorebind_knowledge.retrieval.search import check_question, index_in_use, ranked
 from lorebind_knowledge.stores.matrix import score_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, StoredRecord
     from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.scope import IndexKey
 
 
 async def search_several(
@@ -42,28 +43,58 @@ async def search_several(
     """
     check_question(question)
     started = time.perf_counter()
-    embedders = {str(kb.embedder.fingerprint): kb.embedder.fingerprint.key for kb in kbs}
-    if len(set(embedders.values())) > 1:
+    if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
+        names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
         raise UsageError(
-            f"knowledge bases with different embedders ({', '.join(sorted(embedders))}) have no "
-            "figures in common; ask them one by one"
+            f"knowledge bases with different embedders ({', '.join(names)}) have no figures in "
+            "common; ask them one by one"
         )
-    embedding = QuestionEmbedding(kbs[0].embedder, question) if kbs else None
-    parts: dict[str, Search] = {}
-    skipped: list[NotIngestedError] = []
-    missing: list[str] = []
+    if not kbs:
+        raise UsageError("there is no knowledge base to search")
+    embedding = QuestionEmbedding(kbs[0].embedder, question)
+    indexes = await _indexes_in_use(kbs)
+    try:
+        searches = _searches(kbs, indexes, question, settings, embedding)
+        matches, name = await ranked(searches)
+    except StoreError:
+        # A reindex may have put a successor in the place of one of them between the two calls.
+        successors = await _indexes_in_use(kbs)
+        if successors == indexes:
+            raise
+        searches = _searches(kbs, successors, question, settings, embedding)
+        matches, name = await ranked(searches)
+    searched = list(searches.parts)
+    skipped = [kb.id for kb in kbs if kb.id not in searches.parts]
+    return QueryResult(matches, name, searched, skipped, time.perf_counter() - started)
+
+
+async def _indexes_in_use(kbs: Sequence[KnowledgeBase]) -> dict[str, IndexKey]:
+    """By the id of the knowledge base, for those that have one."""
+    found: dict[str, IndexKey] = {}
+    missing: list[NotIngestedError] = []
     for kb in kbs:
         try:
-            index = await index_in_use(kb)
+            found[kb.id] = (await index_in_use(kb)).key
         except NotIngestedError as error:
-            skipped.append(error)
-            missing.append(kb.id)
-        else:
-            parts[kb.id] = Search(kb, index.key, question, settings, embedding)
-    if not parts:
-        raise skipped[0] if skipped else UsageError("there is no knowledge base to search")
-    matches, name = await ranked(Searches(question, settings, parts))
-    return QueryResult(matches, name, list(parts), missing, time.perf_counter() - started)
+            missing.append(error)
+    if not found:
+        raise missing[0]
+    return found
+
+
+def _searches(
+    kbs: Sequence[KnowledgeBase],
+    indexes: Mapping[str, IndexKey],
+    question: str,
+    settings: RetrievalDeclaration,
+    embedding: QuestionEmbedding,
+) -> Searches:
+    parts = {
+        kb.id: Search(kb, indexes[kb.id], question, settings, embedding)
+        for kb in kbs
+        if kb.id in indexes
+    }
+    return Searches(question, settings, parts)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""`lorebind eval`: the table, the data, the bar that fails a build, tuning and the picture."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind import Project
+
+if TYPE_CHECKING:
+    from .helpers import Cli, Done
+
+QUESTIONS = {
+    "1": "how to rotate keys",
+    "2": "invoices by mail",
+    "3": "ninety days",
+    "4": "each month to the owner",
+}
+QUERIES = "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in QUESTIONS.items())
+QRELS = "1\tdocs/keys.md\t1\n2\tdocs/bills.md\t1\n3\tdocs/keys.md\t1\n4\tdocs/bills.md\t2\n"
+FILES = ("docs", "--queries", "queries.jsonl", "--qrels", "qrels.tsv")
+
+
+@pytest.fixture
+def judged(ready_cli: Cli) -> Cli:
+    """A project that is ingested, with questions and judgements."""
+    ready_cli.write({"queries.jsonl": QUERIES, "qrels.tsv": QRELS})
+    return ready_cli
+
+
+def rows(done: Done) -> list[list[str]]:
+    """The cells of the printed table's rows."""
+    return [line.split() for line in done.out.splitlines()[2:]]
+
+
+def test_the_table(judged: Cli) -> None:
+    """The declared strategy comes first, then the others that need nothing more."""
+    done = judged("eval", *FILES)
+    assert done.code == 0, done
+    assert done.out.splitlines()[0].split() == (
+        ["strategy", "nDCG@10", "recall@10", "recall@100", "MRR", "p50", "ms", "p95", "ms"]
+    )
+    assert [row[0] for row in rows(done)] == ["hybrid", "similarity", "lexical", "mmr"]
+    assert all(row[1:5] == ["1.000"] * 4 for row in rows(done))
+
+
+def test_strategies_that_are_named(judged: Cli) -> None:
+    """Only those are compared with the declared one, each once."""
+    done = judged("eval", *FILES, "--strategy", "lexical", "--strategy", "hybrid")
+    assert [row[0] for row in rows(done)] == ["hybrid", "lexical"]
+
+
+def test_json(judged: Cli) -> None:
+    """The same figures as data, nothing else on standard output."""
+    done = judged("eval", *FILES, "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    data = json.loads(done.out)
+    assert data["tuning"] is None
+    first = data["strategies"][0]
+    assert (first["strategy"], first["ndcg_10"], first["queries"]) == ("hybrid", 1.0, 4)
+    assert set(first) == {
+        "strategy",
+        "ndcg_10",
+        "recall_10",
+        "recall_100",
+        "mrr",
+        "p50_ms",
+        "p95_ms",
+        "queries",
+    }
+
+
+def test_a_bar(judged: Cli) -> None:
+    """Below it the command fails, after the figures were printed; at it, it does not."""
+    assert judged("eval", *FILES, "--min-ndcg", "1").code == 0
+    judged.write({"qrels.tsv": QRELS.replace("1\tdocs/keys.md\t1\n", "1\tdocs/bills.md\t1\n")})
+    done = judged("eval", *FILES, "--min-ndcg", "0.99", "-o", "json")
+    assert done.code == 1
+    figure = json.loads(done.out)["strategies"][0]["ndcg_10"]
+    assert figure < 0.99
+    assert done.err == f"lorebind: hybrid has nDCG@10 {figure:.3f}, less than 0.99\n"
+
+
+def test_tuning(judged: Cli) -> None:
+    """The weight and what it gives on the other half stand below the table, or in the data."""
+    done = judged("eval", *FILES, "--tune")
+    assert done.code == 0, done
+    assert done.out.splitlines()[-1] == (
+        "dense_weight 0.5, chosen on one half of the questions: nDCG@10 1.000 on the other half, "
+        "where the declared settings have 1.000"
+    )
+    data = json.loads(judged("eval", *FILES, "--tune", "-o", "json").out)
+    assert data["tuning"]["dense_weight"] == 0.5
+    assert data["tuning"]["tuned"]["queries"] == 2
+
+
+def test_a_picture(judged: Cli) -> None:
+    """It is written where asked."""
+    done = judged("eval", *FILES, "--plot", "plot.svg")
+    assert done.code == 0, done
+    assert "<svg" in (judged.root / "plot.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("docs", "--queries", "none.jsonl", "--qrels", "qrels.tsv"), "none.jsonl cannot be read"),
+        (("docs", "--queries", "qrels.tsv", "--qrels", "qrels.tsv"), "qrels.tsv:1: expected"),
+        ((*FILES, "--strategy", "magic"), "magic"),
+        ((*FILES, "--strategy", "rerank"), "needs a reranker"),
+        ((*FILES, "--plot", "plot.gif"), "written as .png"),
+        ((*FILES, "--min-ndcg", "high"), "a valid number"),
+        ((*FILES, "--min-ndcg", "50"), "less than or equal to 1"),
+        (("none", *FILES[1:]), "none"),
+        (FILES[:3], "--qrels"),
+    ],
+)
+def test_mistakes(judged: Cli, arguments: tuple[str, ...], message: str) -> None:
+    """What was asked for wrongly exits with 2 and says what is wrong, and prints no figures."""
+    done = judged("eval", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_too_few_to_tune(judged: Cli) -> None:
+    """A handful of questions cannot be halved: wrong usage too."""
+    judged.write({"qrels.tsv": "1\tdocs/keys.md\t1\n"})
+    done = judged("eval", *FILES, "--tune")
+    assert done.code == 2
+    assert "cannot be halved" in done.err
+
+
+def test_not_ingested(cli: Cli) -> None:
+    """Nothing to search is a failure with the command that helps."""
+    cli.write({"queries.jsonl": QUERIES, "qrels.tsv": QRELS})
+    done = cli("eval", *FILES)
+    assert done.code != 0
+    assert "lorebind knowledge ingest docs" in done.err
+
+
+def test_from_python(judged: Cli) -> None:
+    """`Project.evaluate` and `Project.tune` give the figures that are printed."""
+    with Project.load(judged.root) as project:
+        files = (judged.root / "queries.jsonl", judged.root / "qrels.tsv")
+        scores = project.evaluate("docs", *files, strategies=["lexical"])
+        assert [score.strategy for score in scores] == ["hybrid", "lexical"]
+        assert project.tune("docs", *files).dense_weight == 0.5
+
+
+def test_a_store_without_words(judged: Cli) -> None:
+    """There only similarity is compared, unless another is asked for, which is refused."""
+    text = (judged.root / "lorebind.yaml").read_text()
+    store = (
+        "{ id: file, type: langchain, class: 'langchain_core.vectorstores:InMemoryVectorStore' }"
+    )
+    text = text.replace("{ id: file, type: sqlite }", store)
+    judged.write({"lorebind.yaml": text})
+    with Project.load(judged.root) as project:
+        project.ingest("docs")
+        files = (judged.root / "queries.jsonl", judged.root / "qrels.tsv")
+        assert [score.strategy for score in project.evaluate("docs", *files)] == ["similarity"]

@@ -1,0 +1,216 @@
+"""Evaluating a knowledge base: the figures of a tiny collection, tuning, and the picture."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from math import log2
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import NotIngestedError, UsageError
+from lorebind_knowledge.evaluation import evaluate as evaluation
+from lorebind_knowledge.evaluation.dataset import Dataset
+from lorebind_knowledge.evaluation.evaluate import StrategyScores, evaluate
+from lorebind_knowledge.evaluation.plot import plot_scores
+from lorebind_knowledge.evaluation.tuning import WEIGHTS, tune
+from lorebind_knowledge.stores.langchain.store import LangChainStore
+from lorebind_knowledge.stores.langchain.wrapped import Recipe
+
+from .bench import Bench, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+SIMILARITY = RetrievalDeclaration(strategy="similarity")
+LEXICAL = RetrievalDeclaration(strategy="lexical")
+
+
+def dataset(relevant: dict[str, str], name: Callable[[str], str] = "docs/{}.md".format) -> Dataset:
+    """Each word asks for itself; relevant are the documents of the words given for it."""
+    judged = {word: frozenset(name(one) for one in said.split()) for word, said in relevant.items()}
+    return Dataset({word: word for word in WORDS}, judged)
+
+
+async def filled(bench: Bench) -> Bench:
+    for word in WORDS:
+        bench.write(f"{word}.md", paragraph(word), paragraph(f"{word} again"))
+    await bench.ingest()
+    return bench
+
+
+async def test_figures_by_hand(bench: Bench) -> None:
+    """Averages over the questions; documents score by their best chunk, and count once."""
+    await filled(bench)
+    data = dataset({"alpha": "alpha", "beta": "beta nothing", "gamma": "nothing"})
+    steps: list[int] = []
+    ways = {"near": SIMILARITY, "words": LEXICAL}
+    near, words = await evaluate(bench.kb, data, ways, lambda: steps.append(1))
+    assert (near.strategy, words.strategy) == ("near", "words")
+    assert len(steps) == 6
+    for scores in (near, words):
+        assert scores.queries == 3
+        assert scores.ndcg_10 == pytest.approx((1 + 1 / (1 + 1 / log2(3)) + 0) / 3)
+        assert scores.recall_10 == scores.recall_100 == pytest.approx((1 + 0.5 + 0) / 3)
+        assert scores.mrr == pytest.approx(2 / 3)
+        assert 0 < scores.p50_ms <= scores.p95_ms
+
+
+async def test_what_comes_after_others(bench: Bench) -> None:
+    """A relevant document behind others counts by its place."""
+    await filled(bench)
+    bench.change(dedupe=False)
+    result = await bench.ask("alpha", strategy="similarity", top_k=12)
+    order = list(dict.fromkeys(match.metadata["uri"] for match in result))
+    for place, uri in enumerate(order):
+        data = Dataset({"q": "alpha"}, {"q": frozenset([uri])})
+        (scores,) = await evaluate(bench.kb, data, {"s": SIMILARITY})
+        assert scores.mrr == pytest.approx(1 / (place + 1))
+        assert scores.ndcg_10 == pytest.approx(1 / log2(place + 2))
+
+
+@pytest.mark.parametrize("name", ["docs/{}.md", "docs/{}", "{}"])
+async def test_three_ways_to_name_a_document(bench: Bench, name: str) -> None:
+    """By its uri, without the ending, or by the file's name alone."""
+    await filled(bench)
+    data = dataset({"alpha": "alpha", "beta": "beta"}, name.format)
+    (scores,) = await evaluate(bench.kb, data, {"s": SIMILARITY})
+    assert (scores.ndcg_10, scores.mrr) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("uri", "names"),
+    [
+        ("docs/a.b.md", ("docs/a.b.md", "docs/a.b", "a.b")),
+        ("https://x.org/page.html", ("https://x.org/page.html", "https://x.org/page", "page")),
+        ("https://x.org/", ("https://x.org/", "https://x.org/", "")),
+        ("docs/.hidden", ("docs/.hidden", "docs/.hidden", ".hidden")),
+        ("v1.2/read", ("v1.2/read", "v1.2/read", "read")),
+    ],
+)
+def test_names(uri: str, names: tuple[str, str, str]) -> None:
+    """An ending belongs to the last part, and an address stays an address."""
+    ways = (evaluation._as_it_is, evaluation._without_ending, evaluation._file_name)
+    assert tuple(way(uri) for way in ways) == names
+
+
+async def test_judgements_of_other_documents(bench: Bench) -> None:
+    """Where no judged document is there, the message shows how both sides call them."""
+    await filled(bench)
+    with pytest.raises(UsageError, match=r"'elsewhere'.*'docs'.*'docs/alpha\.md'"):
+        await evaluate(bench.kb, dataset({"alpha": "elsewhere"}, str), {"s": SIMILARITY})
+
+
+async def test_not_ingested(bench: Bench) -> None:
+    """Before the first ingest there is nothing to evaluate."""
+    with pytest.raises(NotIngestedError):
+        await evaluate(bench.kb, dataset({"alpha": "alpha"}), {"s": SIMILARITY})
+
+
+# Tuning.
+
+
+async def test_tuning_looks_at_one_half(bench: Bench) -> None:
+    """The weight is chosen on every second question; the figures are those of the others."""
+    await filled(bench)
+    data = dataset(dict(zip(WORDS, WORDS, strict=True)))
+    steps: list[int] = []
+    declared = RetrievalDeclaration(strategy="similarity")
+    tuning = await tune(bench.kb, data, declared, lambda: steps.append(1))
+    assert len(steps) == 3 * len(WEIGHTS) + 3 * 2
+    assert tuning.dense_weight in WEIGHTS
+    assert (tuning.tuned.queries, tuning.declared.queries) == (3, 3)
+    second = Dataset(data.queries, {word: data.relevant[word] for word in sorted(WORDS)[1::2]})
+    (same,) = await evaluate(bench.kb, second, {"declared": declared})
+    assert tuning.declared.ndcg_10 == same.ndcg_10
+
+
+async def test_the_better_weight_is_chosen(bench: Bench) -> None:
+    """Where only words find what is asked for, they get the weight, ties going to the middle."""
+    for number in range(4):
+        bench.write(
+            f"right{number}.md", f"rare{number} " + " ".join(f"f{n}{number}" for n in range(9))
+        )
+        bench.write(
+            f"wrong{number}.md", f"common{number} common{number} common{number} common{number}"
+        )
+    for number in range(20):
+        bench.write(f"more{number}.md", f"common0 common1 common2 common3 m{number}")
+    await bench.ingest()
+    queries = {str(n): f"rare{n} common{n} common{n}" for n in range(4)}
+    data = Dataset(queries, {str(n): frozenset([f"right{n}"]) for n in range(4)})
+    tuning = await tune(bench.kb, data, RetrievalDeclaration())
+    by_weight = {}
+    for weight in WEIGHTS:
+        way = RetrievalDeclaration.model_validate({"fusion": {"dense_weight": weight}})
+        first = Dataset(queries, {name: data.relevant[name] for name in ("0", "2")})
+        (scores,) = await evaluate(bench.kb, first, {"w": way})
+        by_weight[weight] = scores.ndcg_10
+    best = max(by_weight.values())
+    assert len(set(by_weight.values())) > 1
+    assert by_weight[tuning.dense_weight] == best
+    nearest = min((w for w in WEIGHTS if by_weight[w] == best), key=lambda w: abs(w - 0.5))
+    assert abs(tuning.dense_weight - 0.5) == abs(nearest - 0.5)
+
+
+async def test_too_few_to_halve(bench: Bench) -> None:
+    """Three questions cannot be tuned on."""
+    await filled(bench)
+    with pytest.raises(UsageError, match="3 questions cannot be halved"):
+        await tune(bench.kb, dataset({word: word for word in WORDS[:3]}), SIMILARITY)
+
+
+async def test_tuning_needs_words(make_bench: Callable[[str], Bench]) -> None:
+    """Where the store cannot search words there is nothing to weigh."""
+    bench = make_bench("memory")
+    bench.store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+    bench.change(store=bench.store)
+    await filled(bench)
+    with pytest.raises(UsageError, match="cannot search words"):
+        await tune(bench.kb, dataset({word: word for word in WORDS}), SIMILARITY)
+
+
+# The picture.
+
+SCORES = [
+    StrategyScores("hybrid", 0.5, 0.6, 0.9, 0.4, 12.3, 20.0, 7),
+    StrategyScores("similarity", 0.25, 0.5, 0.8, 0.3, 2.3, 3.0, 7),
+]
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("PDF", b"%PDF")])
+def test_a_picture(tmp_path: Path, ending: str, begins: bytes) -> None:
+    """The ending says what is written, in capitals too."""
+    plot_scores(SCORES, "docs, 7 questions", tmp_path / f"plot.{ending}")
+    assert (tmp_path / f"plot.{ending}").read_bytes().startswith(begins)
+
+
+def test_what_the_picture_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar for each measure of each strategy, with its figure, and how long a question took."""
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    plot_scores([*SCORES, replace(SCORES[0], strategy="mmr")], "docs", tmp_path / "plot.svg")
+    root = ElementTree.parse(tmp_path / "plot.svg").getroot()
+    texts = {"".join(one.itertext()).strip() for one in root.iter() if one.tag.endswith("}text")}
+    assert {"docs", "hybrid", "similarity", "mmr", "12 ms", "2 ms", "nDCG@10", "MRR"} <= texts
+    assert {"0.500", "0.250", "0.600", "0.300"} <= texts
+
+
+@pytest.mark.parametrize("name", ["plot.gif", "plot", "png"])
+def test_another_ending(tmp_path: Path, name: str) -> None:
+    """What cannot be written is refused with what can."""
+    with pytest.raises(UsageError, match=rf"{name}: a plot is written as \.png, \.svg, \.pdf"):
+        plot_scores(SCORES, "docs", tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_not_there(tmp_path: Path) -> None:
+    """A folder that does not exist is named."""
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        plot_scores(SCORES, "docs", tmp_path / "none" / "plot.png")

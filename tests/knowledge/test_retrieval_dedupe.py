@@ -1,0 +1,122 @@
+"""Passages that say the same are found once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.retrieval.dedupe import without_repeats
+
+if TYPE_CHECKING:
+    from .bench import Bench
+
+LONG = " ".join(f"word{number}" for number in range(40))
+words = st.sampled_from(["a", "b", "c", "Keys", "rotate"])
+texts = st.lists(words, max_size=8).map(" ".join)
+
+
+def match(text: str, uri: str) -> DocumentMatch:
+    return DocumentMatch(uri, 0.5, {"dense": 0.5}, text, {"uri": uri, "title": "T"})
+
+
+def kept(*passages: str) -> list[str]:
+    found = [match(text, str(at)) for at, text in enumerate(passages)]
+    return [one.id for one in without_repeats(found)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (LONG, LONG, True),
+        (LONG, LONG.upper() + "!", True),
+        (LONG, LONG + " more", True),  # 38 of 39 runs
+        (LONG, LONG.replace("word0", "first"), True),  # 37 of 39 runs
+        (LONG, LONG.replace("word20 ", "other "), False),  # 35 of 41 runs
+        (LONG, LONG[: len(LONG) // 2], False),
+        (LONG, " ".join(reversed(LONG.split())), False),
+        ("two words", "two words", True),
+        ("two words", "two  words", True),
+        ("two words", "two sword", False),
+        ("see keys now", "see keys later", False),
+        ("?!", "?!", True),
+        ("?!", "!?", False),
+    ],
+)
+def test_what_counts_as_the_same(one: str, other: str, same: bool) -> None:
+    """Nine tenths of all runs of three words, whatever case and marks."""
+    assert kept(one, other) == (["0"] if same else ["0", "1"])
+    assert kept(other, one) == (["0"] if same else ["0", "1"])
+
+
+def test_where_the_others_are() -> None:
+    """The best stays as it was, and names the documents of the others, each once, sorted."""
+    found = [match(LONG, "b"), match("else", "d"), match(LONG, "c"), match(LONG, "a")]
+    best, other = without_repeats([*found, match(LONG, "c")])
+    assert (best.id, best.text, best.score) == ("b", LONG, 0.5)
+    assert best.metadata == {"uri": "b", "title": "T", "also_in": ["a", "c"]}
+    assert other is found[1]
+    assert "also_in" not in found[0].metadata
+
+
+@given(st.lists(texts, max_size=12))
+def test_a_beginning_has_the_same_survivors(passages: list[str]) -> None:
+    """What stays of the first few stays of all, the first always does, and doing it again takes
+    nothing away."""
+    found = [match(text, str(at)) for at, text in enumerate(passages)]
+    every = without_repeats(found)
+    names = [one.id for one in every]
+    assert [one.id for one in without_repeats(every)] == names
+    for count in range(len(found) + 1):
+        first = [one.id for one in without_repeats(found[:count])]
+        assert first == names[: len(first)]
+        assert first[:1] == [one.id for one in found[: min(count, 1)]]
+
+
+async def repeated(bench: Bench) -> Bench:
+    """Six documents that say the same, and four that say something else."""
+    for number in range(6):
+        bench.write(f"same/{number}.md", "Rotate the keys in the console every ninety days.")
+    for number, word in enumerate(("orchard", "violin", "harbour", "glacier")):
+        bench.write(f"own/{number}.md", f"Rotate {word} {word}s where the {word}ly one stands.")
+    await bench.ingest()
+    return bench
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
+async def test_as_many_as_asked_nevertheless(bench: Bench, strategy: str) -> None:
+    """What is left out makes room for what comes after it."""
+    await repeated(bench)
+    for top_k in (1, 2, 3, 5):
+        result = await bench.ask("rotate the keys", strategy=strategy, top_k=top_k)
+        assert len(result) == len({one.text for one in result}) == top_k
+        assert result.matches[0].metadata["uri"].startswith("docs/same/")
+    (same,) = (one for one in result if one.metadata["uri"].startswith("docs/same/"))
+    assert len(same.metadata["also_in"]) == 5
+    own = [one for one in result if one is not same]
+    assert not any("also_in" in one.metadata for one in own)
+
+
+async def test_many_repeats(bench: Bench) -> None:
+    """Though most passages repeat the best one, what says something else is found."""
+    for number in range(60):
+        bench.write(f"same/{number}.md", "Rotate the keys in the console every ninety days.")
+    bench.write("own.md", "Rotate orchards.")
+    await bench.ingest()
+    for strategy in ("similarity", "lexical", "hybrid"):
+        result = await bench.ask("rotate the keys", strategy=strategy, top_k=2)
+        texts = [one.text for one in result]
+        assert texts == ["Rotate the keys in the console every ninety days.", "Rotate orchards."]
+
+
+async def test_dedupe_switched_off(bench: Bench) -> None:
+    """A knowledge base that says so gives every passage."""
+    await repeated(bench)
+    bench.change(dedupe=False)
+    result = await bench.ask("rotate the keys", strategy="similarity", top_k=6)
+    assert len({one.text for one in result}) == 1
+    assert len(result) == 6
+    assert not any("also_in" in one.metadata for one in result)

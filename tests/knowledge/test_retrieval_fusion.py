@@ -1,0 +1,156 @@
+"""Fusion: what both figures of a passage come to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.declarations.retrieval import FusionDeclaration
+from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.retrieval.fusion import fuse, scaled
+
+cosines = st.floats(-1, 1)
+bm25s = st.just(0.0) | st.floats(0, 1e4)
+fusions = st.builds(
+    FusionDeclaration,
+    method=st.sampled_from(["weighted", "rrf"]),
+    dense_weight=st.floats(0, 1),
+    rank_constant=st.integers(1, 1000),
+)
+figures = st.lists(st.tuples(cosines, bm25s), max_size=30)
+
+
+def match(name: str, **scores: float) -> DocumentMatch:
+    return DocumentMatch(name, 0.5, scores, f"text of {name}", {"uri": name})
+
+
+def matches(pairs: list[tuple[float, float]]) -> list[DocumentMatch]:
+    return [match(f"{at:02}", dense=near, lexical=word) for at, (near, word) in enumerate(pairs)]
+
+
+def fused(candidates: list[DocumentMatch], **settings: Any) -> list[tuple[str, float]]:
+    ranked = fuse(candidates, FusionDeclaration(**settings))
+    return [(one.id, one.score) for one in ranked]
+
+
+CANDIDATES = [
+    match("a", dense=0.9, lexical=0.0),
+    match("b", dense=0.5, lexical=16.0),
+    match("c", dense=0.7, lexical=4.0),
+    match("d", dense=0.1, lexical=1.0),
+]
+# Scaled, the cosines are 1, 0.5, 0.75 and 0, the roots of the BM25 figures 0, 1, 0.5 and 0.25.
+
+
+def test_weighted_by_hand() -> None:
+    """Each figure is scaled over the candidates, BM25 by its root, and they add by weight."""
+    expected = [("b", 0.65), ("a", 0.7), ("c", 0.675), ("d", 0.075)]
+    expected.sort(key=lambda pair: -pair[1])
+    assert fused(CANDIDATES) == expected
+    half = [("b", 0.75), ("c", 0.625), ("a", 0.5), ("d", 0.125)]
+    assert fused(CANDIDATES, dense_weight=0.5) == half
+    assert fused(CANDIDATES, dense_weight=1) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
+    assert fused(CANDIDATES, dense_weight=0) == [("b", 1), ("c", 0.5), ("d", 0.25), ("a", 0)]
+
+
+def test_ranks_by_hand() -> None:
+    """Each rank counts 1 / (k + rank), the two together as a share of being first in both."""
+    most = 2 / 61
+    expected = [
+        ("b", (1 / 63 + 1 / 61) / most),
+        ("c", (1 / 62 + 1 / 62) / most),
+        ("d", (1 / 64 + 1 / 63) / most),
+        ("a", (1 / 61) / most),  # without any of the words it has no rank there
+    ]
+    got = fused(CANDIDATES, method="rrf")
+    assert [name for name, _ in got] == [name for name, _ in expected]
+    assert [score for _, score in got] == pytest.approx([s for _, s in expected], abs=1e-6)
+
+
+def test_ranks_that_are_shared() -> None:
+    """Equal figures have one rank, and the next one is as far behind as if they had not."""
+    equal = matches([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)])
+    got = fuse(equal, FusionDeclaration(method="rrf", rank_constant=1))
+    assert [one.scores["fused"] for one in got] == [1.0, 0.5, 0.25]
+
+
+def test_the_rank_constant_counts() -> None:
+    """A small constant favours a first place in one list, a large one being in both."""
+    pairs = [(0.9, 0.0), (0.8, 0.0), (0.7, 1.0), (0.0, 3.0), (0.0, 2.0)]
+    small, large = (
+        [name for name, _ in fused(matches(pairs), method="rrf", rank_constant=k)]
+        for k in (1, 1000)
+    )
+    assert small == ["00", "02", "03", "01", "04"]
+    assert large == ["02", "00", "03", "01", "04"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], []),
+        ([3.0], [1.0]),
+        ([0.0, 0.0], [0.0, 0.0]),
+        ([-0.5, -0.5], [0.0, 0.0]),
+        ([0.2, 0.2], [1.0, 1.0]),
+        ([1.0, 3.0, 2.0], [0.0, 1.0, 0.5]),
+        ([-1.0, 1.0, 0.0], [0.0, 1.0, 0.5]),
+    ],
+)
+def test_scaled(given: list[float], expected: list[float]) -> None:
+    """The least becomes 0 and the greatest 1; where there is no least, all or nothing."""
+    assert scaled(given) == expected
+
+
+def test_a_figure_that_is_not_there() -> None:
+    """What has no figure of a kind counts as 0 of it."""
+    both = [match("a", dense=0.5), match("b", lexical=4.0, dense=0.0), match("c", dense=0.0)]
+    assert fused(both, dense_weight=0.6) == [("a", 0.6), ("b", 0.4), ("c", 0.0)]
+
+
+@pytest.mark.parametrize("method", ["weighted", "rrf"])
+def test_ties_go_by_id(method: str) -> None:
+    """Passages of the same figures stand in the order of their ids."""
+    same = [replace(match("", dense=0.4, lexical=1.0), id=name) for name in "cab"]
+    assert [name for name, _ in fused(same, method=method)] == ["a", "b", "c"]
+
+
+@given(figures, fusions)
+def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) -> None:
+    """All candidates come back, scores in 0 to 1 fall, equal ones go by id, figures are kept."""
+    candidates = matches(pairs)
+    ranked = fuse(candidates, fusion)
+    assert sorted(one.id for one in ranked) == [one.id for one in candidates]
+    assert all(0 <= one.score <= 1 and 0 <= one.scores["fused"] <= 1 for one in ranked)
+    assert [one.id for one in sorted(ranked, key=lambda m: (-m.score, m.id))] == [
+        one.id for one in ranked
+    ]
+    for one in ranked:
+        assert (one.scores["dense"], one.scores["lexical"]) == pairs[int(one.id)]
+        assert one.text == f"text of {one.id}"
+
+
+@given(figures, fusions, st.randoms())
+def test_the_order_of_candidates_does_not_matter(
+    pairs: list[tuple[float, float]], fusion: FusionDeclaration, random: Any
+) -> None:
+    """The same candidates in any order make the same ranking."""
+    candidates = matches(pairs)
+    shuffled = list(candidates)
+    random.shuffle(shuffled)
+    assert fuse(shuffled, fusion) == fuse(candidates, fusion)
+
+
+@given(figures, fusions)
+def test_better_in_both_is_better(
+    pairs: list[tuple[float, float]], fusion: FusionDeclaration
+) -> None:
+    """A passage that is no worse by vectors and by words is no worse fused."""
+    for one in fuse(matches(pairs), fusion):
+        for other in fuse(matches(pairs), fusion):
+            if all(one.scores[kind] >= other.scores[kind] for kind in ("dense", "lexical")):
+                assert one.score >= other.score

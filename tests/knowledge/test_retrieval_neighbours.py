@@ -1,0 +1,146 @@
+"""Hits with the chunks around them: what is shown is what stands in the document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.chunking.base import Chunker
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.scope import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.records import DocumentMatch
+
+    from .bench import Bench
+
+NUMBERS = [f"mark{number} says thing{number}." for number in range(12)]
+
+
+class Pieces(Chunker):
+    """Chunks of so many characters, each beginning so many before or after the last one's end."""
+
+    def __init__(self, size: int, overlap: int) -> None:
+        self._size, self._overlap = size, overlap
+
+    @property
+    def fingerprint(self) -> str:
+        return f"pieces/{self._size}/{self._overlap}"
+
+    def split(
+        self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
+    ) -> list[tuple[int, int]]:
+        step = self._size - self._overlap
+        starts = range(start, max(end - self._overlap, start + 1), step)
+        return [(at, min(at + self._size, end)) for at in starts]
+
+
+def text_of(bench: Bench, match: DocumentMatch) -> str:
+    text: str = (bench.root / match.metadata["uri"]).read_text()
+    return text[match.metadata["start"] : match.metadata["end"]]
+
+
+async def filled(bench: Bench, chunker: Chunker) -> Bench:
+    bench.write("a.md", " ".join(NUMBERS))
+    bench.write("b.md", "Other things, about orchards and violins.")
+    bench.change(chunker=chunker, dedupe=False)
+    await bench.ingest()
+    return bench
+
+
+@pytest.mark.parametrize("overlap", [0, 7, 20])
+@pytest.mark.parametrize("neighbours", [1, 2, 5])
+async def test_joined_text_is_the_documents(bench: Bench, overlap: int, neighbours: int) -> None:
+    """Touching or overlapping, chunks join to the very slice of the document their span names."""
+    await filled(bench, Pieces(30, overlap))
+    for number in range(12):
+        question = f"mark{number} thing{number}"
+        plain = (await bench.ask(question, top_k=50)).matches
+        grown = (await bench.ask(question, top_k=5, neighbours=neighbours)).matches
+        shown = {one.id for one in grown}
+        assert [one.id for one in grown] == [one.id for one in plain if one.id in shown]
+        for one in grown:
+            assert one.text == text_of(bench, one)
+            (hit,) = (match for match in plain if match.id == one.id)
+            assert hit.text in one.text
+            assert (one.score, one.scores) == (hit.score, hit.scores)
+            size = len((bench.root / one.metadata["uri"]).read_text())
+            step = 30 - overlap
+            assert one.metadata["start"] == max(hit.metadata["start"] - neighbours * step, 0)
+            assert one.metadata["end"] >= min(hit.metadata["end"] + step, size)
+
+
+async def test_the_ends_of_a_document(bench: Bench) -> None:
+    """Before the first and after the last chunk there is nothing to add, of other documents
+    neither."""
+    await filled(bench, Pieces(30, 0))
+    text = " ".join(NUMBERS)
+    (first,) = (await bench.ask("mark0 thing0", top_k=1, neighbours=1)).matches
+    assert (first.metadata["start"], first.text) == (0, text[:60])
+    (last,) = (await bench.ask("mark11 thing11", top_k=1, neighbours=5)).matches
+    assert last.metadata["end"] == len(text)
+    assert text.endswith(last.text)
+    (other,) = (await bench.ask("orchards", top_k=1, neighbours=5)).matches
+    assert other.text == "Other things, about orchards and violins."
+
+
+async def test_chunks_that_do_not_touch(bench: Bench) -> None:
+    """Between paragraphs, where only blanks were left out, one line break stands."""
+    bench.write("a.md", *(f"{number} {'word ' * 10}end{number}." for number in range(4)))
+    await bench.ingest()
+    plain = (await bench.ask("end1", top_k=1)).matches[0]
+    (grown,) = (await bench.ask("end1", top_k=1, neighbours=1)).matches
+    lines = grown.text.split("\n")
+    assert [line[0] for line in lines] == ["0", "1", "2"]
+    assert lines[1] == plain.text
+    assert grown.metadata["line_start"] == 1
+    assert grown.metadata["line_end"] == 5
+
+
+async def test_a_hit_within_a_grown_one(bench: Bench) -> None:
+    """It is in there already: it is left out, and the next one takes its place."""
+    await filled(bench, Pieces(30, 0))
+    question = "mark4 thing4 mark5 thing5"
+    plain = (await bench.ask(question, top_k=5)).matches
+    grown = (await bench.ask(question, top_k=5, neighbours=2)).matches
+    spans = [(one.metadata["start"], one.metadata["end"]) for one in grown]
+    by_id = {one.id: one for one in plain}
+    for at, one in enumerate(grown):
+        hit = by_id.get(one.id)
+        for before, uri in zip(spans[:at], (m.metadata["uri"] for m in grown), strict=False):
+            if hit is not None and uri == one.metadata["uri"]:
+                inside = before[0] <= hit.metadata["start"] and hit.metadata["end"] <= before[1]
+                assert not inside
+    assert len(grown) < len({one.id for one in [*plain, *grown]})
+    assert grown[0].id == plain[0].id
+    for count in range(1, 5):
+        fewer = (await bench.ask(question, top_k=count, neighbours=2)).matches
+        assert fewer == grown[:count]
+
+
+async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
+    """A place in a file of one knowledge base is not in the file of the same name in another."""
+    await filled(bench, Pieces(30, 0))
+    first = bench.kb
+    second = replace(first, id="more", namespace=Namespace("default", "test", "project", "more"))
+    bench.kb = second
+    bench.write("a.md", " ".join(f"sign{number} tells fact{number}." for number in range(12)))
+    await bench.ingest()
+    settings = RetrievalDeclaration(top_k=2, neighbours=5)
+    result = await search_several([first, second], "mark5 thing5 sign5 fact5", settings)
+    assert {one.metadata["kb_id"] for one in result} == {"docs", "more"}
+
+
+async def test_a_neighbour_that_is_being_replaced(bench: Bench) -> None:
+    """While a newer version is published, a hit that is gone from it stays as it was found."""
+    await filled(bench, Pieces(30, 0))
+    real = bench.catalog.ledger.chunk_ids
+    bench.catalog.ledger.chunk_ids = lambda key, uri: real(key, uri)[:1]  # type: ignore[method-assign]
+    (hit,) = (await bench.ask("mark11 thing11", top_k=1, neighbours=1)).matches
+    assert hit.text == text_of(bench, hit)
+    assert "mark11" in hit.text or "thing11" in hit.text

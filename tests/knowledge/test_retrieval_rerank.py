@@ -1,0 +1,262 @@
+"""`rerank`: LangChain's compressors and rerankers of ours, and what they do wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from langchain_core.documents import BaseDocumentCompressor, Document
+from pydantic import Field
+
+from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.declarations.retrieval import RerankDeclaration
+from lorebind_knowledge.errors import RerankerError, UsageError
+from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
+from lorebind_knowledge.rerankers.registry import make_reranker
+
+from .bench import Bench, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECRET = "never-to-be-shown"
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+
+
+class Compressor(BaseDocumentCompressor):
+    """Reverses what it is given, with figures where it has some."""
+
+    figures: list[Any] = Field(default_factory=list)
+    """By place in the answer; shorter ones leave the last without."""
+    keep: int = 100
+    own: bool = False
+    key: str = ""
+    fails: bool = False
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> Sequence[Document]:
+        if self.fails:
+            raise ConnectionError(f"401 for the key {self.key}")
+        if self.own:
+            return [Document("a summary", metadata={"relevance_score": 0.9})]
+        found = list(documents)[::-1][: self.keep]
+        for document, figure in zip(found, self.figures, strict=False):
+            document.metadata["relevance_score"] = figure
+        return found
+
+
+class Refusing(Compressor):
+    def __init__(self, key: str) -> None:
+        raise ValueError(f"no such key: {key}")
+
+
+class Ours:
+    """A reranker of ours; of the other colour it is `Blocking`."""
+
+    def __init__(self, figures: Any = None, key: str = "") -> None:
+        self.figures = figures
+        self.key = key
+        self.heard: list[tuple[str, list[str]]] = []
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Any:
+        self.heard.append((question, list(texts)))
+        if self.figures is not None:
+            return self.figures
+        return [1.0 if "zeta" in text else None if "beta" in text else 0.25 for text in texts]
+
+
+class Blocking(Ours):
+    def rerank(self, question: str, texts: Sequence[str]) -> Any:
+        if self.key:
+            raise ConnectionError(f"401 for the key {self.key}")
+        return [0.5] * len(texts)
+
+
+class Neither:
+    pass
+
+
+def declared(name: str, candidates: int = 50, **config: Any) -> RerankDeclaration:
+    return RerankDeclaration.model_validate(
+        {"class": f"{__name__}:{name}", "config": config, "candidates": candidates}
+    )
+
+
+async def judged(**config: Any) -> list[float | None]:
+    """The figures of four texts, which the compressor gives back from the last to the first."""
+    reranker = make_reranker(declared("Compressor", **config), Environment(Path(), {}))
+    return await rerank_texts(reranker, "question", ["a", "b", "c", "d"])
+
+
+async def filled(bench: Bench, reranker: Any = None) -> Bench:
+    for word in WORDS:
+        bench.write(f"{word}.md", paragraph(word))
+    bench.change(dedupe=False, reranker=lambda declaration: reranker or Ours())
+    await bench.ingest()
+    return bench
+
+
+# LangChain's.
+
+
+async def test_figures_as_they_are() -> None:
+    """What is from 0 to 1 is the figure, whatever the order."""
+    assert await judged(figures=[0.1, 1, 0.0, 0.5]) == [0.5, 0.0, 1.0, 0.1]
+
+
+async def test_figures_of_any_size() -> None:
+    """Where one lies outside, all go through the logistic function, which keeps the order."""
+    expected = [1 / (1 + math.exp(-figure)) for figure in (0.5, -3.0, 8.0, 0.0)]
+    assert await judged(figures=[0.0, 8.0, -3.0, 0.5]) == pytest.approx(expected)
+    extreme = await judged(figures=[-1e6, 1e6, 0.0, 1e300])
+    assert extreme == pytest.approx([1.0, 0.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("figures", [[], [0.9, 0.8]])
+async def test_only_an_order(figures: list[float]) -> None:
+    """Without figures, or with some only, the places make them, evenly from 1."""
+    assert await judged(figures=figures) == [0.25, 0.5, 0.75, 1.0]
+
+
+async def test_documents_that_are_dropped() -> None:
+    """What does not come back is left out."""
+    assert await judged(keep=2, figures=[0.7, 0.4]) == [None, None, 0.4, 0.7]
+    assert await judged(keep=2) == [None, None, 0.5, 1.0]
+    assert await judged(keep=0) == [None] * 4
+
+
+async def test_documents_of_its_own() -> None:
+    """A class that writes new documents cannot be a reranker, and is named."""
+    with pytest.raises(RerankerError, match="Compressor makes documents of its own"):
+        await judged(own=True)
+
+
+@pytest.mark.parametrize("figure", ["nan", "good", [1]])
+async def test_figures_that_are_none(figure: Any) -> None:
+    """What is not a number is an error of the reranker."""
+    with pytest.raises(RerankerError):
+        await judged(figures=[figure, 0.1, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("kind", ["Compressor", "Blocking"])
+async def test_an_outage_without_its_key(tmp_path: Path, kind: str) -> None:
+    """What the provider said is passed on, the key that it quotes is not."""
+    environment = Environment(tmp_path, {"KEY": SECRET})
+    config: dict[str, Any] = {"key": "{{ .env.KEY }}"}
+    if kind == "Compressor":
+        config["fails"] = True
+    reranker = make_reranker(declared(kind, **config), environment)
+    with pytest.raises(RerankerError, match="ConnectionError: 401") as raised:
+        await rerank_texts(reranker, "question", ["a"])
+    assert SECRET not in str(raised.value)
+
+
+def test_a_configuration_that_is_refused(tmp_path: Path) -> None:
+    """The message names the class and hides what the environment gave."""
+    environment = Environment(tmp_path, {"KEY": SECRET})
+    with pytest.raises(RerankerError, match=r"Refusing cannot be made.*no such key") as raised:
+        make_reranker(declared("Refusing", key="{{ .env.KEY }}"), environment)
+    assert SECRET not in str(raised.value)
+    with pytest.raises(RerankerError, match="Compressor cannot be made"):
+        make_reranker(declared("Compressor", keep="many"), environment)
+
+
+# Ours.
+
+
+def test_what_can_be_a_reranker(tmp_path: Path) -> None:
+    """A compressor or a class with the method; anything else is refused by name."""
+    environment = Environment(tmp_path, {})
+    assert isinstance(make_reranker(declared("Ours"), environment), Reranker)
+    assert isinstance(make_reranker(declared("Compressor"), environment), Reranker)
+    with pytest.raises(RerankerError, match="Neither is neither"):
+        make_reranker(declared("Neither"), environment)
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ([0.5], "1 figures for 2 texts"),
+        ([0.5, 1.5], "figure 1.5; expected 0 to 1"),
+        ([float("nan"), 0.5], "figure nan"),
+        ([0.5, "good"], "ValueError"),
+        (7, "TypeError"),
+    ],
+)
+async def test_answers_that_cannot_be(figures: Any, message: str) -> None:
+    """Another number of figures, or what is no figure from 0 to 1, is an error of the reranker."""
+    with pytest.raises(RerankerError, match=message):
+        await rerank_texts(Ours(figures), "question", ["a", "b"])
+
+
+async def test_figures_of_numpy() -> None:
+    """Figures come out as plain numbers, however a model returns them."""
+    figures = await rerank_texts(Ours(np.array([0.5, 1], np.float32)), "question", ["a", "b"])
+    assert [(type(figure), figure) for figure in figures] == [(float, 0.5), (float, 1.0)]
+
+
+async def test_the_order_is_the_rerankers(bench: Bench) -> None:
+    """Its figure is the score, ties go by id, what it leaves out is not found."""
+    ours = Ours()
+    await filled(bench, ours)
+    result = await bench.ask("alpha", strategy="rerank", top_k=6, rerank={"class": "a.b:C"})
+    assert result.strategy == "rerank"
+    assert result.matches[0].text == paragraph("zeta")
+    assert [match.score for match in result] == [1.0, 0.25, 0.25, 0.25, 0.25]
+    assert [m.id for m in result.matches[1:]] == sorted(m.id for m in result.matches[1:])
+    assert all(match.scores["rerank"] == match.score for match in result)
+    assert all({"dense", "lexical", "fused"} < set(match.scores) for match in result)
+    ((question, texts),) = ours.heard
+    assert question == "alpha"
+    assert texts[0] == paragraph("alpha")
+    assert len(texts) == 6
+
+
+async def test_candidates(bench: Bench) -> None:
+    """It is given as many as declared, whatever the limit, the best of the fusion first."""
+    ours = Ours()
+    await filled(bench, ours)
+    best = [match.text for match in await bench.ask("alpha", strategy="hybrid", top_k=3)]
+    rerank = {"class": "a.b:C", "candidates": 3}
+    for top_k in (1, 2, 5):
+        ours.heard.clear()
+        await bench.ask("alpha", strategy="rerank", top_k=top_k, rerank=rerank)
+        assert ours.heard == [("alpha", best)] or ours.heard == [("alpha", best)] * 2
+
+
+async def test_nothing_to_rerank(bench: Bench) -> None:
+    """Without candidates nothing is asked."""
+    ours = Ours()
+    await filled(bench, ours)
+    found = await bench.ask(
+        "alpha", strategy="rerank", rerank={"class": "a.b:C"}, filters={"uri": "none"}
+    )
+    assert (found.matches, ours.heard) == ([], [])
+
+
+async def test_no_reranker(bench: Bench) -> None:
+    """The strategy without a declared reranker is the caller's mistake, and says what to write."""
+    await filled(bench)
+    with pytest.raises(UsageError, match=r"'docs'.*needs a reranker; write: rerank"):
+        await bench.ask("alpha", strategy="rerank")
+    bench.change(reranker=None)
+    with pytest.raises(UsageError, match="without rerankers"):
+        await bench.ask("alpha", strategy="rerank", rerank={"class": "a.b:C"})
+
+
+async def test_an_outage_is_an_error(bench: Bench) -> None:
+    """A reranker that fails fails the search: it is never an empty answer or another order."""
+
+    class Broken(Ours):
+        async def rerank(self, question: str, texts: Sequence[str]) -> Any:
+            raise TimeoutError("too slow")
+
+    await filled(bench, Broken())
+    bench.diary.entries.clear()
+    with pytest.raises(RerankerError, match="TimeoutError: too slow"):
+        await bench.ask("alpha", strategy="rerank", rerank={"class": "a.b:C"})
+    assert bench.diary.names() == ["retrieval_started", "retrieval_failed"]

@@ -1,0 +1,289 @@
+"""Several knowledge bases as one ranking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind import Project
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import (
+    EmbedderError,
+    NotFoundError,
+    NotIngestedError,
+    StoreError,
+    UsageError,
+)
+from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.sources.files import FileSource
+
+from .bench import Bench, CountingEmbedder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import QueryResult, Vector
+
+WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
+QUESTION = "apple boat cedar"
+STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
+
+
+def text_of(number: int) -> str:
+    words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
+    return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
+
+
+def other(bench: Bench, name: str) -> KnowledgeBase:
+    """Another knowledge base in the same store, over a folder of its own."""
+    source = FileSource("markdown_glob", [f"{name}/**/*.md"], bench.root)
+    namespace = Namespace("default", "test", "project", name)
+    return replace(bench.kb, id=name, namespace=namespace, sources=[source])
+
+
+def write(bench: Bench, folder: str, name: str, text: str) -> None:
+    (bench.root / folder).mkdir(exist_ok=True)
+    (bench.root / folder / name).write_text(text)
+
+
+async def ingest(bench: Bench, kb: KnowledgeBase) -> None:
+    mine, bench.kb = bench.kb, kb
+    await bench.ingest()
+    bench.kb = mine
+
+
+async def three(bench: Bench) -> list[KnowledgeBase]:
+    """Thirty passages, ten to each knowledge base."""
+    kbs = [other(bench, name) for name in ("one", "two", "three")]
+    for number in range(30):
+        write(bench, kbs[number % 3].id, f"{number:02}.md", text_of(number))
+    for kb in kbs:
+        await ingest(bench, kb)
+    bench.embedder.forget()
+    return kbs
+
+
+async def ask(kbs: list[KnowledgeBase], question: str = QUESTION, **settings: Any) -> QueryResult:
+    return await search_several(kbs, question, RetrievalDeclaration(**settings))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_one_ranking(bench: Bench, strategy: str) -> None:
+    """The passages of all come best first, fewer are the beginning of more, the cosine orders
+    them as in one knowledge base, and their order does not matter."""
+    kbs = await three(bench)
+    every = (await ask(kbs, strategy=strategy, top_k=50)).matches
+    assert {match.metadata["kb_id"] for match in every} == {"one", "two", "three"}
+    if strategy != "mmr":
+        assert every == sorted(every, key=lambda match: (-match.score, match.id))
+    for count in (1, 4, 9):
+        fewer = (await ask(kbs[::-1], strategy=strategy, top_k=count)).matches
+        assert [(m.id, m.score) for m in fewer] == [(m.id, m.score) for m in every[:count]]
+    assert all(0 <= match.score <= 1 for match in every)
+
+
+async def test_cosines_are_those_of_one(bench: Bench) -> None:
+    """By similarity the ranking is that of one knowledge base that holds everything."""
+    kbs = await three(bench)
+    whole = other(bench, "whole")
+    for number in range(30):
+        write(bench, "whole", f"{number:02}.md", text_of(number))
+    await ingest(bench, whole)
+    apart = await ask(kbs, strategy="similarity", top_k=30)
+    together = await ask([whole], strategy="similarity", top_k=30)
+    assert [match.score for match in apart] == [match.score for match in together]
+    assert {m.text: m.score for m in apart} == {m.text: m.score for m in together}
+
+
+async def test_one_of_one_is_the_knowledge_base_itself(bench: Bench) -> None:
+    """A single knowledge base answers as it does alone."""
+    kbs = await three(bench)
+    bench.kb = kbs[0]
+    for strategy in STRATEGIES:
+        alone = await bench.ask(QUESTION, strategy=strategy, top_k=5)
+        assert (await ask(kbs[:1], strategy=strategy, top_k=5)).matches == alone.matches
+
+
+async def test_the_question_is_embedded_once(bench: Bench) -> None:
+    """However many knowledge bases and searches there are."""
+    kbs = await three(bench)
+    for strategy in STRATEGIES:
+        bench.embedder.forget()
+        await ask(kbs, strategy=strategy)
+        assert bench.embedder.questions == [QUESTION]
+
+
+async def test_what_was_not_ingested_is_skipped(bench: Bench) -> None:
+    """The others answer, and the result says which did not; where none can, it is an error."""
+    kbs = await three(bench)
+    empty = other(bench, "later")
+    result = await ask([kbs[0], empty, kbs[1]])
+    assert (result.searched, result.skipped) == (["one", "two"], ["later"])
+    assert (await ask(kbs)).skipped == []
+    with pytest.raises(NotIngestedError, match="knowledge ingest later"):
+        await ask([empty])
+    with pytest.raises(UsageError, match="no knowledge base"):
+        await ask([])
+    with pytest.raises(UsageError, match="question is empty"):
+        await ask(kbs, " ")
+
+
+async def test_different_embedders(bench: Bench) -> None:
+    """Figures of two embedders cannot be compared: it is refused before anything is asked."""
+    kbs = await three(bench)
+    strange = replace(kbs[1], embedder=CountingEmbedder(revision="2"))
+    with pytest.raises(UsageError, match=r"different embedders .*one by one"):
+        await ask([kbs[0], strange])
+    assert bench.embedder.questions == []
+
+
+async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
+    """Neither a store that lost an index nor an embedder that fails makes a shorter answer."""
+    kbs = await three(bench)
+    bench.store.drop(_index(bench, kbs[1]))
+    for strategy in STRATEGIES:
+        with pytest.raises(StoreError):
+            await ask(kbs, strategy=strategy)
+
+    class Broken(CountingEmbedder):
+        def embed_query(self, text: str) -> Vector:
+            raise ConnectionError("no route")
+
+    with pytest.raises(EmbedderError, match="no route"):
+        await ask([replace(kb, embedder=Broken()) for kb in (kbs[0], kbs[2])])
+
+
+def _index(bench: Bench, kb: KnowledgeBase) -> Any:
+    entry = bench.catalog.ledger.index(kb.namespace, "active")
+    assert entry is not None
+    return entry.key
+
+
+async def test_a_reindex_that_overtakes(bench: Bench) -> None:
+    """Where one of the indexes is replaced under the search, its successor answers."""
+    kbs = await three(bench)
+    old = _index(bench, kbs[1])
+
+    class Overtaken(CountingEmbedder):
+        async def embed_query(self, text: str) -> Any:  # type: ignore[override]  # either colour will do
+            if _index(bench, kbs[1]) == old:
+                mine, bench.kb = bench.kb, kbs[1]
+                write(bench, "two", "01.md", "apple boat cedar omega")
+                await bench.ingest(strategy="replace")
+                bench.kb = mine
+            return super().embed_query(text)
+
+    embedder = Overtaken()
+    result = await ask([replace(kb, embedder=embedder) for kb in kbs], "omega", top_k=1)
+    assert [match.text for match in result] == ["apple boat cedar omega"]
+
+
+async def test_the_same_passage_in_two(bench: Bench) -> None:
+    """It is found once, and says where else it stands, unless none of them dedupes."""
+    kbs = [other(bench, "one"), other(bench, "two")]
+    for kb in kbs:
+        write(bench, kb.id, "keys.md", "Rotate the keys in the console every ninety days.")
+        write(bench, kb.id, "own.md", f"What {kb.id} says of its own about keys, and no other.")
+        await ingest(bench, kb)
+    for strategy in STRATEGIES:
+        result = await ask(kbs, "rotate the keys", strategy=strategy, top_k=4)
+        assert len(result) == len({match.text for match in result}) == 3
+        (also,) = (m.metadata["also_in"] for m in result if "also_in" in m.metadata)
+        assert also in (["one/keys.md"], ["two/keys.md"])
+    off = [replace(kb, dedupe=False) for kb in kbs]
+    assert len(await ask(off, "rotate the keys", strategy="similarity", top_k=4)) == 4
+    assert len(await ask([off[0], kbs[1]], "rotate the keys", strategy="similarity")) == 3
+
+
+async def test_the_same_file_in_two(bench: Bench) -> None:
+    """Versions of a file are counted by each knowledge base for itself: none hides the other's."""
+    first, second = (
+        bench.kb,
+        replace(bench.kb, id="more", namespace=Namespace("default", "test", "project", "more")),
+    )
+    bench.write("a.md", "apple of the first", "boat " * 9 + "of the first")
+    await ingest(bench, first)
+    for word in ("x", "y", "second"):
+        bench.write("a.md", f"apple of the {word}", "boat " * 9 + f"of the {word}")
+        await ingest(bench, second)
+    result = await ask([first, second], "apple boat", strategy="hybrid", top_k=10)
+    assert {match.metadata["kb_id"] for match in result} == {"docs", "more"}
+    assert len(result) == 4
+
+
+# Through the front door.
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two knowledge bases of the project, and one that a workflow declares by the same name."""
+
+    def base(kb_id: str, folder: str, **more: Any) -> dict[str, Any]:
+        return {
+            "id": kb_id,
+            "sources": [{"type": "markdown_glob", "path": f"{folder}/*.md"}],
+            **more,
+        }
+
+    for folder, text in (("a", "Keys rotate."), ("b", "Keys open."), ("c", "Keys are secret.")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "keys.md").write_text(text)
+    return Project.build(
+        {
+            "name": "shop",
+            "embedders": [{"id": "words", "provider": "hashing"}],
+            "vector_dbs": [{"id": "db", "type": "memory"}],
+            "knowledge_bases": [base("one", "a", retrieval={"top_k": 1}), base("two", "b")],
+            "workflows": [
+                {
+                    "id": "flow",
+                    "knowledge_bases": [base("one", "c"), base("inner", "a")],
+                    "tasks": [{"id": "say", "prompt": "Say."}],
+                }
+            ],
+        },
+        root=tmp_path,
+    )
+
+
+async def test_query_many(project: Project) -> None:
+    """The first one's settings hold but for those given; unknown names are not found."""
+    async with project:
+        with pytest.raises(NotIngestedError):
+            await project.aquery_many(["one", "two"], "keys")
+        await project.aingest("one")
+        skipping = await project.aquery_many(["one", "two"], "keys")
+        assert (skipping.searched, skipping.skipped) == (["one"], ["two"])
+        await project.aingest("two")
+        assert len(await project.aquery_many(["one", "two"], "keys")) == 1
+        assert len(await project.aquery_many(["two", "one"], "keys")) == 2
+        both = await project.aquery_many(["one", "two"], "keys", top_k=5, strategy="lexical")
+        assert (len(both), both.strategy) == (2, "lexical")
+        with pytest.raises(NotFoundError):
+            await project.aquery_many(["one", "none"], "keys")
+        with pytest.raises(UsageError, match="at least one"):
+            await project.aquery_many([], "keys")
+
+
+async def test_query_many_of_a_workflow(project: Project) -> None:
+    """A workflow's own knowledge base stands before the project's of that name."""
+    async with project:
+        for kb_id, workflow in (("one", None), ("two", None), ("one", "flow"), ("inner", "flow")):
+            await project.aingest(kb_id, workflow=workflow)
+        found = await project.aquery_many(["one", "two"], "keys", workflow="flow", top_k=9)
+        assert {match.text for match in found} == {"Keys are secret.", "Keys open."}
+        found = await project.aquery_many(["inner", "two"], "keys", workflow="flow", top_k=9)
+        assert {match.text for match in found} == {"Keys rotate.", "Keys open."}
+        with pytest.raises(NotFoundError):
+            await project.aquery_many(["two", "inner"], "keys")
+
+
+def test_query_many_blocking(project: Project) -> None:
+    """The blocking twin gives the same."""
+    with project:
+        project.ingest("one")
+        assert [match.text for match in project.query_many(["one"], "keys")] == ["Keys rotate."]

@@ -1,0 +1,299 @@
+"""Every strategy on the embedded stores: one meaning of score, order, filter and threshold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.documents import BaseDocumentCompressor
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.rerankers.langchain import LangChainReranker
+from lorebind_knowledge.retrieval.base import Search
+from lorebind_knowledge.retrieval.search import STRATEGIES
+from lorebind_knowledge.stores.langchain.store import LangChainStore
+from lorebind_knowledge.stores.langchain.wrapped import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lorebind_knowledge.records import DocumentMatch, QueryResult
+
+    from .bench import Bench
+
+WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
+SCORES = {
+    "similarity": {"dense"},
+    "lexical": {"dense", "lexical"},
+    "hybrid": {"dense", "lexical", "fused"},
+    "mmr": {"dense", "lexical", "fused", "mmr"},
+    "rerank": {"dense", "lexical", "fused", "rerank"},
+}
+QUESTION = "apple boat cedar"
+
+
+class ByLength(BaseDocumentCompressor):
+    """Likes short texts."""
+
+    def compress_documents(
+        self, documents: Sequence[Any], query: str, callbacks: Any = None
+    ) -> Sequence[Any]:
+        for document in documents:
+            document.metadata["relevance_score"] = 1 / (1 + len(document.page_content) / 100)
+        return sorted(documents, key=lambda document: len(document.page_content))
+
+
+def text_of(number: int) -> str:
+    """A passage of its own words, of which each occurs in some others."""
+    words = [WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7)]
+    return f"{' '.join(words)} and item{number} with{number} tail{number % 4}"
+
+
+async def filled(bench: Bench, count: int = 30) -> Bench:
+    for number in range(count):
+        bench.write(f"{number % 3}/{number:02}.md", text_of(number))
+    bench.change(dedupe=False, reranker=lambda declared: LangChainReranker(ByLength()))
+    await bench.ingest()
+    return bench
+
+
+async def ask(bench: Bench, question: str, strategy: str, **settings: Any) -> QueryResult:
+    if strategy == "rerank":
+        settings["rerank"] = {"class": "some.module:ByLength"}
+    return await bench.ask(question, strategy=strategy, **settings)
+
+
+def names(matches: Sequence[DocumentMatch]) -> list[tuple[str, float]]:
+    return [(match.id, match.score) for match in matches]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_fewer_are_the_beginning_of_more(bench: Bench, strategy: str) -> None:
+    """The first k are the first of the first 2k, with the same figures, whatever k is."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, strategy, top_k=50)).matches
+    assert len(every) > 10
+    for k in (1, 2, 3, 5, 8, 13, 21):
+        fewer = (await ask(bench, QUESTION, strategy, top_k=k)).matches
+        assert names(fewer) == names(every)[:k]
+        assert [match.scores for match in fewer] == [match.scores for match in every[:k]]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_figures(bench: Bench, strategy: str) -> None:
+    """Scores are in 0 to 1, fall but for mmr, and the raw figures stand beside them."""
+    await filled(bench)
+    result = await ask(bench, QUESTION, strategy, top_k=20)
+    assert result.strategy == strategy
+    scores = [match.score for match in result]
+    assert all(0 <= score <= 1 for score in scores)
+    assert all(set(match.scores) == SCORES[strategy] for match in result)
+    assert all(type(figure) is float for match in result for figure in match.scores.values())
+    if strategy != "mmr":
+        order = sorted(result.matches, key=lambda match: (-match.score, match.id))
+        assert result.matches == order
+
+
+@pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
+async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy: str) -> None:
+    """Past the depth of a list a passage has its real figures, not those of one that is missing."""
+    await filled(bench, 120)  # the lists hold 50
+    vector = bench.embedder.embed_query(QUESTION)
+    options = SearchOptions(bench.index, 200)
+    store: Any = bench.store
+    cosines = {m.id: m.scores["dense"] for m in store.similarity_search(vector, options)}
+    words = {m.id: m.scores["lexical"] for m in store.lexical_search(QUESTION, options)}
+    assert len(words) > 50
+    found = (await ask(bench, QUESTION, strategy, top_k=50, fusion={"depth": 50})).matches
+    for match in found:
+        assert match.scores["dense"] == pytest.approx(cosines[match.id], abs=1e-6)
+        assert match.scores["lexical"] == pytest.approx(words.get(match.id, 0.0), abs=1e-6)
+
+
+async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
+    """What the words find is there although more passages than the depth are nearer, and so is
+    the reverse."""
+    for number in range(60):
+        bench.write(f"near{number:02}.md", f"keys keys keys keys n{number}")
+    bench.write("far.md", "rotate " + " ".join(f"other{n}" for n in range(9)))
+    await bench.ingest()
+    bench.change(dedupe=False)
+    search = Search(bench.kb, bench.index, "keys keys keys keys rotate", bench.kb.retrieval)
+    search.settings = search.settings.model_copy(
+        update={"fusion": search.settings.fusion.model_copy(update={"depth": 50})}
+    )
+    ranked = await STRATEGIES["hybrid"](search, 5)
+    (far,) = (match for match in ranked if match.metadata["uri"].endswith("far.md"))
+    nearest = await search.dense(50)
+    assert far.id not in {match.id for match in nearest}
+    (alone,) = await search.dense(1, [far.id])
+    assert far.scores["dense"] == alone.scores["dense"] > 0
+    assert far.scores["lexical"] > 0
+
+
+@pytest.mark.parametrize("question", ["?!", "the of and", "… —", "x"])
+async def test_a_question_without_words_to_look_for(bench: Bench, question: str) -> None:
+    """Words find nothing then; what looks at vectors goes by them alone."""
+    await filled(bench, 12)
+    assert (await ask(bench, question, "lexical")).matches == []
+    near = (await ask(bench, question, "similarity", top_k=12)).matches
+    both = (await ask(bench, question, "hybrid", top_k=12)).matches
+    assert [match.id for match in both] == [match.id for match in near]
+    assert {match.scores["lexical"] for match in both} == {0.0}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_filters(bench: Bench, strategy: str) -> None:
+    """Nothing that fails the filter is found, and what passes is ranked among itself."""
+    await filled(bench)
+    uris = [f"docs/1/{number:02}.md" for number in (1, 4, 7, 10)]
+    where = {"uri": {"$in": uris}}
+    found = (await ask(bench, QUESTION, strategy, top_k=50, filters=where)).matches
+    assert {match.metadata["uri"] for match in found} <= set(uris)
+    assert len(found) == 4 or strategy == "lexical"
+    assert found
+    nothing = {"uri": "docs/none.md"}
+    assert (await ask(bench, QUESTION, strategy, filters=nothing)).matches == []
+
+
+# Thresholds.
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
+async def test_min_score_is_about_the_cosine(bench: Bench, strategy: str) -> None:
+    """A threshold leaves out, in place, what has a smaller cosine, whatever its score."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, strategy, top_k=50)).matches
+    bar = sorted(match.scores["dense"] for match in every)[len(every) // 2]
+    expected = [match for match in every if round(match.scores["dense"], 6) >= round(bar, 6)]
+    got = (await ask(bench, QUESTION, strategy, top_k=50, min_score=round(bar, 6))).matches
+    assert got == expected
+    assert 0 < len(got) < len(every)
+
+
+async def test_min_score_finds_what_stands_behind(bench: Bench) -> None:
+    """As many as asked are found where enough reach the threshold, though others come before."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, "hybrid", top_k=50, fusion={"dense_weight": 0})).matches
+    bar = sorted((round(match.scores["dense"], 6) for match in every), reverse=True)[3]
+    passing = [match for match in every if round(match.scores["dense"], 6) >= bar]
+    settings: dict[str, Any] = {"min_score": bar, "fusion": {"dense_weight": 0}}
+    for k in (1, 2, 3, 4):
+        got = (await ask(bench, QUESTION, "hybrid", top_k=k, **settings)).matches
+        assert names(got) == names(passing)[:k]
+
+
+async def test_min_score_for_rerank_is_about_its_figure(bench: Bench) -> None:
+    """The reranker's figure is absolute, so the threshold looks at it."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, "rerank", top_k=50)).matches
+    bar = every[5].score
+    got = (await ask(bench, QUESTION, "rerank", top_k=50, min_score=bar)).matches
+    assert got == [match for match in every if match.score >= bar]
+    dense = await ask(bench, QUESTION, "rerank", top_k=50, min_score=bar, min_score_on="dense")
+    assert dense.matches == [m for m in every if round(m.scores["dense"], 6) >= bar]
+
+
+async def test_min_score_on_another_figure(bench: Bench) -> None:
+    """The figure that is named is the one that counts."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, "hybrid", top_k=50)).matches
+    fused = await ask(bench, QUESTION, "hybrid", top_k=50, min_score=0.5, min_score_on="fused")
+    assert fused.matches == [match for match in every if match.score >= 0.5]
+    assert 0 < len(fused) < len(every)
+    settings: dict[str, Any] = {"min_score": 1, "min_score_on": "lexical"}
+    words = await ask(bench, QUESTION, "hybrid", top_k=50, **settings)
+    assert words.matches == [m for m in every if round(m.scores["lexical"], 6) >= 1]
+
+
+async def test_zero_is_a_threshold(bench: Bench) -> None:
+    """0 lets everything pass, as no score is lower, and still asks for a figure."""
+    await filled(bench)
+    every = (await ask(bench, QUESTION, "similarity", top_k=50)).matches
+    assert any(match.scores["dense"] < 0 for match in every)
+    assert (await ask(bench, QUESTION, "similarity", top_k=50, min_score=0)).matches == every
+    with pytest.raises(UsageError, match="no figure 'fused'"):
+        await ask(bench, QUESTION, "similarity", min_score=0, min_score_on="fused")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "figure"),
+    [("similarity", "lexical"), ("lexical", "fused"), ("hybrid", "rerank"), ("mmr", "rerank")],
+)
+async def test_a_figure_that_a_strategy_does_not_have(
+    bench: Bench, strategy: str, figure: str
+) -> None:
+    """A threshold on it is the caller's mistake, and the message says what there is."""
+    await filled(bench, 5)
+    with pytest.raises(UsageError, match=rf"{strategy}.* no figure '{figure}'.*dense"):
+        await ask(bench, QUESTION, strategy, min_score=0.1, min_score_on=figure)
+
+
+async def test_a_reranker_is_asked_once(bench: Bench) -> None:
+    """A miss, too, is judged once: asking for more would show the reranker the same passages."""
+    await filled(bench)
+    asked: list[int] = []
+
+    class Counting(ByLength):
+        def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> Any:
+            asked.append(len(documents))
+            return super().compress_documents(documents, query, callbacks)
+
+    bench.change(reranker=lambda declared: LangChainReranker(Counting()))
+    result = await ask(bench, QUESTION, "rerank", top_k=5, min_score=1)
+    assert result.matches == []
+    assert asked == [30]
+
+
+# A store that cannot search words.
+
+
+@pytest.fixture
+def wordless(make_bench: Callable[[str], Bench]) -> Bench:
+    bench = make_bench("memory")
+    bench.store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+    bench.change(store=bench.store)
+    return bench
+
+
+async def test_the_default_without_words(wordless: Bench) -> None:
+    """Where the strategy is left out, a store without words is searched by similarity."""
+    await filled(wordless)
+    wordless.change(retrieval=RetrievalDeclaration(top_k=3))
+    result = await wordless.ask(QUESTION)
+    assert result.strategy == "similarity"
+    assert result.matches == (await wordless.ask(QUESTION, strategy="similarity", top_k=3)).matches
+    assert wordless.diary.data("retrieval_completed")[0]["strategy"] == "similarity"
+
+
+@pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
+async def test_words_asked_of_a_store_without(wordless: Bench, strategy: str) -> None:
+    """A strategy that was named is never exchanged for another: it is refused."""
+    await filled(wordless)
+    with pytest.raises(UsageError, match=rf"'docs' cannot search words.*{strategy}.*'similarity'"):
+        await ask(wordless, QUESTION, strategy)
+
+
+async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:
+    """A passage that is replaced while words are searched costs no figure and no error."""
+    await filled(bench, 6)
+    bench.write("0/00.md", "apple boat cedar first")
+    await bench.ingest()
+    embedder = bench.embedder
+    hurry = [True]
+
+    class Overtaken(type(embedder)):  # type: ignore[misc]  # the class of the bench
+        async def embed_query(self, text: str) -> Any:
+            if hurry.pop() if hurry else False:
+                bench.kb = replace(bench.kb, embedder=embedder)
+                bench.write("0/00.md", "apple boat cedar second")
+                await bench.ingest()
+            return super().embed_query(text)
+
+    bench.change(embedder=Overtaken())
+    found = (await ask(bench, QUESTION, "lexical", top_k=1, min_score=0.01)).matches
+    assert [match.text for match in found] == ["apple boat cedar second"]

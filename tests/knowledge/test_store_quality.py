@@ -1,0 +1,168 @@
+"""The same documents and questions find the same passages on every store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.retrieval.search import rank, search
+from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.langchain.store import LangChainStore
+from lorebind_knowledge.stores.langchain.wrapped import Recipe
+from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+from lorebind_knowledge.stores.qdrant.store import QdrantStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DOCUMENTS = Path(__file__).parents[2] / "examples" / "quickstart"
+QUESTIONS = (
+    "How do I allow cross-origin requests?",
+    "upload a file with a form",
+    "declare a cookie parameter",
+    "run a task after the response was sent",
+    "What is dependency injection?",
+    "OAuth2 with a password and JWT tokens",
+    "return a custom status code",
+    "How can I test my application?",
+    "nested models in the body",
+    "middleware that adds a header",
+    "use a database with SQL",
+    "path parameters with numbers greater than zero",
+    "regular expression for a query parameter",
+    "serve static files",
+    "exclude unset values from the response model",
+    "server-sent events",
+    "the the the of and",
+    "debug in the editor",
+    "bigger applications with several files",
+    "APIRouter prefix tags dependencies",
+    "HTTPException detail headers",
+    "deprecate an operation in the docs",
+    "yield in dependencies and exceptions",
+    "PUT and PATCH updates",
+    "zebra crossings in Vienna",
+)
+DENSE = ("memory", "sqlite", "pgvector", "qdrant", "langchain")
+WORDED = DENSE[:-1]
+
+
+@pytest.fixture(scope="module")
+def kbs(
+    tmp_path_factory: pytest.TempPathFactory, new_dsn: Callable[[], str]
+) -> Iterator[dict[str, KnowledgeBase]]:
+    """One knowledge base a store, all over the same documents. Ids are the same on all."""
+    stores: dict[str, Any] = {
+        "memory": MemoryStore(),
+        "sqlite": SqliteStore(tmp_path_factory.mktemp("quality") / "store.db"),
+        "pgvector": PgvectorStore(new_dsn()),
+        "qdrant": QdrantStore("docs"),
+        "langchain": LangChainStore(Recipe("Memory", InMemoryVectorStore, {}), None),
+    }
+    yield {
+        name: KnowledgeBase(
+            id="docs",
+            namespace=Namespace("default", "test", "project", "docs"),
+            sources=[FileSource("markdown_glob", ["docs/**/*.md"], DOCUMENTS)],
+            chunker=RecursiveChunker(2500, 200),
+            embedder=HashingEmbedder(dimension=128),
+            store=store,
+            catalog=Catalog(),
+            retrieval=RetrievalDeclaration(),
+            events=Events([]),
+            metadata={},
+        )
+        for name, store in stores.items()
+    }
+    for store in stores.values():
+        store.close()
+
+
+@pytest.fixture
+async def filled(kbs: dict[str, KnowledgeBase]) -> dict[str, KnowledgeBase]:
+    """Ingested at the first use; a later ingest of the same documents changes nothing."""
+    if kbs["memory"].catalog.ledger.index(kbs["memory"].namespace, "active") is None:
+        for kb in kbs.values():
+            report = await ingest(kb)
+            assert report.chunks["total"] > 140, report
+    return kbs
+
+
+async def answers(
+    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration
+) -> list[tuple[str, float, dict[str, Any]]]:
+    found = await rank(kb, question, settings, 50)
+    return [(match.id, match.score, dict(match.scores)) for match in found]
+
+
+async def compare(
+    filled: dict[str, KnowledgeBase], names: tuple[str, ...], *, each: int = 1, **settings: Any
+) -> None:
+    """The same ids in the same order on all, with the same figures, for each so many questions."""
+    way = RetrievalDeclaration.model_validate(settings)
+    for question in QUESTIONS[::each]:
+        expected = await answers(filled[names[0]], question, way)
+        for name in names[1:]:
+            got = await answers(filled[name], question, way)
+            assert [one[0] for one in got] == [one[0] for one in expected], (name, question)
+            assert [one[1] for one in got] == pytest.approx(
+                [one[1] for one in expected], abs=1e-5
+            ), (name, question)
+            for (_, _, figures), (_, _, others) in zip(got, expected, strict=True):
+                assert figures == pytest.approx(others, abs=1e-5), (name, question)
+
+
+pytestmark = pytest.mark.enable_socket
+
+
+async def test_similarity(filled: dict[str, KnowledgeBase]) -> None:
+    """By the cosine, on a wrapped class of LangChain too."""
+    await compare(filled, DENSE, strategy="similarity")
+
+
+async def test_lexical(filled: dict[str, KnowledgeBase]) -> None:
+    """By words, with the same BM25."""
+    await compare(filled, WORDED, strategy="lexical")
+
+
+async def test_hybrid(filled: dict[str, KnowledgeBase]) -> None:
+    """By both together, however they are fused."""
+    await compare(filled, WORDED, strategy="hybrid", each=2)
+    await compare(filled, WORDED, strategy="hybrid", each=8, fusion={"method": "rrf"})
+
+
+async def test_mmr(filled: dict[str, KnowledgeBase]) -> None:
+    """And unlike each other."""
+    await compare(filled, WORDED, strategy="mmr", each=8, mmr_lambda=0.5)
+
+
+async def test_filtered(filled: dict[str, KnowledgeBase]) -> None:
+    """Within a part of the documents, whose words are as rare as they are in all."""
+    where = {"uri": {"$in": [f"docs/tutorial/{name}.md" for name in ("cors", "testing", "body")]}}
+    await compare(filled, WORDED, strategy="similarity", each=8, filters=where)
+    await compare(filled, WORDED, strategy="hybrid", each=8, filters=where)
+
+
+async def test_what_users_see(filled: dict[str, KnowledgeBase]) -> None:
+    """Texts and metadata of the default search are the same as well."""
+    for question in QUESTIONS[:2]:
+        settings = RetrievalDeclaration(neighbours=1)
+        expected = (await search(filled["memory"], question, settings)).matches
+        assert expected
+        for name in WORDED[1:]:
+            got = (await search(filled[name], question, settings)).matches
+            assert [(m.text, dict(m.metadata)) for m in got] == [
+                (m.text, dict(m.metadata)) for m in expected
+            ]
