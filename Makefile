@@ -37,7 +37,7 @@ test: setup ## Run all tests
 	$(BIN)/pytest
 
 bench: setup ## Measure against baselines in the same run
-	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores
 
 constraints: ## Pin the versions of everything anew
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt

@@ -1,17 +1,25 @@
-"""First ingest against a bare embedding loop: same chunks, same ONNX session, same run.
+"""What ingestion costs, each figure as a ratio to something else in the same run.
 
     make bench
-    python benchmarks/ingest.py [FOLDER] [--rounds N]
+    python benchmarks/ingest.py [FOLDER] [--rounds N] [--parts model,changes,stores,peers]
 
-Rounds alternate between the two, so that a change in the machine's speed meets both alike. The
-bare loop does what any program must: tokenise, sort by length, run the graph, pool. Everything
-that Lorebind adds (reading, chunking, comparing, the embedding cache, the store, the ledger) is in
-the other figure.
+`model`: first ingest against a bare embedding loop, same chunks, same ONNX session. Rounds
+alternate between the two, so that a change in the machine's speed meets both alike. The bare loop
+does what any program must: tokenise, sort by length, run the graph, pool. Everything that Lorebind
+adds (reading, chunking, comparing, the embedding cache, the store, the ledger) is in the other
+figure.
+
+The other parts embed for next to nothing, so that what Lorebind adds is all there is. `changes`:
+10,000 chunks in 1,000 files, unchanged, and with one file edited. `stores`: many small and few
+large files into each embedded store, against the plan, which reads, chunks and compares them.
+`peers`: what other libraries take for the same chunks; they are given them, we read and cut them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import random
 import statistics
 import tempfile
 import time
@@ -19,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from peers import Cheap, Passage, Peer, installed
 
 from lorebind import Project
 from lorebind_knowledge.bridge import run
@@ -31,13 +40,12 @@ from lorebind_knowledge.embedders.local import (
     run_graph,
     usable_processors,
 )
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
-from lorebind_knowledge.ingest.preparation import prepare_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 QUICKSTART = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
+CHEAP = {"provider": "langchain", "class": "peers:Cheap", "batch_size": 1000}
 
 
 def main() -> None:
@@ -46,31 +54,17 @@ def main() -> None:
     )
     parser.add_argument("folder", nargs="?", type=Path, default=QUICKSTART)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", default="model,changes,stores,peers")
     arguments = parser.parse_args()
-
-    texts = embedded_texts(arguments.folder)
-    session, tokenizer = load_session(usable_processors()), load_tokenizer()
-    bare, first, again = [], [], []
-    for number in range(1, arguments.rounds + 1):
-        bare.append(timed(bare_loop, session, tokenizer, texts))
-        with tempfile.TemporaryDirectory() as scratch:
-            ours = project(arguments.folder, Path(scratch) / "bench.db")
-            with ours:
-                warm(ours)
-                first.append(timed(ingest, ours, len(texts)))
-                again.append(timed(ingest, ours, 0))
-        print(
-            f"round {number}: bare loop {len(texts) / bare[-1].wall:.1f} chunks/s, "
-            f"first ingest {len(texts) / first[-1].wall:.1f} chunks/s, "
-            f"unchanged ingest {again[-1].wall * 1000:.0f} ms"
-        )
-    print(f"{len(texts)} chunks, median of {arguments.rounds} rounds, first ingest / bare loop:")
-    for clock in ("wall", "cpu"):
-        ratios = [
-            getattr(mine, clock) / getattr(theirs, clock)
-            for mine, theirs in zip(first, bare, strict=True)
-        ]
-        print(f"  {clock} time {statistics.median(ratios):.3f}")
+    parts = arguments.parts.split(",")
+    if "model" in parts:
+        against_the_model(arguments.folder, arguments.rounds)
+    if "changes" in parts:
+        changes(arguments.rounds)
+    if "stores" in parts:
+        stores(arguments.rounds)
+    if "peers" in parts:
+        peers(arguments.rounds)
 
 
 class Times(NamedTuple):
@@ -86,12 +80,48 @@ def timed(work: Callable[..., object], *arguments: Any) -> Times:
     return Times(time.perf_counter() - wall, time.process_time() - cpu)
 
 
+def ratio(ours: list[Times], theirs: list[Times]) -> str:
+    """The median over the rounds, by both clocks."""
+    medians = (
+        statistics.median(
+            getattr(mine, clock) / getattr(other, clock)
+            for mine, other in zip(ours, theirs, strict=True)
+        )
+        for clock in ("wall", "cpu")
+    )
+    return "wall {:.3f}, cpu {:.3f}".format(*medians)
+
+
+# Against the model alone.
+
+
+def against_the_model(folder: Path, rounds: int) -> None:
+    texts = embedded_texts(folder)
+    session, tokenizer = load_session(usable_processors()), load_tokenizer()
+    bare, first, again = [], [], []
+    for number in range(1, rounds + 1):
+        bare.append(timed(bare_loop, session, tokenizer, texts))
+        with tempfile.TemporaryDirectory() as scratch:
+            ours = project(folder, Path(scratch) / "bench.db")
+            with ours:
+                warm(ours)
+                first.append(timed(ingest, ours, len(texts)))
+                again.append(timed(ingest, ours, 0))
+        print(
+            f"round {number}: bare loop {len(texts) / bare[-1].wall:.1f} chunks/s, "
+            f"first ingest {len(texts) / first[-1].wall:.1f} chunks/s, "
+            f"unchanged ingest {again[-1].wall * 1000:.0f} ms"
+        )
+    print(f"{len(texts)} chunks, median of {rounds} rounds:")
+    print(f"  first ingest / bare loop: {ratio(first, bare)}")
+
+
 def embedded_texts(folder: Path) -> list[str]:
     """The texts that an ingest of the folder gives to the embedder."""
-    with project(folder, Path("unused.db")) as declared:
-        kb = declared.knowledge.knowledge_base("docs")
-        documents = prepare_documents(kb, enumerate_sources(kb.sources), {})
-        return [chunk.embedded_text for document in documents for chunk in document.chunks]
+    Cheap.given.clear()
+    with project(folder, None, embedder=CHEAP) as declared:
+        declared.ingest("docs")
+    return list(Cheap.given)
 
 
 def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
@@ -107,6 +137,135 @@ def bare_loop(session: Any, tokenizer: Any, texts: list[str]) -> None:
         np.concatenate(vectors)
 
 
+# What changes cost, and what the stores do.
+
+
+def changes(rounds: int) -> None:
+    read, first, again, edited = [], [], [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "docs"
+            passages = corpus(folder, files=1000, paragraphs=10)
+            read.append(timed(read_and_hash, folder))
+            with project(folder, Path(scratch) / "bench.db", embedder=CHEAP) as ours:
+                first.append(timed(ingest, ours, len(passages)))
+                again.append(timed(ingest, ours, 0))
+                edit(folder)
+                edited.append(timed(ingest, ours, 1))
+    print(f"{len(passages)} chunks in 1000 files, sqlite, median of {rounds} rounds:")
+    print(f"  first ingest: {len(passages) / first[-1].wall:.0f} chunks/s in the last round")
+    print(f"  unchanged / first ingest: {ratio(again, first)}")
+    print(f"  unchanged / reading and hashing the files: {ratio(again, read)}")
+    print(f"  one file edited / unchanged: {ratio(edited, again)}; 1 text embedded")
+
+
+def stores(rounds: int) -> None:
+    for files, paragraphs in ((2000, 2), (200, 100)):
+        planned, on_disk, in_memory = [], [], []
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = Path(scratch) / "docs"
+                count = len(corpus(folder, files, paragraphs))
+                with project(folder, Path(scratch) / "bench.db", embedder=CHEAP) as ours:
+                    planned.append(timed(ours.plan, "docs"))
+                    on_disk.append(timed(ingest, ours, count))
+                with project(folder, None, embedder=CHEAP) as ours:
+                    in_memory.append(timed(ingest, ours, count))
+        print(f"{files} files of {count // files} chunks, median of {rounds} rounds:")
+        for name, times in (("sqlite", on_disk), ("memory", in_memory)):
+            print(
+                f"  first ingest into {name} / plan: {ratio(times, planned)}; "
+                f"{count / times[-1].wall:.0f} chunks/s in the last round"
+            )
+
+
+# What others take.
+
+
+def edit(folder: Path) -> None:
+    """One paragraph of one file is rewritten."""
+    path = folder / "3.md"
+    first, *others = path.read_text().split("\n\n")
+    path.write_text("\n\n".join([" ".join(reversed(first.split())), *others]))
+
+
+STEPS: dict[str, Callable[[Path], object]] = {
+    "first": lambda folder: None,
+    "unchanged": lambda folder: None,
+    "one edited": edit,
+    "one file gone": lambda folder: (folder / "7.md").unlink(),
+}
+"""What is done to the folder before each ingest."""
+
+
+def peers(rounds: int) -> None:
+    made = {"Lorebind, sqlite": ours_on_disk, "Lorebind, memory": ours_in_memory, **installed()}
+    times: dict[str, list[list[Times]]] = {name: [[] for _ in STEPS] for name in made}
+    said: dict[str, list[str]] = {}
+    for _ in range(rounds):
+        for name, make in made.items():
+            with tempfile.TemporaryDirectory() as scratch:
+                corpus(Path(scratch) / "docs", files=1000, paragraphs=10)
+                said[name] = []
+                peer = make(Path(scratch))
+                for change, taken in zip(STEPS.values(), times[name], strict=True):
+                    change(Path(scratch) / "docs")
+                    passages = contents(Path(scratch) / "docs")
+                    Cheap.given.clear()
+                    taken.append(timed(peer.ingest, passages))
+                    stale = peer.held() - len(passages)
+                    said[name].append(f"{len(Cheap.given)} embedded, {stale} left behind")
+    base = times["Lorebind, sqlite"]
+    print(f"10,000 chunks in 1000 files, times of Lorebind with sqlite, median of {rounds} rounds:")
+    for name, rows in times.items():
+        print(f"  {name}")
+        for step, theirs, mine, words in zip(STEPS, rows, base, said[name], strict=True):
+            print(f"    {step:<14} {ratio(theirs, mine)}; {words}")
+
+
+def ours_on_disk(scratch: Path) -> Peer:
+    return ours(scratch, scratch / "bench.db")
+
+
+def ours_in_memory(scratch: Path) -> Peer:
+    return ours(scratch, None)
+
+
+def ours(scratch: Path, database: Path | None) -> Peer:
+    """Lorebind, which reads the folder instead of being given what is in it."""
+    declared = project(scratch / "docs", database, embedder=CHEAP)
+    return Peer(lambda passages: declared.ingest("docs"), lambda: declared.stats("docs").chunks)
+
+
+# Parts of the above.
+
+
+def corpus(folder: Path, files: int, paragraphs: int) -> list[Passage]:
+    """Markdown files whose paragraphs, of some 400 characters, are a chunk each, and all new."""
+    chance = random.Random(files)
+    words = [f"{chance.randrange(16**5):x}" for _ in range(5000)]
+    folder.mkdir()
+    for number in range(files):
+        texts = [" ".join(chance.choices(words, k=68)) for _ in range(paragraphs)]
+        (folder / f"{number}.md").write_text("\n\n".join(texts))
+    return contents(folder)
+
+
+def contents(folder: Path) -> list[Passage]:
+    """The paragraphs of all files."""
+    return [
+        Passage(path.name, text)
+        for path in sorted(folder.iterdir())
+        for text in path.read_text().split("\n\n")
+    ]
+
+
+def read_and_hash(folder: Path) -> None:
+    """The least that notices whether a file changed, whatever its times say."""
+    for path in sorted(folder.iterdir()):
+        hashlib.sha256(path.read_bytes()).digest()
+
+
 def ingest(declared: Project, expected: int) -> None:
     report = declared.ingest("docs")
     assert (report.status, report.texts_embedded) == ("completed", expected), report
@@ -117,11 +276,22 @@ def warm(declared: Project) -> None:
     run(embed_query(declared.knowledge.knowledge_base("docs").embedder, "warm"))
 
 
-def project(folder: Path, database: Path) -> Project:
+def project(
+    folder: Path, database: Path | None, *, embedder: dict[str, Any] | None = None
+) -> Project:
+    """One knowledge base over a folder.
+
+    Args:
+        folder: of Markdown files.
+        database: the SQLite file; None keeps everything in memory.
+        embedder: as a project declares it; the local one when left out.
+    """
+    stored = {"type": "sqlite", "config": {"path": str(database)}}
     return Project.build(
         {
             "name": "bench",
-            "vector_dbs": [{"id": "db", "type": "sqlite", "config": {"path": str(database)}}],
+            "embedders": [{"id": "one", **(embedder or {"provider": "local"})}],
+            "vector_dbs": [{"id": "db", **(stored if database else {"type": "memory"})}],
             "knowledge_bases": [
                 {
                     "id": "docs",

@@ -1,0 +1,59 @@
+"""What these tests share: everything that a project serves, and what its embedder was given."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import NotIngestedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lorebind import Project
+    from lorebind_knowledge.records import DocumentMatch
+
+NOTING = "tests.acceptance.noting_embedder:Noting"
+"""The embedder of these tests, as a project names it."""
+
+MOST = 50
+"""The largest top_k that a project may ask for."""
+
+
+def served(
+    project: Project, kb_id: str, uris: Sequence[str], *, at_once: int = 8
+) -> dict[str, list[DocumentMatch]]:
+    """Every passage of these documents that a search can find, by document and place.
+
+    Documents without any are left out. `at_once` of them have fewer than `MOST` passages.
+    """
+    found: dict[str, list[DocumentMatch]] = defaultdict(list)
+    for start in range(0, len(uris), at_once):
+        filters = {"uri": {"$in": list(uris[start : start + at_once])}}
+        try:
+            result = project.query(
+                kb_id, "everything there is", strategy="similarity", top_k=MOST, filters=filters
+            )
+        except NotIngestedError:
+            return {}
+        assert len(result.matches) < MOST
+        for match in result.matches:
+            found[match.metadata["uri"]].append(match)
+    for matches in found.values():
+        matches.sort(key=lambda match: (match.metadata["start"], match.id))
+    return dict(found)
+
+
+def texts(found: dict[str, list[DocumentMatch]]) -> dict[str, list[str]]:
+    """The same, with nothing but what the passages say."""
+    return {uri: [match.text for match in matches] for uri, matches in found.items()}
+
+
+def embedded(log: Path) -> list[tuple[str, str]]:
+    """Everything that the embedder was given: its revision and a text, in order."""
+    if not log.exists():
+        return []
+    calls: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(call["revision"], text) for call in calls for text in call["texts"]]
