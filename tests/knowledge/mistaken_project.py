@@ -1,6 +1,9 @@
-"""The project that mistakes are planted in."""
+"""The project that mistakes are planted in, and what a mistake is."""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
 
 PROJECT = """\
 name: support
@@ -100,3 +103,48 @@ FILES = {
 }
 
 ENVIRON = {"EMBEDDER_KEY": "k", "TOKEN": "t", "DATA": "data", "OPENAI_API_KEY": "k"}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One text put in the place of another, and the only problem that comes of it."""
+
+    kind: str
+    file: str
+    old: str
+    new: str
+    problem: str
+    hides: tuple[str, ...] = ()
+    """Files and kinds of things of which less can be told beside it."""
+
+    @property
+    def message(self) -> str:
+        """The problem without its place, which another mistake may move, and without its hint."""
+        return self.problem.split(" ", 1)[1].split(";")[0]
+
+    @property
+    def start(self) -> int:
+        return FILES[self.file].index(self.old)
+
+    @property
+    def entry(self) -> tuple[str, int]:
+        """Which key at the top of the file, or item of its list, it is in."""
+        return self.file, len(re.findall(r"^(?:  - |\w)", FILES[self.file][: self.start + 4], re.M))
+
+    def independent_of(self, other: Mistake) -> bool:
+        """Whether each would be told beside the other."""
+        hidden = {*self.hides} & {other.file, *other.hides} or self.file in other.hides
+        return not hidden and self.entry != other.entry
+
+
+def made(*mistakes: Mistake) -> dict[str, str]:
+    """The files of the project with these mistakes in them, the last ones first."""
+    files = dict(FILES)
+    for mistake in sorted(mistakes, key=lambda mistake: -mistake.start):
+        text, start = files[mistake.file], mistake.start
+        files[mistake.file] = text[:start] + mistake.new + text[start + len(mistake.old) :]
+    return files
+
+
+PROJECT_FILE, AGENT_FILE = "lorebind.yaml", "agents/critic.yaml"
+WORKFLOW_FILE, OTHER_FILE = "workflows/triage.yaml", "workflows/reply.yaml"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.errors import ConfigurationError
 
-from .mistaken_project import ENVIRON, FILES
-from .mistakes import MISTAKES, Mistake, made
+from .mistaken_project import ENVIRON, FILES, Mistake, made
+from .mistakes import MISTAKES
 
 PAIRS = [pair for pair in combinations(MISTAKES, 2) if pair[0].independent_of(pair[1])]
 
