@@ -39,3 +39,11 @@ class Chunker(Protocol):
             boundaries: where headings start, in ascending order, for chunkers that keep to them.
         """
         ...
+
+
+def strip(text: str, start: int, end: int) -> tuple[int, int]:
+    """A part without the white space around it, empty where it is nothing else."""
+    part = text[start:end]
+    stripped = part.lstrip()
+    start = end - len(stripped)
+    return start, start + len(stripped.rstrip())

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from lorebind_knowledge.chunking.base import Chunker, Interval
-from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler, strip
+from lorebind_knowledge.chunking.base import Chunker, Interval, strip
+from lorebind_knowledge.chunking.rulers import Ruler, Unit, make_ruler
 from lorebind_knowledge.chunking.windows import windows
 
 if TYPE_CHECKING:

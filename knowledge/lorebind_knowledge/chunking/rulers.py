@@ -50,11 +50,3 @@ def make_ruler(unit: Unit, text: str, start: int, end: int) -> Ruler:
     from lorebind_knowledge.chunking.tokens import TokenRuler
 
     return TokenRuler(text, start, end)
-
-
-def strip(text: str, start: int, end: int) -> tuple[int, int]:
-    """A part without the white space around it, empty where it is nothing else."""
-    part = text[start:end]
-    stripped = part.lstrip()
-    start = end - len(stripped)
-    return start, start + len(stripped.rstrip())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.chunking.rulers import strip
+from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.chunking.sections import markdown_blocks, sections
 from lorebind_knowledge.chunking.sentences import sentence_starts
 

@@ -11,7 +11,7 @@ import bisect
 import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.chunking.rulers import strip
+from lorebind_knowledge.chunking.base import strip
 from lorebind_knowledge.tokenizing import EncodingName, encode, token_bytes
 
 if TYPE_CHECKING:

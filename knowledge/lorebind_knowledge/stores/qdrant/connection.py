@@ -246,3 +246,18 @@ def _release(local: _Local) -> None:
         if local.folder is not None:
             _folders.pop(local.folder, None)
         local.close()
+
+
+def make_collection(connection: QdrantConnection, name: str, **settings: Any) -> None:
+    """Make a collection unless it is there; two that make it at once both succeed."""
+    if collection_exists(connection, name):
+        return
+    try:
+        connection.ask(lambda client: client.create_collection(name, **settings))
+    except StoreError:
+        if not collection_exists(connection, name):
+            raise
+
+
+def collection_exists(connection: QdrantConnection, name: str) -> bool:
+    return connection.ask(lambda client: client.collection_exists(name))

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.stores.qdrant.connection import collection_is_missing, qdrant
-from lorebind_knowledge.stores.qdrant.points import make_collection
+from lorebind_knowledge.stores.qdrant.connection import (
+    collection_is_missing,
+    make_collection,
+    qdrant,
+)
 
 if TYPE_CHECKING:
     from lorebind_knowledge.scope import IndexKey

@@ -19,7 +19,7 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.records import StoredRecord
 from lorebind_knowledge.stores.matrix import normalised
-from lorebind_knowledge.stores.qdrant.connection import qdrant
+from lorebind_knowledge.stores.qdrant.connection import make_collection, qdrant
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 
 if TYPE_CHECKING:
@@ -316,21 +316,6 @@ class Points:
             )
         )
         return {str(hit.value): hit.count for hit in answer.hits}
-
-
-def make_collection(connection: QdrantConnection, name: str, **settings: Any) -> None:
-    """Make a collection unless it is there; two that make it at once both succeed."""
-    if collection_exists(connection, name):
-        return
-    try:
-        connection.ask(lambda client: client.create_collection(name, **settings))
-    except StoreError:
-        if not collection_exists(connection, name):
-            raise
-
-
-def collection_exists(connection: QdrantConnection, name: str) -> bool:
-    return connection.ask(lambda client: client.collection_exists(name))
 
 
 def requests(points: Iterable[Any]) -> Iterator[list[Any]]:

@@ -38,12 +38,11 @@ from lorebind_knowledge.stores.checks import (
     named,
     not_opened,
 )
-from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, qdrant
+from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_exists, qdrant
 from lorebind_knowledge.stores.qdrant.heads import Head, Heads
 from lorebind_knowledge.stores.qdrant.lexical import LexicalSearch
 from lorebind_knowledge.stores.qdrant.points import (
     Points,
-    collection_exists,
     stored_record,
     visible,
     where_any,

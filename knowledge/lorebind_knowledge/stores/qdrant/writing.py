@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.stores.qdrant.connection import qdrant
+from lorebind_knowledge.stores.qdrant.connection import collection_exists, qdrant
 from lorebind_knowledge.stores.qdrant.lexical import sparse_weights
 from lorebind_knowledge.stores.qdrant.points import (
     NEVER,
     OURS,
     blocks,
-    collection_exists,
     is_visible,
     payload,
     point_id,
