@@ -128,7 +128,7 @@ def _extras() -> Finding:
     for line in importlib.metadata.requires("lorebind") or ():
         requirement = Requirement(line)
         for extra in importlib.metadata.metadata("lorebind").get_all("Provides-Extra") or ():
-            if extra in ("all", "dev") or requirement.marker is None:
+            if extra in ("all", "bench", "dev") or requirement.marker is None:
                 continue
             if not requirement.marker.evaluate({"extra": ""}) and requirement.marker.evaluate(
                 {"extra": extra}

@@ -58,11 +58,12 @@ def label(metadata: Mapping[str, Any]) -> str:
     """
     name = next((str(metadata[key]) for key in ("uri", "title", "kb_id") if metadata.get(key)), "")
     name = clean_line(name) or "untitled"
-    place = clean_line(_place(metadata))
+    place = clean_line(place_of(metadata))
     return f"{name}, {place}" if place else name
 
 
-def _place(metadata: Mapping[str, Any]) -> str:
+def place_of(metadata: Mapping[str, Any]) -> str:
+    """Where in its document a passage stands: `page 4`, `00:12:03`, `lines 12-30`, or nothing."""
     if (page := metadata.get("page")) is not None:
         return f"page {page}"
     if (time := metadata.get("time_start")) is not None:

@@ -154,10 +154,15 @@ def print_matches(result: QueryResult, question: str) -> None:
 
 
 def location(match: DocumentMatch) -> str:
-    """`docs/cors.md:12-30`: a path that terminals and editors can open."""
-    first, last = match.metadata.get("line_start"), match.metadata.get("line_end")
+    """`docs/cors.md:12-30`, a path that terminals and editors can open; else page or time."""
+    about = match.metadata
+    uri, first, last = about["uri"], about.get("line_start"), about.get("line_end")
+    if "page" in about or "time_start" in about:
+        from lorebind_prompts.citations import place_of
+
+        return f"{uri} {place_of(about)}"
     lines = "" if first is None else f":{first}" if first == last else f":{first}-{last}"
-    return f"{match.metadata['uri']}{lines}"
+    return f"{uri}{lines}"
 
 
 def print_answer(answer: Answer) -> None:
