@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.configuration import Environment, build_project
+from lorebind_knowledge.declarations import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders import local as local_module
 from lorebind_knowledge.embedders.base import (
     Embedder,
@@ -425,3 +426,33 @@ def test_every_field_is_part_of_the_fingerprint() -> None:
     }
     keys = {replace(base, **{name: value}).key for name, value in changes.items()}
     assert len(keys | {base.key}) == len(fields(base)) + 1
+
+
+class Talkative(Embeddings):
+    """Keeps its key as a plain text, and quotes it."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        raise RuntimeError(f"refused the key {self.token}")
+
+    def embed_query(self, text: str) -> list[float]:
+        raise RuntimeError(f"refused the key {self.token}")
+
+
+async def test_a_key_that_a_class_keeps_as_text_is_not_said(tmp_path: Path) -> None:
+    """What the configuration was filled in with is taken out of what a provider says."""
+    declaration = LangChainEmbedderDeclaration.model_validate(
+        {
+            "id": "t",
+            "provider": "langchain",
+            "class": f"{__name__}:Talkative",
+            "config": {"token": "{{ .env.KEY }}"},
+        }
+    )
+    embedder = make_embedder(declaration, Environment(tmp_path, {"KEY": "Zq8hidden"}))
+    for asked in (embed_documents(embedder, ["a"]), embed_query(embedder, "a")):
+        with pytest.raises(EmbedderError, match=r"refused the key \[secret\]") as caught:
+            await asked
+        assert "Zq8hidden" not in str(caught.value)

@@ -109,9 +109,10 @@ def _by_status(status: int, headers: Any, words: str, now: float) -> Failure:
     return Failure("again", advice, retry_after(headers, now))
 
 
-def said_by_provider(error: Exception, holder: object) -> str:
-    """An exception's kind and words, without the secrets of its holder, and of bounded length."""
-    return textwrap.shorten(said_by(error, holder=holder), _LONGEST_MESSAGE, placeholder=" …")
+def said_by_provider(error: Exception, holder: object, **settings: Any) -> str:
+    """What `said_by` gives for the same arguments, of bounded length."""
+    said = said_by(error, holder=holder, **settings)
+    return textwrap.shorten(said, _LONGEST_MESSAGE, placeholder=" …")
 
 
 def retry_after(headers: Any, now: float) -> float | None:

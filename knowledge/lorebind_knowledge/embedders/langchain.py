@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
@@ -10,7 +11,7 @@ from lorebind_knowledge.embedders.failures import said_by_provider
 from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain_core.embeddings import Embeddings
 
@@ -27,6 +28,7 @@ class LangChainEmbedder(Embedder):
         model: str = "",
         settings: Mapping[str, Any] | None = None,
         batch_size: int = 64,
+        say: Callable[[Exception], str] | None = None,
     ) -> None:
         """
         Args:
@@ -35,9 +37,11 @@ class LangChainEmbedder(Embedder):
             settings: what it was configured with, secrets left out: part of its identity, since
                 LangChain objects carry none.
             batch_size: texts per call.
+            say: an exception's words without secrets; None knows of those that the object holds.
         """
         self.batch_size = batch_size
         self._embeddings = embeddings
+        self._say = say or partial(said_by_provider, holder=embeddings)
         self._model = model or type(embeddings).__name__
         kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
         self._revision = f"{kind} {json.dumps(dict(settings or {}), sort_keys=True, default=str)}"
@@ -60,5 +64,5 @@ class LangChainEmbedder(Embedder):
         try:
             return await answer
         except Exception as error:  # any provider's own exceptions, in words that hold no key
-            said = said_by_provider(error, self._embeddings)
+            said = self._say(error)
             raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

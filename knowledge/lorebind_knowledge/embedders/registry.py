@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.declarations import (
@@ -89,6 +90,7 @@ def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) ->
 def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environment) -> Embedder:
     from langchain_core.embeddings import Embeddings
 
+    from lorebind_knowledge.embedders.failures import said_by_provider
     from lorebind_knowledge.embedders.langchain import LangChainEmbedder
     from lorebind_knowledge.embedders.steady import SteadyEmbedder
 
@@ -116,6 +118,7 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
         model=declaration.model or "",
         settings=written,
         batch_size=declaration.batch_size,
+        say=partial(said_by_provider, holder=embeddings, written=given, resolved=settings),
     )
     return SteadyEmbedder(
         inner,
