@@ -6,10 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import yaml
 from hypothesis import HealthCheck, given, settings
 
 from lorebind_knowledge.configuration import as_yaml, build_project, load_project
+from lorebind_knowledge.declarations.schema import json_schema
 
 from .declared import ENVIRON, project_data
 
@@ -73,3 +75,13 @@ def test_what_names_a_declaration_is_written_first() -> None:
     text = "name: p\nembedders: [{config: {dimension: 64}, provider: hashing, id: words}]\n"
     (embedder,) = load(text).project.written()["embedders"]
     assert list(embedder) == ["id", "provider", "config"]
+
+
+VALIDATOR = jsonschema.Draft202012Validator(json_schema("project"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=project_data())
+def test_what_loads_is_valid_by_the_schema(data: dict[str, Any]) -> None:
+    """An editor complains of nothing that loads, whichever kinds of things are declared."""
+    assert [error.message for error in VALIDATOR.iter_errors(data)] == []
