@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import StoreError
@@ -39,3 +40,18 @@ def file_identity(file: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return stat.st_dev, stat.st_ino
+
+
+_write_locks: dict[str, threading.Lock] = {}
+
+
+def write_lock(path: Path) -> threading.Lock:
+    """The lock that this process's writers of a SQLite file take turns by.
+
+    SQLite has them wait too, but asleep for ever longer, and long after their turn has come.
+    """
+    return _write_locks.setdefault(str(path.absolute()), threading.Lock())
+
+
+if hasattr(os, "register_at_fork"):  # a lock may be held by a thread that the child does not have
+    os.register_at_fork(after_in_child=_write_locks.clear)

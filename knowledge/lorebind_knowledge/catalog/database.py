@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from lorebind_knowledge.catalog import schema
-from lorebind_knowledge.data_folder import file_identity, make_data_folder
+from lorebind_knowledge.data_folder import file_identity, make_data_folder, write_lock
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class SqliteDatabase:
     def writing(self) -> Iterator[Connection]:
         if self.path is not None:
             make_data_folder(self.path)
-        with self._transaction(self._open(), "BEGIN IMMEDIATE") as connection:
+        turn = nullcontext() if self.path is None else write_lock(self.path)
+        with turn, self._transaction(self._open(), "BEGIN IMMEDIATE") as connection:
             yield connection
 
     @contextmanager

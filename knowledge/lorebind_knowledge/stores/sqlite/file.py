@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from lorebind_knowledge.data_folder import file_identity, make_data_folder
+from lorebind_knowledge.data_folder import file_identity, make_data_folder, write_lock
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class SqliteFile:
         self._has_tables = False
         self._closed = False
         self._pool = threading.Condition()
-        self._writer = threading.Lock()
         with _files_lock:
             _files.add(self)
 
@@ -89,7 +88,7 @@ class SqliteFile:
 
         None if the file or its vector tables are not there yet and `create` does not ask for them.
         """
-        with self._writer, self._connection(create=create) as db:
+        with write_lock(self.path), self._connection(create=create) as db:
             if db is None:
                 yield None
                 return
@@ -127,7 +126,7 @@ class SqliteFile:
 
     def resume_in_child(self) -> None:
         """The same after a fork, where locks may be held by threads that are not here."""
-        self._pool, self._writer = threading.Condition(), threading.Lock()
+        self._pool = threading.Condition()
         self._idle, self._used, self._paused = [], 0, False
 
     def __str__(self) -> str:

@@ -139,15 +139,22 @@ class SqliteStore:
     def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
         with self._file.writing() as view:
             db, found = self._opened(view, index)
-            changed = False
-            for uri, generation in generations.items():
-                changed = _publish(db, found, uri, generation) or changed
-                db.execute(  # nothing of it is live
-                    "delete from vector_records"
-                    " where index_key = ? and uri = ? and (generation <> ? or not live)",
-                    (found.key, uri, generation),
-                )
-            if changed:
+            db.execute(
+                "create temp table if not exists wanted (uri text primary key, generation integer)"
+            )
+            db.execute("delete from wanted")
+            db.executemany("insert into wanted values (?, ?)", generations.items())
+            # Few statements: FTS5 writes its words out at the end of each that changes them.
+            key = (found.key,)
+            gone = db.execute(f"select 1 from vector_records where {_FALLING} limit 1", key)
+            fallen = gone.fetchone() is not None
+            if fallen:
+                remove_words(db, found.key, _FALLING, key)
+                db.execute(f"delete from vector_records where {_FALLING}", key)
+            db.execute(f"delete from vector_records where {_STALE}", key)
+            add_words(db, found.key, _RISING, key)
+            risen = db.execute(f"update vector_records set live = 1 where {_RISING}", key)
+            if fallen or risen.rowcount:
                 _count_change(db, found)
 
     def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
@@ -261,6 +268,24 @@ class SqliteStore:
             if known is None or known.index.version < found.version:
                 latest.snapshot = loaded
             return loaded
+
+
+def _of_wanted(condition: str) -> str:
+    """Rows of the documents in the table `wanted` for which a condition on both holds."""
+    return (
+        "row in (select r.row from wanted as w cross join vector_records as r"
+        f" on r.index_key = ?1 and r.uri = w.uri where {condition})"
+    )
+
+
+# What was staged again is newer than what is live under the same identity.
+_FALLING = _of_wanted(
+    "r.live and (r.generation <> w.generation or exists (select 1 from vector_records as new"
+    " where new.index_key = ?1 and new.uri = r.uri and new.id = r.id"
+    " and new.generation = r.generation and not new.live))"
+)
+_STALE = _of_wanted("not r.live and r.generation <> w.generation")
+_RISING = _of_wanted("not r.live and r.generation = w.generation")
 
 
 def _publish(db: sqlite3.Connection, found: _Index, uri: str, generation: int) -> bool:
