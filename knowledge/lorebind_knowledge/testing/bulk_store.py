@@ -8,17 +8,11 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores.base import BulkStore, VectorStore
-from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
+from lorebind_knowledge.testing.store_driver import INDEX, Driver, StoreConformance, record
 
 
-class BulkStoreConformance:
+class BulkStoreConformance(StoreConformance):
     """What every `BulkStore` does. Inherit it and give a fixture `store`, an empty one."""
-
-    pytestmark = pytest.mark.asyncio
-
-    @pytest.fixture
-    def store(self) -> VectorStore:
-        raise NotImplementedError("give a fixture named `store` that returns an empty store")
 
     @pytest.fixture
     async def to(self, store: VectorStore) -> Driver:

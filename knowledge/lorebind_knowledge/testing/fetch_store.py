@@ -8,17 +8,18 @@ import pytest
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores.base import FetchStore, VectorStore
-from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, Driver, record
+from lorebind_knowledge.testing.store_driver import (
+    EAST,
+    INDEX,
+    NORTH,
+    Driver,
+    StoreConformance,
+    record,
+)
 
 
-class FetchStoreConformance:
+class FetchStoreConformance(StoreConformance):
     """What every `FetchStore` does. Inherit it and give a fixture `store`, an empty one."""
-
-    pytestmark = pytest.mark.asyncio
-
-    @pytest.fixture
-    def store(self) -> VectorStore:
-        raise NotImplementedError("give a fixture named `store` that returns an empty store")
 
     @pytest.fixture
     async def to(self, store: VectorStore) -> Driver:

@@ -7,7 +7,7 @@ import pytest
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores.base import LexicalStore, VectorStore
-from lorebind_knowledge.testing.store_driver import INDEX, Driver, ids, record
+from lorebind_knowledge.testing.store_driver import INDEX, Driver, StoreConformance, ids, record
 
 LIBRARY = {
     "a": "The engine must be serviced every year by a mechanic.",
@@ -19,14 +19,8 @@ LIBRARY = {
 }
 
 
-class LexicalStoreConformance:
+class LexicalStoreConformance(StoreConformance):
     """What every `LexicalStore` does. Inherit it and give a fixture `store`, an empty one."""
-
-    pytestmark = pytest.mark.asyncio
-
-    @pytest.fixture
-    def store(self) -> VectorStore:
-        raise NotImplementedError("give a fixture named `store` that returns an empty store")
 
     @pytest.fixture
     async def to(self, store: VectorStore) -> Driver:

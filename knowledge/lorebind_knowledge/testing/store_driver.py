@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
@@ -117,3 +118,13 @@ class Driver:
 def ramp(count: int) -> Sequence[tuple[float, ...]]:
     """Vectors ever further from EAST, no two at the same angle."""
     return [(1.0, step / count, 0.0, 0.0) for step in range(count)]
+
+
+class StoreConformance:
+    """What all chapters of the kit are given: a store, for tests that are coroutines."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        raise NotImplementedError("give a fixture named `store` that returns an empty store")
