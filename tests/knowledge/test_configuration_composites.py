@@ -63,11 +63,11 @@ def test_a_composite_is_valid(tmp_path: Path) -> None:
         ),
         (
             "{ id: t, type: composite, workflow: inner }",
-            "4:5: workflow 'inner' needs the input 'question'; write it below input: of 't'",
+            "4:5: workflow 'inner' needs the input 'question'; write it below input: of task 't'",
         ),
         (
             "{ id: t, type: composite, workflow: inner, input: {} }",
-            "4:48: workflow 'inner' needs the input 'question'; write it below input: of 't'",
+            "4:48: workflow 'inner' needs the input 'question'; write it below input: of task 't'",
         ),
         (
             "{ id: t, type: composite, workflow: inner, input: { question: q, limt: 1 } }",
@@ -164,3 +164,15 @@ def test_a_file_that_cannot_be_read_may_be_any_workflow(tmp_path: Path) -> None:
     found = load(tmp_path, calls("a", "gone"), "id: [\ntasks: 1\n")
     assert len(found) == 1
     assert found[0].startswith("w/b.yaml:3:1: this is not YAML")
+
+
+def test_a_task_whose_id_cannot_be_read(tmp_path: Path) -> None:
+    """It is called the task: nothing of how it is kept meanwhile is shown."""
+    text = "name: p\nworkflows:\n  - {id: a, tasks: [{id: 3, type: composite, workflow: b}]}\n"
+    (tmp_path / "lorebind.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(tmp_path)
+    assert [problem.message for problem in caught.value.problems] == [
+        "id: expected text, got the number 3",
+        "the task runs unknown workflow 'b'",
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.configuration.references import problem_at
+from lorebind_knowledge.configuration.references import named, problem_at
 from lorebind_knowledge.declarations.workflows import CompositeTask
 from lorebind_knowledge.errors import did_you_mean
 
@@ -25,7 +25,7 @@ def composites(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
             if inner is not None:
                 yield from _inputs(task, inner)
             elif isinstance(task.workflow, str) and all_readable:
-                message = f"task {task.id!r} runs unknown workflow {task.workflow!r}"
+                message = f"{named(task, task.id)} runs unknown workflow {task.workflow!r}"
                 yield problem_at(task, ("workflow",), message, did_you_mean(task.workflow, by_id))
     yield from _cycles(by_id)
 
@@ -45,7 +45,9 @@ def _inputs(task: CompositeTask, inner: WorkflowDeclaration) -> Iterator[Problem
         required = expected.required is True and expected.default is None
         if required and name not in task.input:
             message = f"workflow {inner.id!r} needs the input {name!r}"
-            yield problem_at(task, ("input",), message, f"write it below input: of {task.id!r}")
+            yield problem_at(
+                task, ("input",), message, f"write it below input: of {named(task, task.id)}"
+            )
 
 
 def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:

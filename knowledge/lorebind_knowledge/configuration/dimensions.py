@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import defaults
-from lorebind_knowledge.configuration.references import problem_at
+from lorebind_knowledge.configuration.references import named, problem_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def dimensions(
         kept = getattr(getattr(vector_db, "config", None), "dimension", None)
         if isinstance(made, int) and isinstance(kept, int) and made != kept:
             message = (
-                f"knowledge base {kb.id!r}: embedder {embedder.id!r} makes vectors of dimension "
+                f"{named(kb, kb.id)}: embedder {embedder.id!r} makes vectors of dimension "
                 f"{made}, vector database {vector_db.id!r} is declared with {kept}"
             )
             hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
@@ -40,6 +40,7 @@ def dimensions(
 
 def _meant(declared: Sequence[Any], wanted: object) -> Any:
     """What an id refers to, None where that cannot be told."""
+    readable = [one for one in declared if isinstance(one.id, str)]
     if wanted is None:
-        return defaults.first(declared)
-    return next((one for one in declared if one.id == wanted), None)
+        return defaults.first(declared) if len(readable) == len(declared) else None
+    return next((one for one in readable if one.id == wanted), None)

@@ -85,7 +85,7 @@ def dangling(
         agents=_ids(agents),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)
-    yield from _bindings(project.knowledge, _named(project, project.name), known)
+    yield from _bindings(project.knowledge, named(project, project.name), known)
     for agent in agents:
         yield from _agent(agent, known)
     for workflow in workflows:
@@ -101,18 +101,18 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
         agents=_ids(workflow.agents, outside.agents),
     )
     yield from _knowledge_bases(workflow.knowledge_bases, known)
-    yield from _bindings(workflow.knowledge, _named(workflow, workflow.id), known)
+    yield from _bindings(workflow.knowledge, named(workflow, workflow.id), known)
     for agent in workflow.agents:
         yield from _agent(agent, known)
     for task in workflow.tasks:
-        owner = _named(task, task.id)
+        owner = named(task, task.id)
         if isinstance(task, BasicTask):
             yield from _bindings(task.knowledge, owner, known)
             yield from _reference(task, owner, "agent", "agent", known.agents)
 
 
 def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
-    owner = _named(agent, agent.id)
+    owner = named(agent, agent.id)
     yield from _bindings(agent.knowledge, owner, known)
     yield from _reference(agent, owner, "model", "model", known.models)
 
@@ -121,7 +121,7 @@ def _knowledge_bases(
     knowledge_bases: Iterable[KnowledgeBaseDeclaration], known: _Known
 ) -> Iterator[Problem]:
     for kb in knowledge_bases:
-        owner = _named(kb, kb.id)
+        owner = named(kb, kb.id)
         yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
         yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
 
@@ -152,7 +152,8 @@ def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
     return not looks_like_one(name)
 
 
-def _named(declaration: Declaration, name: object) -> str:
+def named(declaration: Declaration, name: object) -> str:
+    """What messages call a declaration: by its id, where that can be read."""
     label = declaration.label
     return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
 
