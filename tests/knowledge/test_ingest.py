@@ -20,7 +20,16 @@ from lorebind_knowledge.errors import (
 from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.stores import MemoryStore
 
-from .bench import Bench, chunk_counts, counts, fill, fresh, paragraph, two_sources
+from .bench import (
+    Bench,
+    CountingEmbedder,
+    chunk_counts,
+    counts,
+    fill,
+    fresh,
+    paragraph,
+    two_sources,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -471,3 +480,17 @@ async def test_only_failed_goes_with_upsert(bench: Bench) -> None:
     """A rebuild reads everything: it cannot be told to read some."""
     with pytest.raises(UsageError, match="only_failed goes with the strategy 'upsert'"):
         await bench.ingest(strategy="replace", only_failed=True)
+
+
+async def test_only_failed_builds_no_index(bench: Bench) -> None:
+    """Where an index is missing or of another embedder, nothing is put in the place of it."""
+    fill(bench)
+    with pytest.raises(IngestRefusedError, match="is not there yet"):
+        await bench.ingest(only_failed=True)
+    await bench.ingest()
+    before = bench.index
+    bench.change(embedder=CountingEmbedder(revision="2"))
+    with pytest.raises(IngestRefusedError, match="was built with another embedder"):
+        await bench.ingest(only_failed=True)
+    assert bench.index == before
+    assert (await bench.ingest()).documents == counts(added=4)

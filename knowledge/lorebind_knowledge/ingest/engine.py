@@ -67,13 +67,14 @@ async def ingest(
             one beside it and switches when that is complete. A change of the embedder always
             builds a new one.
         only_failed: read only the documents that failed or were interrupted before; the others
-            are not looked at, and nothing is removed. With `upsert` only.
+            are not looked at, and nothing is removed. With `upsert` only, into the index in use.
         allow_mass_delete: let the run remove more than half of the known documents.
         wait: let another ingest of the same knowledge base end first, instead of refusing.
 
     Raises:
         IngestRunningError: another ingest is under way. Nothing was changed.
-        IngestRefusedError: too much would be removed. Nothing was changed.
+        IngestRefusedError: too much would be removed, or there is no index for only what failed.
+            Nothing was changed.
         EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
     """
     if strategy not in STRATEGIES:
@@ -181,6 +182,8 @@ class _Run:
         """The index to write: the active one, or the successor that is, or has to be, begun."""
         kb = self._kb
         active = await call(self._ledger.index, kb.namespace, "active")
+        if self._only_failed:
+            return await self._index_to_mend(active)
         same = active is not None and active.manifest.embedder_key == kb.embedder.fingerprint.key
         if active and same and self._report.strategy == "upsert":
             index: IndexEntry | None = active
@@ -194,6 +197,18 @@ class _Run:
         self._serves_nothing = active is None
         await call(kb.store.open, index.key, index.manifest.dimension)
         return index
+
+    async def _index_to_mend(self, active: IndexEntry | None) -> IndexEntry:
+        """The index in use: a new one would be without all that did not fail."""
+        kb = self._kb
+        if active is None or active.manifest.embedder_key != kb.embedder.fingerprint.key:
+            why = "was built with another embedder" if active else "is not there yet"
+            raise IngestRefusedError(
+                f"the index of {kb.id!r} {why}, and only what failed was to be read; ingest "
+                f"everything first: {kb.ingest_command}"
+            )
+        await call(kb.store.open, active.key, active.manifest.dimension)
+        return active
 
     async def _manifest(self) -> Manifest:
         embedder = self._kb.embedder
