@@ -161,7 +161,7 @@ class PostgresDatabase:
 
 def catalog_sql() -> str:
     """What makes the catalog's tables, for an administrator to run."""
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy says no types here
     tables = [
         CreateTable(table).compile(dialect=dialect) for table in schema.metadata.sorted_tables
     ]

@@ -74,11 +74,6 @@ class ExactMatrix:
         chosen: Mask = np.isin(self.rows, np.asarray(rows, np.int64))
         return chosen if allowed is None else chosen & allowed
 
-    def vectors(self, rows: Sequence[int]) -> dict[int, Vector]:
-        """The unit vectors of these rows, those that are here."""
-        places = np.flatnonzero(self.among(rows))
-        return dict(zip(self.rows[places].tolist(), self._unit[places], strict=True))
-
     def top(
         self,
         vector: Vector,
