@@ -8,7 +8,11 @@ from lorebind_knowledge.optional import lazy_door
 from lorebind_prompts.assembler import Assembler, AssembleResult, Dropped, assemble_simple
 from lorebind_prompts.citations import Citation, CitedAnswer, check, label
 from lorebind_prompts.contexts import RetrievedContext
-from lorebind_prompts.renderers import Passage, Renderer, parse, render, renderer_for
+from lorebind_prompts.rendering.base import Passage, Renderer
+from lorebind_prompts.rendering.reading import parse
+from lorebind_prompts.rendering.registry import render, renderer_for
+from lorebind_prompts.rendering.template import TemplateRenderer
+from lorebind_prompts.sharing import Portion, assemble_together
 from lorebind_prompts.tokens import EstimateCounter, TiktokenCounter, TokenCounter, counter_for
 
 if TYPE_CHECKING:
@@ -24,11 +28,14 @@ __all__ = [
     "EstimateCounter",
     "ExtractiveChatModel",
     "Passage",
+    "Portion",
     "Renderer",
     "RetrievedContext",
+    "TemplateRenderer",
     "TiktokenCounter",
     "TokenCounter",
     "assemble_simple",
+    "assemble_together",
     "build_messages",
     "check",
     "count_messages",

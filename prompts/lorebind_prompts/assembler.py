@@ -8,20 +8,24 @@ the reasons for what was dropped, and duplicates told apart are additions.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import UsageError
 from lorebind_prompts.citations import Citation
-from lorebind_prompts.cleaning import clean_text
-from lorebind_prompts.renderers import Passage, renderer_for, source_line
+from lorebind_prompts.duplicates import Candidate, candidates_of
+from lorebind_prompts.rendering.base import Passage
+from lorebind_prompts.rendering.registry import renderer_for
 from lorebind_prompts.tokens import EstimateCounter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lorebind_prompts.contexts import RetrievedContext
+    from lorebind_prompts.rendering.base import Renderer
     from lorebind_prompts.tokens import TokenCounter
+
+DEFAULT_MAX_TOKENS = 4096
 
 # Tokens of joined texts are not the sum of their tokens: between entries they merge, and the
 # block's id changes with its content. Within this distance of the budget the block itself counts.
@@ -68,20 +72,8 @@ class AssembleResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    context: RetrievedContext
-    content: str
-
-    @property
-    def keys(self) -> set[str]:
-        """What makes it the same passage as another: its id, and its text but for blanks."""
-        text = " ".join(self.content.split())
-        return {f"text {text}", f"id {self.context.id}" if self.context.id else f"text {text}"}
-
-
-@dataclass(frozen=True, slots=True)
 class _Kept:
-    candidate: _Candidate
+    candidate: Candidate
     passage: Passage
 
 
@@ -91,7 +83,7 @@ class Assembler:
     Args:
         max_tokens: The budget, for the block with all its markup.
         counter: What counts; without one, four characters are a token.
-        renderer: The name of a renderer.
+        renderer: A renderer, or the name of one, or a template for each passage.
         label: Names the block, see `inject_as`.
 
     Raises:
@@ -100,16 +92,16 @@ class Assembler:
 
     def __init__(
         self,
-        max_tokens: int = 4096,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         counter: TokenCounter | None = None,
-        renderer: str = "bullets",
+        renderer: str | Renderer = "bullets",
         label: str | None = None,
     ) -> None:
         if max_tokens < 0:
             raise UsageError(f"max_tokens must not be negative, and is {max_tokens}")
         self.max_tokens = max_tokens
         self.counter: TokenCounter = counter or EstimateCounter()
-        self.renderer = renderer_for(renderer)
+        self.renderer = renderer_for(renderer) if isinstance(renderer, str) else renderer
         self.label = label
 
     def assemble(
@@ -119,11 +111,13 @@ class Assembler:
 
         A passage that does not fit is left out, and a smaller one after it may still fit. If none
         fits, the best is cut at the end of a sentence or a word. Markers count from
-        `first_marker` in the order of the block. A passage with the text or the id of one that is
-        shown is not shown again.
+        `first_marker` in the order of the block. What is the same passage is shown once, with all
+        its sources.
         """
-        ranked = sorted(contexts, key=lambda context: context.score, reverse=True)
-        candidates = [_Candidate(context, clean_text(context.content)) for context in ranked]
+        return self.pack(candidates_of(contexts), first_marker=first_marker)
+
+    def pack(self, candidates: Sequence[Candidate], *, first_marker: int = 1) -> AssembleResult:
+        """The same for passages of which none is another's duplicate, the best first."""
         kept = self._pack(candidates, first_marker)
         cut = not kept
         if cut:
@@ -141,13 +135,17 @@ class Assembler:
             cut=cut and bool(kept),
         )
 
-    def _pack(self, candidates: Sequence[_Candidate], first_marker: int) -> list[_Kept]:
+    def tokens_of(self, candidates: Sequence[Candidate]) -> int:
+        """The tokens of a block with all of them, whatever the budget."""
+        passages = [_passage(one, number) for number, one in enumerate(candidates, 1)]
+        return self.counter.count(self._render([one for one in passages if one.content]))
+
+    def _pack(self, candidates: Sequence[Candidate], first_marker: int) -> list[_Kept]:
         kept: list[_Kept] = []
-        shown: set[str] = set()
         entries: list[str] = []
         used, slack = self.counter.count(self.renderer.block([], self.label)), _SLACK
         for candidate in candidates:
-            if not candidate.content or shown & candidate.keys:
+            if not candidate.content:
                 continue
             passage = _passage(candidate, first_marker + len(kept))
             entry = self.renderer.entry(passage)
@@ -161,21 +159,20 @@ class Assembler:
                 slack = _SLACK
             kept.append(_Kept(candidate, passage))
             entries.append(entry)
-            shown |= candidate.keys
             used, slack = after, slack + _SLACK_PER_ENTRY
         # The sums above are only near the truth, and a counter may be anybody's.
         while kept and not self._fits([one.passage for one in kept]):
             kept.pop()
         return kept
 
-    def _cut_best(self, candidates: Sequence[_Candidate], marker: int) -> list[_Kept]:
+    def _cut_best(self, candidates: Sequence[Candidate], marker: int) -> list[_Kept]:
         best = next((candidate for candidate in candidates if candidate.content), None)
         if best is None:
             return []
 
         def shortened(end: int) -> Passage:
             content = best.content[:end].rstrip()
-            return _passage(_Candidate(best.context, f"{content} …"), marker)
+            return _passage(replace(best, content=f"{content} …"), marker)
 
         low, high = 0, min(len(best.content), self.max_tokens * _CHARACTERS_PER_TOKEN)
         while low < high:
@@ -195,23 +192,15 @@ class Assembler:
             return ""
         return self.renderer.block([self.renderer.entry(one) for one in passages], self.label)
 
-    def _dropped(
-        self, candidates: Sequence[_Candidate], kept: Sequence[_Kept]
-    ) -> Iterable[Dropped]:
-        shown = {key: one for one in kept for key in one.candidate.keys}
+    def _dropped(self, candidates: Sequence[Candidate], kept: Sequence[_Kept]) -> Iterable[Dropped]:
+        shown = {id(one.candidate): one.passage.marker for one in kept}
         for candidate in candidates:
-            same = next((shown[key] for key in candidate.keys if key in shown), None)
-            if same is not None and same.candidate is candidate:
-                continue
-            if not candidate.content:
-                reason = "no text"
-            elif same is not None:
-                reason = f"duplicate of {same.passage.marker}"
-            else:
-                reason = self._too_long
-            context = candidate.context
-            uri = str(context.metadata.get("uri", ""))
-            yield Dropped(context.id, uri, context.score, reason)
+            marker = shown.get(id(candidate))
+            if marker is None:
+                reason = self._too_long if candidate.content else "no text"
+                yield _drop(candidate.context, reason)
+            for context in candidate.also:
+                yield _drop(context, f"duplicate of {marker}" if marker else reason)
 
     @property
     def _too_long(self) -> str:
@@ -223,22 +212,30 @@ def assemble_simple(contexts: Iterable[RetrievedContext]) -> str:
     return "\n\n---\n\n".join(context.content for context in contexts)
 
 
-def _passage(candidate: _Candidate, number: int) -> Passage:
-    source = source_line(candidate.context.metadata)
-    return Passage(f"[{number}]", source, candidate.content)
+def _drop(context: RetrievedContext, reason: str) -> Dropped:
+    return Dropped(context.id, str(context.metadata.get("uri", "")), context.score, reason)
+
+
+def _passage(candidate: Candidate, number: int) -> Passage:
+    context = candidate.context
+    source = "; also ".join(candidate.sources)
+    return Passage(f"[{number}]", source, candidate.content, context.score, context.metadata)
 
 
 def _citation(kept: _Kept) -> Citation:
-    context, passage = kept.candidate.context, kept.passage
-    return Citation(
-        marker=passage.marker,
-        id=context.id,
-        uri=str(context.metadata.get("uri", "")),
-        title=str(context.metadata.get("title", "")),
-        score=context.score,
-        metadata=context.metadata,
-        content=passage.content,
+    own, *others = (
+        Citation(
+            marker=kept.passage.marker,
+            id=context.id,
+            uri=str(context.metadata.get("uri", "")),
+            title=str(context.metadata.get("title", "")),
+            score=context.score,
+            metadata=context.metadata,
+            content=kept.passage.content,
+        )
+        for context in (kept.candidate.context, *kept.candidate.also)
     )
+    return replace(own, also=others)
 
 
 def _cut_places(text: str, longest: int) -> Iterable[int]:

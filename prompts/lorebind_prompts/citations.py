@@ -34,6 +34,8 @@ class Citation:
     metadata: Mapping[str, Any]
     content: str
     """The passage as the model saw it: cleaned, and shortened if it had to be."""
+    also: list[Citation] = field(default_factory=list)
+    """Where else the same passage was found, in other documents or knowledge bases."""
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from lorebind_prompts.builder import count_messages
 from lorebind_prompts.citations import escape_markers
 from lorebind_prompts.quoting import Quote, choose
-from lorebind_prompts.renderers import Passage, parse, without_blocks
+from lorebind_prompts.rendering.reading import parse, without_blocks
 from lorebind_prompts.tokens import TiktokenCounter
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun
     from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import Runnable
+
+    from lorebind_prompts.rendering.base import Passage
 
 INTRODUCTION = "Quoted from the retrieved passages (extractive, no language model):"
 NO_PASSAGES = (

@@ -20,7 +20,7 @@ from lorebind_prompts.units import Unit, split_units
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lorebind_prompts.renderers import Passage
+    from lorebind_prompts.rendering.base import Passage
 
 _STOP_WORDS = """
 a about after all also am an and any are as at be been before being both but by can cannot

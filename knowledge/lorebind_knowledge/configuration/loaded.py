@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.passage_templates import read_passage_template
+from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
 from lorebind_knowledge.scope import PROJECT_SCOPE
 
@@ -92,6 +94,14 @@ class LoadedProject:
         """An agent; seen from a workflow, its own shadows the project's of the same id."""
         own = [] if workflow is None else self.workflow(workflow).agents
         return _pick([*self.agents.values(), *own], agent_id, "agent")
+
+    def passage_template(self, render: str) -> str:
+        """What `render` means: a template from its file, anything else as it is written.
+
+        Raises:
+            UsageError: the file cannot be read, or is no template of passages.
+        """
+        return read_passage_template(self.root, render) if is_file(render) else render
 
     def task(self, task_id: str, workflow: str) -> TaskDeclaration:
         return _pick(self.workflow(workflow).tasks, task_id, f"task of workflow {workflow!r}")

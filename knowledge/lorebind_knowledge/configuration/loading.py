@@ -19,6 +19,7 @@ from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.partial import partial
 from lorebind_knowledge.configuration.problems import Finding, findings
+from lorebind_knowledge.configuration.passage_templates import passage_templates
 from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.scopes import (
     injected_variables,
@@ -170,6 +171,8 @@ class _Loading:
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):
             self.problems += project_templates(declaration, self.environment)
+            self.problems += passage_templates(declaration, self.root)
         for workflow in self.workflows:
+            self.problems += passage_templates(workflow, self.root)
             injected = injected_variables(project, self.agents, workflow)
             self.problems += workflow_templates(workflow, self.environment, injected)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.workflows import TaskDeclaration
     from lorebind_knowledge.errors import Problem
 
-_PROSE = ("description", "inject_as")
-"""Fields that are read by people only, and may show templates; and one that names a variable."""
+_PROSE = ("description", "inject_as", "render")
+"""Fields that are read by people only, and may show templates; and two that say of their own what
+may be named in them."""
 _HINT = (
     "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, query, input "
     "and outputs"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.plugging import Open
+from lorebind_knowledge.declarations.rendering import Render
 from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, JsonMap
 
 _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
@@ -44,17 +46,32 @@ class FusionDeclaration(Declaration):
     )
 
 
-class RerankDeclaration(Declaration):
+class RerankerBase(Declaration):
+    """What all rerankers declare, those of plugins too."""
+
+    label: ClassVar[str] = "reranker"
+    kind_key: ClassVar[str] = "provider"
+
+    candidates: int = Field(50, ge=1, le=200, description="How many passages it is given.")
+
+
+class RerankDeclaration(RerankerBase):
     """A second look at the best passages by a model that reads question and passage together."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
+    provider: Literal["langchain"] = Field("langchain", description="A class of LangChain.")
     class_path: ClassPath = Field(
         alias="class",
         description="A BaseDocumentCompressor of LangChain, as 'package.module:Class'.",
     )
     config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
-    candidates: int = Field(50, ge=1, le=200, description="How many passages it is given.")
+
+
+AnyReranker: TypeAlias = Annotated[
+    RerankDeclaration, Open("rerankers", RerankerBase, RerankDeclaration)
+]
+"""A reranker, chosen by `provider`: of LangChain or a plugin's."""
 
 
 class RetrievalDeclaration(Declaration):
@@ -87,7 +104,7 @@ class RetrievalDeclaration(Declaration):
     mmr_lambda: float = Field(
         0.7, ge=0, le=1, description="mmr: 1 looks at relevance alone, 0 at diversity alone."
     )
-    rerank: RerankDeclaration | None = Field(
+    rerank: AnyReranker | None = Field(
         None, description="The reranker; `rerank` needs one, the other strategies use none."
     )
     neighbours: int = Field(
@@ -98,7 +115,22 @@ class RetrievalDeclaration(Declaration):
         description="A label for the block of passages, or the variable that a prompt places it "
         "by: `context_docs` for `{{ .context_docs }}`, or `{{ .workflow.vars.NAME }}`.",
     )
+    render: Render = Field(
+        "bullets",
+        description="How passages are written: `bullets`, `json`, `xml`, `markdown`; or a template "
+        "for each, which names `{{ .content }}` and `{{ .marker }}`; or the name of its file.",
+    )
     fallback: str | None = Field(None, description="The text used when too little is found.")
     min_results: int = Field(
         1, ge=1, le=50, description="Fewer passages than this count as nothing found."
+    )
+    on_error: Literal["fail", "fallback", "skip"] = Field(
+        "fail",
+        description="When the search fails: `fail`, the error ends the call; `fallback`, the "
+        "fallback's text stands in; `skip`, nothing does.",
+    )
+    tool_fallback: Literal["never", "auto", "escalate"] = Field(
+        "never",
+        description="When too little is found, an agent may search with words of its own (`auto`), "
+        "has to use a tool first (`escalate`), or keeps the tools it has (`never`).",
     )

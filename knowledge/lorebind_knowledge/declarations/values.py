@@ -63,10 +63,10 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
 _ABSOLUTE = r"[/\\~]|[A-Za-z]:"
 _SEPARATORS = r"/\\{},|()"
 FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARATORS}]))[\s\S]"
-"""What `_inside_project` accepts."""
+"""What `inside_project` accepts."""
 
 
-def _inside_project(pattern: str) -> str:
+def inside_project(pattern: str) -> str:
     if not pattern:
         raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
     if re.match(_ABSOLUTE, pattern) or ".." in re.split(f"[{_SEPARATORS}]", pattern):
@@ -128,7 +128,7 @@ MetadataMap = Annotated[
 """A mapping of texts, numbers and booleans, or lists of them."""
 FilePattern = Annotated[
     str,
-    AfterValidator(_inside_project),
+    AfterValidator(inside_project),
     WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
 ]
 """A glob pattern for files inside the project folder."""

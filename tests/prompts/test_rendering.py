@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import Passage, parse, render, renderer_for
 from lorebind_prompts.cleaning import clean_line, clean_text
-from lorebind_prompts.renderers import source_line, without_blocks
+from lorebind_prompts.rendering.base import source_line
+from lorebind_prompts.rendering.reading import without_blocks
 
 from .helpers import HOSTILE, texts
 

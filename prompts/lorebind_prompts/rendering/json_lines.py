@@ -1,0 +1,41 @@
+"""Passages as JSON, one object a line:
+
+    [
+    {"marker": "[1]", "source": "docs/cors.md, lines 12-30: CORS", "text": "The text, …"},
+    …
+    ]
+
+A line break in a passage is written as two characters, so it can neither end its object nor begin
+another.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.rendering.base import Passage, delimited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class JsonLines:
+    """A passage is an object with `marker`, `source` and `text`."""
+
+    def entry(self, passage: Passage) -> str:
+        written = {
+            "marker": passage.marker,
+            "source": clean_line(passage.source),
+            "text": clean_text(passage.content),
+        }
+        return json.dumps(written, ensure_ascii=False)
+
+    def block(self, entries: Sequence[str], label: str | None = None) -> str:
+        return delimited(["[", ",\n".join(entries), "]"], label=label, form="json")
+
+    def read(self, lines: Sequence[str]) -> list[Passage]:
+        objects = [line.rstrip(",") for line in lines if line.startswith("{")]
+        found = [json.loads(one) for one in objects]
+        return [Passage(one["marker"], one["source"], one["text"]) for one in found]

@@ -1,0 +1,42 @@
+"""Passages as Markdown:
+
+    ### [1] docs/cors.md, lines 12-30: CORS
+
+    > The text of the passage, every line of it quoted.
+
+Every line of a passage begins with `>`, so it cannot write a heading.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.rendering.base import Passage, delimited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HEADING = re.compile(r"### (\[[^\]\s]+\])(?: (.*))?")
+
+
+class Markdown:
+    """A passage is a heading with its number and source, and its text as a quotation."""
+
+    def entry(self, passage: Passage) -> str:
+        heading = f"### {passage.marker} {clean_line(passage.source)}".rstrip()
+        lines = clean_text(passage.content).split("\n")
+        return "\n".join([heading, "", *(f"> {line}".rstrip() for line in lines)])
+
+    def block(self, entries: Sequence[str], label: str | None = None) -> str:
+        return delimited(["", "\n\n".join(entries), ""], label=label, form="markdown")
+
+    def read(self, lines: Sequence[str]) -> list[Passage]:
+        entries: list[tuple[str, str, list[str]]] = []
+        for line in lines:
+            if heading := _HEADING.fullmatch(line):
+                entries.append((heading[1], heading[2] or "", []))
+            elif entries and line.startswith(">"):
+                entries[-1][2].append(line[1:].removeprefix(" "))
+        return [Passage(marker, source, "\n".join(body)) for marker, source, body in entries]

@@ -1,0 +1,51 @@
+"""The renderers there are, and writing passages with one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_prompts.rendering.bullets import Bullets
+from lorebind_prompts.rendering.json_lines import JsonLines
+from lorebind_prompts.rendering.markdown import Markdown
+from lorebind_prompts.rendering.template import TemplateRenderer
+from lorebind_prompts.rendering.xml import Xml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_prompts.rendering.base import Passage, Renderer
+
+_RENDERERS: dict[str, Renderer] = {
+    "bullets": Bullets(),
+    "json": JsonLines(),
+    "xml": Xml(),
+    "markdown": Markdown(),
+}
+
+
+def renderer_for(name: str) -> Renderer:
+    """The renderer of that name, or the one that writes passages by a template.
+
+    Raises:
+        UsageError: when there is none, with those that there are; a template that is none.
+    """
+    if "{{" in name:
+        return TemplateRenderer(name)
+    if name not in _RENDERERS:
+        raise UsageError(f"no renderer {name!r}; {did_you_mean(name, _RENDERERS)}")
+    return _RENDERERS[name]
+
+
+def render(
+    passages: Sequence[Passage], *, renderer: str = "bullets", label: str | None = None
+) -> str:
+    """All passages as one block; an empty text when there are none.
+
+    Line breaks of every kind become `\\n`, invisible characters and blank ends of a passage go,
+    sources are put on one line. `label` names the block.
+    """
+    if not passages:
+        return ""
+    chosen = renderer_for(renderer)
+    return chosen.block([chosen.entry(passage) for passage in passages], label)

@@ -1,0 +1,95 @@
+"""Passages as a template of the user's writes them, one after the other:
+
+    --- Source {{ .marker }}: {{ .source }} ---
+    {{ .content }}
+
+Names are looked up and nothing is run. Every line of the content is indented by two blanks, so that
+no passage can write a line as the template does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration import TemplateError, resolve
+from lorebind_knowledge.declarations.base import RefusedError
+from lorebind_knowledge.declarations.rendering import check_passage_template
+from lorebind_knowledge.errors import UsageError
+from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.rendering.base import Passage, delimited
+from lorebind_prompts.rendering.bullets import indented
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MARKER = re.compile(r"\[([0-9]+)\]")
+
+
+class TemplateRenderer:
+    """Writes each passage as a template says.
+
+    Args:
+        template: may name `marker` (`[1]`), `index` (`1`), `source`, `content`, `score`, and
+            `metadata` with what it holds; must name `content` and one of the first two.
+
+    Raises:
+        UsageError: the template is malformed, or names something else.
+    """
+
+    def __init__(self, template: str) -> None:
+        try:
+            check_passage_template(template)
+        except RefusedError as error:
+            raise UsageError(f"the template of the passages: {error}") from None
+        self._template = template.strip("\n")
+
+    def entry(self, passage: Passage) -> str:
+        scopes = {
+            "marker": passage.marker,
+            "index": passage.marker.strip("[]"),
+            "source": _line(passage.source),
+            "content": indented(clean_text(passage.content)),
+            "score": f"{passage.score:.3f}",
+            "metadata": _lines(passage.metadata),
+        }
+        try:
+            return str(resolve(self._template, scopes))
+        except TemplateError as error:
+            raise UsageError(f"the template of the passages: {error}") from None
+
+    def block(self, entries: Sequence[str], label: str | None = None) -> str:
+        return delimited(entries, label=label, form="template")
+
+
+def read_template(lines: Sequence[str]) -> list[Passage]:
+    """What can be told of passages that a template wrote: the indented text below each marker."""
+    passages: list[tuple[str, list[str]]] = []
+    for line in lines:
+        marker = None if line.startswith("  ") else _MARKER.search(line)
+        if marker and marker[0] not in (known for known, _ in passages):
+            _, _, text = line[marker.end() :].partition("  ")
+            passages.append((marker[0], [text] if text else []))
+        elif passages and (line.startswith("  ") or not line):
+            passages[-1][1].append(line.removeprefix("  "))
+    return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages]
+
+
+def _lines(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata whose texts are each on one line; what is not there is written as nothing."""
+    return _Missing({key: _line(str(value)) for key, value in metadata.items()})
+
+
+def _line(text: str) -> str:
+    """On one line, and without what would be taken for the number of a passage."""
+    return _MARKER.sub(r"(\1)", clean_line(text))
+
+
+class _Missing(dict[str, Any]):
+    """A passage need not have all that the template names."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return ""

@@ -1,0 +1,45 @@
+"""Passages as XML:
+
+    <passage marker="[1]" source="docs/cors.md, lines 12-30: CORS">
+    The text of the passage, with &lt; and &amp; for what would be markup.
+    </passage>
+
+A passage holds no tag of its own, so it cannot end its element.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.rendering.base import Passage, delimited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PASSAGE = re.compile(r'<passage marker="([^"]*)" source="([^"]*)">\n(.*?)\n?</passage>', re.DOTALL)
+_REFERENCES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+class Xml:
+    """A passage is an element with its number and source as attributes."""
+
+    def entry(self, passage: Passage) -> str:
+        source = _escaped(clean_line(passage.source)).replace('"', "&quot;")
+        opening = f'<passage marker="{passage.marker}" source="{source}">'
+        return f"{opening}\n{_escaped(clean_text(passage.content))}\n</passage>"
+
+    def block(self, entries: Sequence[str], label: str | None = None) -> str:
+        return delimited(entries, label=label, form="xml")
+
+    def read(self, lines: Sequence[str]) -> list[Passage]:
+        return [
+            Passage(found[1], unescape(found[2]), unescape(found[3]))
+            for found in _PASSAGE.finditer("\n".join(lines))
+        ]
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_REFERENCES)

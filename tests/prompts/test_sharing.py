@@ -1,0 +1,110 @@
+"""One budget for several blocks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_prompts import (
+    EstimateCounter,
+    Portion,
+    RetrievedContext,
+    TiktokenCounter,
+    TokenCounter,
+    assemble_together,
+)
+
+from .helpers import context, contexts
+
+TEMPLATE = "Source {{ .index }} ({{ .source }}) [{{ .index }}]\n{{ .content }}"
+portions = st.builds(
+    Portion,
+    contexts=st.lists(contexts, max_size=6),
+    max_tokens=st.one_of(st.none(), st.integers(1, 400)),
+    renderer=st.sampled_from(["bullets", "json", "xml", "markdown", TEMPLATE]),
+    label=st.one_of(st.none(), st.just("Docs")),
+)
+
+
+def passages(name: str, count: int, words: int = 20) -> list[RetrievedContext]:
+    """So many passages, each of about so many words and different from all others."""
+    return [
+        context(f"{name}{number} " + "word " * words, 1 - number / 100) for number in range(count)
+    ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(portions, min_size=1, max_size=4),
+    st.one_of(st.none(), st.integers(0, 800)),
+    st.sampled_from([EstimateCounter(), TiktokenCounter()]),
+)
+def test_the_promises_hold(
+    given_portions: list[Portion], budget: int | None, counter: TokenCounter
+) -> None:
+    """Whatever is given: no block and no sum is over its budget, and nothing vanishes."""
+    results = assemble_together(given_portions, counter=counter, max_tokens=budget)
+    for portion, result in zip(given_portions, results, strict=True):
+        assert result.total_tokens == counter.count(result.context)
+        if portion.max_tokens is not None:
+            assert result.total_tokens <= portion.max_tokens
+    if budget is not None:
+        assert sum(result.total_tokens for result in results) <= budget
+    cited = [citation for result in results for citation in result.citations]
+    assert [one.marker for one in cited] == [f"[{at}]" for at in range(1, len(cited) + 1)]
+    dropped = sum(len(result.dropped) for result in results)
+    assert len(cited) + dropped == sum(len(portion.contexts) for portion in given_portions)
+    texts = [" ".join(one.content.split()) for one in cited]
+    assert len(set(texts)) == len(texts)
+
+
+def test_without_a_common_budget_each_block_has_its_own() -> None:
+    """Blocks with budgets of their own keep to those; 4096 is for all the rest together."""
+    asked = [Portion(passages("a", 50), max_tokens=300), Portion(passages("b", 400))]
+    asked.append(Portion(passages("c", 400)))
+    one, two, three = (result.total_tokens for result in assemble_together(asked))
+    assert 250 < one <= 300
+    assert 4000 < two + three <= 4096
+    assert abs(two - three) < 100
+
+
+def test_a_fair_part_each() -> None:
+    """What a block does not need goes to those that need more, in equal parts."""
+    asked = [Portion(passages("a", 1)), Portion(passages("b", 100)), Portion(passages("c", 100))]
+    small, two, three = assemble_together(asked, max_tokens=2000)
+    assert not small.dropped
+    assert abs(two.total_tokens - three.total_tokens) < 60
+    assert small.total_tokens + two.total_tokens + three.total_tokens > 1940
+
+
+def test_what_is_left_by_chance_is_used() -> None:
+    """What a block leaves because its next passage is too long holds passages of another."""
+    big = [context("x " * 500, 0.9), context("y " * 500, 0.8)]
+    asked = [Portion(passages("a", 60, words=10)), Portion(big)]
+    small, large = assemble_together(asked, max_tokens=900)
+    assert len(large.citations) == 1
+    assert small.total_tokens > 500
+    assert small.total_tokens + large.total_tokens > 850
+
+
+def test_a_passage_in_two_blocks_is_shown_once() -> None:
+    """A duplicate stands where it was scored best, with both sources in its line and citation."""
+    asked = [
+        Portion([context("shared text", 0.4, uri="a.md", kb_id="a"), context("only a", 0.3)]),
+        Portion([context("shared  text", 0.9, uri="b.md", kb_id="b")]),
+    ]
+    first, second = assemble_together(asked)
+    assert [one.content for one in first.citations] == ["only a"]
+    (shared,) = second.citations
+    assert (shared.marker, shared.uri) == ("[2]", "b.md")
+    assert [(one.uri, one.metadata["kb_id"]) for one in shared.also] == [("a.md", "a")]
+    assert "- [2] b.md; also a.md" in second.context
+    assert [(one.uri, one.reason) for one in second.dropped] == [("a.md", "duplicate of [2]")]
+
+
+def test_a_negative_budget_is_refused() -> None:
+    """A budget below zero cannot be meant."""
+    with pytest.raises(UsageError, match="negative"):
+        assemble_together([], max_tokens=-1)
