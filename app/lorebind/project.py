@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from lorebind.faces import Faces
 from lorebind_bindings import (
     ModelPool,
+    Request,
     ResolvedBinding,
     answer,
     bind,
@@ -26,20 +28,22 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, LorebindRetriever, RunResult
+    from lorebind_bindings import Answer, RunResult
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
     from lorebind_knowledge.statistics import KnowledgeStats
+    from lorebind_knowledge.stores.face import LorebindVectorStore
 
 
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
 
 
-class Project:
+class Project(Faces):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
@@ -147,10 +151,37 @@ class Project:
         *,
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
     ) -> IngestPlan:
-        """What an ingest would do now, with the same arguments. Touches nothing."""
+        """What an ingest would do now, with the same arguments. Touches nothing.
+
+        With the strategy `replace` it is also what a reindex would do. `cost` is told where the
+        embedder declares its `price_per_million_tokens`.
+        """
         given = self._given(workflow, inputs)
-        return await self.knowledge.plan(kb_id, workflow=workflow, given=given)
+        return await self.knowledge.plan(kb_id, workflow=workflow, given=given, strategy=strategy)
+
+    async def areindex(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> IngestReport:
+        """Build a knowledge base's index anew from everything, beside the one in use, and switch.
+
+        The way to another embedder, and out of an index that was damaged. Texts whose vectors are
+        in the embedding cache are not embedded again. Searches see the old index, then the new one,
+        and nothing in between; one that is cut off is completed by the next.
+
+        Args:
+            kb_id, workflow, inputs: as for `aingest`.
+
+        Raises:
+            LorebindError: as for `aingest`; the old index goes on to serve.
+        """
+        given = self._given(workflow, inputs)
+        return await self.knowledge.reindex(kb_id, workflow=workflow, given=given)
 
     def _given(
         self, workflow: str | None, inputs: Mapping[str, Any] | None
@@ -315,7 +346,7 @@ class Project:
             raise UsageError("the project declares no knowledge base to search")
         bindings = [override(binding, top_k=top_k) for binding in bindings]
         model, counter = self._models.get()
-        return await answer(self.knowledge, bindings, model, counter, prompt=question)
+        return await answer(self.knowledge, bindings, model, counter, Request(question))
 
     async def aexplain(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
@@ -340,38 +371,34 @@ class Project:
 
         return [found async for found in examine(self.loaded, self.knowledge, self._models)]
 
-    def retriever(
-        self,
-        *kb_ids: str,
-        workflow: str | None = None,
-        task: str | None = None,
-        agent: str | None = None,
-        **fields: Any,
-    ) -> LorebindRetriever:
-        """The same knowledge as a LangChain `BaseRetriever`.
+    def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
+        """A knowledge base as a LangChain `VectorStore`, to be searched and not written.
 
         Args:
-            kb_ids: the knowledge bases to search; none means what is bound at the place that
-                `workflow`, `task` and `agent` name.
-            workflow, task, agent: that place; the workflow is also where ids are looked up.
-            fields: of the retriever, such as `k`, `tags` or `metadata`.
+            kb_id: the knowledge base.
+            workflow: the workflow that declares it, where one does.
 
         Raises:
-            NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound there.
+            NotFoundError: no such knowledge base.
         """
-        from lorebind_bindings import LorebindRetriever  # half a second of LangChain
+        return self.knowledge.vector_store(kb_id, workflow=workflow)
 
-        bindings: list[ResolvedBinding] = (
-            [bind(self.loaded, kb_id, workflow) for kb_id in kb_ids]
-            if kb_ids
-            else resolve(self.loaded, workflow=workflow, task=task, agent=agent)
-        )
-        if not bindings:
-            raise UsageError(
-                "no knowledge base is bound here; name one, as in project.retriever('docs')"
-            )
-        return LorebindRetriever(self.knowledge, bindings, **fields)
+    def collection(
+        self, name: str, *, embedder: str | None = None, vector_db: str | None = None
+    ) -> LorebindVectorStore:
+        """Documents that are added by hand, as a LangChain `VectorStore`.
+
+        A collection is no knowledge base: no ingest finds or deletes what is in it, no binding
+        searches it. What refers to another embedder than it was begun with is refused.
+
+        Args:
+            name: what it is called; it is made when first used.
+            embedder, vector_db: declared ones; None means the project's defaults.
+
+        Raises:
+            NotFoundError: no such embedder or vector database.
+        """
+        return self.knowledge.collection(name, embedder=embedder, vector_db=vector_db)
 
     async def aclose(self) -> None:
         """Close every store and file that was opened."""
@@ -379,6 +406,7 @@ class Project:
 
     ingest = sync(aingest)
     plan = sync(aplan)
+    reindex = sync(areindex)
     stats = sync(astats)
     query = sync(aquery)
     query_many = sync(aquery_many)

@@ -7,44 +7,64 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.optional import lazy_door
 
 if TYPE_CHECKING:
-    from lorebind_bindings.answering import Answer, answer
+    from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
+    from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
+    from lorebind_bindings.langchain.middleware import KnowledgeMiddleware
+    from lorebind_bindings.langchain.prompt import KnowledgePrompt
+    from lorebind_bindings.langchain.retriever import LorebindRetriever
+    from lorebind_bindings.langchain.tool import knowledge_tool
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.models import make_model
+    from lorebind_bindings.place import Place
     from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
-    from lorebind_bindings.retriever import LorebindRetriever
-    from lorebind_bindings.retrieving import BoundResult, retrieve
+    from lorebind_bindings.retrieving import BoundResult, Verdict, retrieve
     from lorebind_bindings.workflow import RunResult, TaskResult, run_workflow
 
 __all__ = [
     "Answer",
+    "AnswerStream",
     "BoundResult",
+    "Injection",
+    "KnowledgeMiddleware",
+    "KnowledgePrompt",
     "LorebindRetriever",
     "ModelPool",
+    "Place",
     "Provenance",
+    "Request",
     "ResolvedBinding",
     "RunResult",
     "TaskResult",
+    "Verdict",
     "answer",
     "bind",
     "ingest_scope",
+    "inject",
+    "knowledge_tool",
     "make_model",
     "override",
     "resolve",
     "retrieve",
     "run_workflow",
+    "stream",
 ]
 
 __getattr__ = lazy_door(
     __name__,
     {
-        "answering": ("Answer", "answer"),
+        "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
+        "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),
+        "langchain.middleware": ("KnowledgeMiddleware",),
+        "langchain.prompt": ("KnowledgePrompt",),
+        "langchain.retriever": ("LorebindRetriever",),
+        "langchain.tool": ("knowledge_tool",),
         "model_pool": ("ModelPool",),
         "models": ("make_model",),
+        "place": ("Place",),
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
-        "retriever": ("LorebindRetriever",),
-        "retrieving": ("BoundResult", "retrieve"),
+        "retrieving": ("BoundResult", "Verdict", "retrieve"),
         "workflow": ("RunResult", "TaskResult", "run_workflow"),
     },
 )

@@ -5,25 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.placing import label_of, literal
-from lorebind_bindings.retrieving import retrieve
-from lorebind_knowledge.errors import LorebindError, ModelError
+from lorebind_bindings.injecting import inject, inject_given
+from lorebind_bindings.placing import literal
+from lorebind_knowledge.bridge import iterate
+from lorebind_knowledge.errors import LorebindError, ModelError, UsageError
 from lorebind_knowledge.redaction import said_by
-from lorebind_prompts import Assembler, RetrievedContext, check
+from lorebind_prompts import check
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
+    from lorebind_bindings.injecting import Injection
     from lorebind_bindings.placing import Prompt
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_bindings.retrieving import BoundResult
-    from lorebind_knowledge.configuration import Reference
+    from lorebind_bindings.retrieving import BoundResult, Verdict
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import AssembleResult, Citation, TokenCounter
-
-DEFAULT_MAX_TOKENS = 4096
+    from lorebind_prompts import Citation, RetrievedContext, TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,7 @@ class Answer:
     """What a model said, and on what grounds."""
 
     text: str
-    verdict: str
-    """`hit`; `fallback` when no passage could be offered; `none` when there was nothing bound."""
+    verdict: Verdict
     citations: list[Citation]
     """The passages that the answer cites, in the order of their first mention."""
     unknown_markers: list[str]
@@ -47,15 +47,44 @@ class Answer:
     """`prompt_tokens`, `tokenizer`, `exact`, and what the model itself reported."""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked."""
+
+    prompt: str | Prompt
+    """A text as it stands, or a template with places for passages. Those that have no place there
+    stand before it."""
+    query: str | None = None
+    """What the knowledge is searched for; None means the prompt, without passages."""
+    instructions: str = ""
+    """The system message."""
+    history: Sequence[BaseMessage] = ()
+    """What was said before."""
+    attachments: Sequence[Mapping[str, Any]] = ()
+    """Images and files, as LangChain's content blocks; they stand behind the prompt."""
+    retrieved_contexts: Sequence[RetrievedContext] | None = None
+    """Passages that were found before; nothing is then searched."""
+    max_tokens: int | None = None
+    """The budget of all passages together, see `assemble_together`."""
+    config: RunnableConfig | None = None
+    """For the call of the model: callbacks, tags, metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that is ready for the model."""
+
+    messages: list[BaseMessage]
+    injection: Injection
+    counter: TokenCounter
+
+
 async def answer(
     service: KnowledgeService,
     bindings: Sequence[ResolvedBinding],
     model: BaseChatModel,
     counter: TokenCounter,
-    *,
-    prompt: str | Prompt,
-    query: str | None = None,
-    instructions: str = "",
+    request: Request,
 ) -> Answer:
     """Ask a chat model, with the knowledge that is bound in front of the prompt.
 
@@ -64,40 +93,114 @@ async def answer(
         bindings: what to search, and within which budgets.
         model: any LangChain chat model.
         counter: counts the tokens of that model.
-        prompt: what the model is asked: a text as it stands, or a template with places for
-            passages. Those that have no place there stand before it.
-        query: what the knowledge is searched for; None means the prompt, without passages.
-        instructions: the system message.
+        request: what is asked.
 
     Raises:
         ModelError: the model failed.
         LorebindError: retrieval failed, see `retrieve`.
     """
-    from lorebind_prompts import build_messages, count_messages  # half a second of LangChain
-
-    asked = literal(prompt) if isinstance(prompt, str) else prompt
-    placed: dict[Reference, list[str]] = {
-        asked.places(binding.settings.inject_as): [] for binding in bindings
-    }
-    before = placed.setdefault((), [])
-    del placed[()]
-    results = await retrieve(service, bindings, query or asked.filled(placed))
-    blocks, assembled = _assemble(results, counter)
-    for binding, block in blocks:
-        placed.get(asked.places(binding.settings.inject_as), before).append(block)
-    messages = build_messages(
-        question=asked.filled(placed), instructions=instructions, blocks=before
-    )
+    asked = await _prepare(service, bindings, counter, request)
     try:
-        response = await model.ainvoke(messages)
+        response = await model.ainvoke(asked.messages, request.config)
     except LorebindError:
         raise
     except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error
-    offered = [citation for result in assembled for citation in result.citations]
-    checked = check(str(response.text), offered)
+        raise _failed(model, error) from error
+    return _finished(asked, response)
+
+
+class AnswerStream:
+    """An answer as it is being said: parts of its text, to be iterated over once.
+
+    `answer` holds the whole of it afterwards: the text is the parts put together, and its
+    citations are checked just as if it had come in one piece.
+    """
+
+    def __init__(self, parts: AsyncIterator[str | Answer]) -> None:
+        self._parts = parts
+        self._answer: Answer | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """What was said, and on what grounds.
+
+        Raises:
+            UsageError: the stream has not been read to its end.
+        """
+        if self._answer is None:
+            raise UsageError("the answer is not complete; read the stream to its end first")
+        return self._answer
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for part in self._parts:
+            if isinstance(part, str):
+                yield part
+            else:
+                self._answer = part
+
+    def __iter__(self) -> Iterator[str]:
+        return iterate(aiter(self))
+
+
+def stream(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    model: BaseChatModel,
+    counter: TokenCounter,
+    request: Request,
+) -> AnswerStream:
+    """The same as `answer`, part by part; errors are raised while it is read."""
+
+    async def parts() -> AsyncIterator[str | Answer]:
+        asked = await _prepare(service, bindings, counter, request)
+        whole: Any = None
+        try:
+            async for chunk in model.astream(asked.messages, request.config):
+                whole = chunk if whole is None else whole + chunk
+                if text := str(chunk.text):
+                    yield text
+        except LorebindError:
+            raise
+        except Exception as error:  # as above
+            raise _failed(model, error) from error
+        yield _finished(asked, whole)
+
+    return AnswerStream(parts())
+
+
+async def _prepare(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    counter: TokenCounter,
+    request: Request,
+) -> _Asked:
+    from lorebind_prompts import build_messages  # half a second of LangChain
+
+    prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
+    places = [binding.settings.inject_as for binding in bindings]
+    if request.retrieved_contexts is not None:
+        injection = inject_given(request.retrieved_contexts, counter, max_tokens=request.max_tokens)
+    else:
+        query = request.query or prompt.question(places)
+        injection = await inject(service, bindings, counter, query, max_tokens=request.max_tokens)
+    before, question = prompt.filled(injection.blocks, places)
+    messages = build_messages(
+        question=question,
+        instructions=request.instructions,
+        blocks=before,
+        history=request.history,
+        attachments=request.attachments,
+    )
+    return _Asked(messages, injection, counter)
+
+
+def _finished(asked: _Asked, response: AIMessage) -> Answer:
+    from lorebind_prompts import count_messages
+
+    injection, counter = asked.injection, asked.counter
+    checked = check(str(response.text), injection.offered)
     usage = {
-        "prompt_tokens": count_messages(messages, counter),
+        "prompt_tokens": count_messages(asked.messages, counter),
         "tokenizer": counter.name,
         "exact": counter.exact,
     }
@@ -105,41 +208,15 @@ async def answer(
         usage["model"] = dict(response.usage_metadata)
     return Answer(
         text=checked.text,
-        verdict="none" if not results else "hit" if offered else "fallback",
+        verdict=injection.verdict,
         citations=checked.citations,
         unknown_markers=checked.unknown,
-        offered=offered,
-        dropped=sum(result.truncated_count for result in assembled),
-        results=results,
+        offered=injection.offered,
+        dropped=injection.truncated,
+        results=injection.results,
         usage=usage,
     )
 
 
-def _assemble(
-    results: Sequence[BoundResult], counter: TokenCounter
-) -> tuple[list[tuple[ResolvedBinding, str]], list[AssembleResult]]:
-    """A block of text for each binding that has one; markers are numbered through all blocks."""
-    blocks: list[tuple[ResolvedBinding, str]] = []
-    assembled: list[AssembleResult] = []
-    marker = 1
-    for found in results:
-        settings = found.binding.settings
-        if not found.hit:
-            blocks += [(found.binding, settings.fallback)] if settings.fallback else []
-            continue
-        assembler = Assembler(
-            max_tokens=settings.max_tokens or DEFAULT_MAX_TOKENS,
-            counter=counter,
-            label=label_of(settings.inject_as),
-        )
-        contexts = [
-            RetrievedContext.from_match(found.binding.id, match, counter)
-            for match in found.result.matches
-        ]
-        result = assembler.assemble(contexts, first_marker=marker)
-        marker += len(result.citations)
-        assembled.append(result)
-        # A budget that holds not even the best passage leaves as little as a miss.
-        text = result.context or settings.fallback
-        blocks += [(found.binding, text)] if text else []
-    return blocks, assembled
+def _failed(model: BaseChatModel, error: Exception) -> ModelError:
+    return ModelError(f"the chat model failed: {said_by(error, holder=model)}")

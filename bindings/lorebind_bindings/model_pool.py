@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.models import make_model, model_counter
+from lorebind_bindings.models import live_counter, make_model, model_counter
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import AgentDeclaration
     from lorebind_prompts import TokenCounter
 
 
@@ -32,5 +33,18 @@ class ModelPool:
         with self._making:
             if declaration.id not in self._made:
                 model = make_model(declaration, self._loaded.environment)
-                self._made[declaration.id] = model, model_counter(declaration)
+                counter = model_counter(declaration, self._loaded.environment)
+                self._made[declaration.id] = model, counter
             return self._made[declaration.id]
+
+    def at(
+        self, agent: AgentDeclaration | None, model: str | BaseChatModel | None = None
+    ) -> tuple[BaseChatModel, TokenCounter]:
+        """The model that answers where an agent does, and its counter, unless another is given.
+
+        Raises:
+            NotFoundError: naming the models there are.
+        """
+        if model is None or isinstance(model, str):
+            return self.get(model or (agent.model if agent else None))
+        return model, live_counter(model)

@@ -8,6 +8,7 @@ from lorebind_knowledge.errors import LorebindError, MissingDependencyError, Mod
 from lorebind_knowledge.optional import import_extra
 from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import counter_for
+from lorebind_prompts.tokenizers import make_counter
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -53,6 +54,19 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     return model
 
 
-def model_counter(declaration: ModelDeclaration) -> TokenCounter:
-    """The counter that budgets for this model are measured with."""
+def model_counter(declaration: ModelDeclaration, environment: Environment) -> TokenCounter:
+    """The counter that budgets for this model are measured with.
+
+    Raises:
+        PluginError: the declared tokenizer cannot be made.
+    """
+    if declaration.tokenizer is not None:
+        return make_counter(declaration.tokenizer, environment)
     return counter_for(declaration.model, declaration.provider)
+
+
+def live_counter(model: BaseChatModel) -> TokenCounter:
+    """The same for a chat model that was made elsewhere, by the name that it says it has."""
+    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    name = next((name for name in names if isinstance(name, str)), None)
+    return counter_for(name, model._llm_type)

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.configuration import injected_variable, references, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.configuration import Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text for a prompt, and where the binding wants it."""
+
+    text: str
+    inject_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +34,35 @@ class Prompt:
         variable = injected_variable(inject_as) if inject_as else ()
         return variable if variable in references(self.template) else ()
 
-    def filled(self, blocks: Mapping[Reference, Sequence[str]]) -> str:
-        """The text, with the blocks in their places, several in one place one below the other.
+    def question(self, places: Iterable[str | None] = ()) -> str:
+        """The text without any passage: what is searched for, where nothing else is named.
+
+        Args:
+            places: the `inject_as` of all bindings.
 
         Raises:
-            TemplateError: a name that is neither in the scopes nor among the blocks.
+            TemplateError: a name that is neither in the scopes nor a place.
         """
+        return self._filled({self.places(inject_as): [] for inject_as in places})
+
+    def filled(
+        self, blocks: Sequence[Block], places: Iterable[str | None] = ()
+    ) -> tuple[list[str], str]:
+        """The blocks that have no place in the text, and the text with the others in theirs.
+
+        Several in one place stand one below the other; a place whose block is not there is empty.
+        """
+        placed: dict[Reference, list[str]] = {self.places(inject_as): [] for inject_as in places}
+        for block in blocks:
+            placed.setdefault(self.places(block.inject_as), []).append(block.text)
+        before = placed.pop((), [])
+        return before, self._filled(placed)
+
+    def _filled(self, texts: Mapping[Reference, Sequence[str]]) -> str:
         scopes = self.scopes
-        for place, texts in blocks.items():
-            scopes = _with(scopes, place, "\n\n".join(texts))
+        for place, parts in texts.items():
+            if place:
+                scopes = _with(scopes, place, "\n\n".join(parts))
         return str(resolve(self.template, scopes))
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from lorebind_bindings.merging import Setting, merge, merge_entries
 from lorebind_knowledge.configuration import YamlSource, problems
 from lorebind_knowledge.declarations import BasicTask, RetrievalDeclaration
+from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ class ResolvedBinding:
     """For every field of the settings."""
     workflow: str | None = None
     """The workflow whose knowledge bases were in sight, for looking the id up again."""
+    template: str = ""
+    """What the file holds that `render` names, where it names one."""
+
+    @property
+    def renderer(self) -> str:
+        """What passages are written by: a renderer's name, or a template."""
+        return self.template if is_file(self.settings.render) else self.settings.render
 
 
 def resolve(
@@ -91,6 +99,8 @@ def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
         found = problems(error, source, RetrievalDeclaration)
         said = (f"{one.message}; {one.hint}" if one.hint else one.message for one in found)
         raise UsageError("; ".join(said)) from None
+    if chosen.render != own.render and is_file(chosen.render):
+        raise UsageError(f"render: {chosen.render!r}: give the template itself, not its file")
     places = dict.fromkeys(given, Provenance("caller"))
     return replace(binding, settings=chosen, provenance=binding.provenance | places)
 
@@ -137,7 +147,9 @@ def _resolved(
         name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
         for name, (last, *before) in settings.items()
     }
-    return ResolvedBinding(kb_id, RetrievalDeclaration(**values), provenance, workflow)
+    chosen = RetrievalDeclaration(**values)
+    template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
+    return ResolvedBinding(kb_id, chosen, provenance, workflow, template)
 
 
 def _setting(value: Any, scope: str, position: Position) -> Setting:

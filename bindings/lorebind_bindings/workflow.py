@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from lorebind_bindings.answering import answer
+from lorebind_bindings.answering import Request, answer
 from lorebind_bindings.inputs import check_inputs, running_scope
 from lorebind_bindings.placing import Prompt
 from lorebind_bindings.resolver import resolve
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import BasicTask, TaskDeclaration, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
+
+
+# What of its tasks' verdicts a workflow that is run as a task gives as its own: the first there is.
+_WEIGHT = ("hit", "escalated", "error", "fallback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +158,12 @@ def _basic(
     async def run(scopes: dict[str, Any]) -> _Done:
         for binding in bindings:
             await service.start(binding.id, workflow=declared.id, given=scopes["workflow"])
-        found = await answer(
-            service,
-            bindings,
-            model,
-            counter,
-            prompt=Prompt(task.prompt, scopes),
+        request = Request(
+            Prompt(task.prompt, scopes),
             query=str(fill(task.query, scopes)) if task.query else None,
             instructions=agent.instructions if agent else "",
         )
+        found = await answer(service, bindings, model, counter, request)
         result = TaskResult(found.text, found.verdict, found.citations, found.unknown_markers)
         return _Done(result, found.usage)
 
@@ -176,7 +177,7 @@ def _composite(
         inputs = fill(dict(task.input), scopes)
         found = await run_workflow(loaded, service, models, task.workflow, inputs)
         verdicts = [inner.verdict for inner in found.tasks.values()]
-        verdict = next((v for v in ("hit", "fallback") if v in verdicts), "none")
+        verdict = next((v for v in _WEIGHT if v in verdicts), "none")
         unknown = [marker for inner in found.tasks.values() for marker in inner.unknown_markers]
         return _Done(TaskResult(found.output, verdict, found.citations, unknown), found.usage)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import functools
 import inspect
 import os
@@ -18,10 +19,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+_ITEMS_AHEAD = 16
 
 
 class _LoopThread:
@@ -111,6 +115,50 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         raise
 
 
+def iterate(items: AsyncIterator[T]) -> Iterator[T]:
+    """The items of an asynchronous iterator, for a plain loop.
+
+    One task on the private loop brings them, a few ahead of who takes them; it is cancelled when
+    they are no longer wanted. Context variables of the caller are seen by the iterator.
+
+    Raises:
+        RuntimeError: as `run` does.
+    """
+    waiting, bringing = run(_begin_bringing(items))
+    try:
+        while found := run(_next(waiting, bringing)):
+            yield found[0]
+    finally:
+        bringing.get_loop().call_soon_threadsafe(bringing.cancel)
+
+
+async def _begin_bringing(
+    items: AsyncIterator[T],
+) -> tuple[asyncio.Queue[T], asyncio.Task[None]]:
+    waiting: asyncio.Queue[T] = asyncio.Queue(_ITEMS_AHEAD)
+
+    async def bring() -> None:
+        async for item in items:
+            await waiting.put(item)
+
+    return waiting, asyncio.create_task(bring())
+
+
+async def _next(waiting: asyncio.Queue[T], bringing: asyncio.Task[None]) -> tuple[T] | None:
+    """The next item; None at the end, and what ended it before is raised."""
+    taking = asyncio.ensure_future(waiting.get())
+    await asyncio.wait({taking, bringing}, return_when=asyncio.FIRST_COMPLETED)
+    if not taking.done():
+        taking.cancel()
+        await asyncio.wait({taking})
+    if not taking.cancelled():
+        return (taking.result(),)
+    if not waiting.empty():
+        return (waiting.get_nowait(),)
+    await bringing
+    return None
+
+
 def _hand_over(outcome: Future[R], task: asyncio.Task[R]) -> None:
     if task.cancelled():
         outcome.set_exception(asyncio.CancelledError())
@@ -133,7 +181,9 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
     else:
-        thread = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+        # As `asyncio.to_thread` does it, without a task around it.
+        work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        thread = asyncio.get_running_loop().run_in_executor(None, work)
         try:
             result = await asyncio.shield(thread)
         except asyncio.CancelledError:

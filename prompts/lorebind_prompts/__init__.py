@@ -16,7 +16,12 @@ from lorebind_prompts.sharing import Portion, assemble_together
 from lorebind_prompts.tokens import EstimateCounter, TiktokenCounter, TokenCounter, counter_for
 
 if TYPE_CHECKING:
-    from lorebind_prompts.builder import build_messages, count_messages
+    from lorebind_prompts.builder import (
+        build_messages,
+        count_messages,
+        last_question,
+        put_before_question,
+    )
     from lorebind_prompts.extractive import ExtractiveChatModel
 
 __all__ = [
@@ -41,7 +46,9 @@ __all__ = [
     "count_messages",
     "counter_for",
     "label",
+    "last_question",
     "parse",
+    "put_before_question",
     "render",
     "renderer_for",
 ]
@@ -50,7 +57,7 @@ __all__ = [
 __getattr__ = lazy_door(
     __name__,
     {
-        "builder": ("build_messages", "count_messages"),
+        "builder": ("build_messages", "count_messages", "last_question", "put_before_question"),
         "extractive": ("ExtractiveChatModel",),
     },
 )

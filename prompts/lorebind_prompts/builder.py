@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_prompts.tokens import TokenCounter
 
@@ -20,14 +20,47 @@ def build_messages(
     instructions: str = "",
     blocks: Sequence[str],
     history: Sequence[BaseMessage] = (),
+    attachments: Sequence[Mapping[str, Any]] = (),
 ) -> list[BaseMessage]:
     """The messages for a chat model: the blocks stand in the user's message, before the question.
 
     Empty instructions and empty blocks leave no trace. The history is put in as it is.
+    Attachments, images or files as LangChain's content blocks, stand behind the question.
     """
     system = [SystemMessage(instructions)] if instructions.strip() else []
-    human = "\n\n".join([block for block in blocks if block] + [question])
-    return [*system, *history, HumanMessage(human)]
+    asked = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
+    return put_before_question([*system, *history, asked], blocks)
+
+
+def put_before_question(
+    messages: Sequence[BaseMessage], blocks: Sequence[str]
+) -> list[BaseMessage]:
+    """The messages with the blocks at the start of the user's last one, which is copied.
+
+    What stands in it beside text, images for example, stays. Without blocks, or without a message
+    of the user's, the messages are what they were.
+    """
+    put = "\n\n".join(block for block in blocks if block)
+    at = last_question(messages)
+    if at is None or not put:
+        return list(messages)
+    asked = messages[at]
+    content: str | list[str | dict[str, Any]]
+    if isinstance(asked.content, str):
+        content = f"{put}\n\n{asked.content}" if asked.content else put
+    else:
+        content = [_text(f"{put}\n\n"), *asked.content]
+    return [*messages[:at], asked.model_copy(update={"content": content}), *messages[at + 1 :]]
+
+
+def last_question(messages: Sequence[BaseMessage]) -> int | None:
+    """The index of the user's last message; None where there is none."""
+    users = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    return users[-1] if users else None
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def count_messages(messages: Sequence[BaseMessage], counter: TokenCounter) -> int:

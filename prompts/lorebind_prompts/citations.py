@@ -41,6 +41,33 @@ class Citation:
     def label(self) -> str:
         return label(self.metadata)
 
+    @property
+    def number(self) -> int:
+        """The number of its marker."""
+        return int(self.marker.strip("[]"))
+
+    def as_data(self, *, content: bool = True) -> dict[str, Any]:
+        """The same as plain values, for JSON, with its `label`; on request without the passage."""
+        data: dict[str, Any] = {
+            "marker": self.marker,
+            "id": self.id,
+            "uri": self.uri,
+            "title": self.title,
+            "score": self.score,
+            "label": self.label,
+            "metadata": dict(self.metadata),
+            "also": [one.as_data(content=False) for one in self.also],
+        }
+        return data | {"content": self.content} if content else data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Citation:
+        """The citation of which `as_data` made plain values."""
+        also = [cls.from_data(one) for one in data["also"]]
+        names = ("marker", "id", "uri", "title", "score", "metadata")
+        content = data.get("content", "")
+        return cls(**{name: data[name] for name in names}, content=content, also=also)
+
 
 @dataclass(frozen=True, slots=True)
 class CitedAnswer:

@@ -54,6 +54,10 @@ class ExtractiveChatModel(BaseChatModel):
     """Of all quotes together; one sentence that is longer is still quoted whole."""
 
     @property
+    def model_name(self) -> str:
+        return _METADATA["model_name"]
+
+    @property
     def _llm_type(self) -> str:
         return "lorebind-extractive"
 

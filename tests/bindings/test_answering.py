@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings import Answer, answer, bind, resolve
+from lorebind_bindings import Answer, Request, answer, bind, resolve
 from lorebind_knowledge import KnowledgeService, load_project
 from lorebind_knowledge.errors import EmbedderError, ModelError, NotIngestedError, StoreError
 from lorebind_prompts import parse
@@ -57,8 +57,8 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
         try:
             await service.ingest("guide")
             await service.ingest("rules")
-            more = {"prompt": question, **more}
-            return await answer(service, resolve(loaded), model, WordCounter(), **more)
+            request = Request(question, **more)
+            return await answer(service, resolve(loaded), model, WordCounter(), request)
         finally:
             await service.close()
 
@@ -234,7 +234,7 @@ async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) 
     service = KnowledgeService(loaded)
     await service.ingest("guide")
     with pytest.raises(EmbedderError, match="service is down"):
-        await answer(service, resolve(loaded), model, WordCounter(), prompt=QUESTION)
+        await answer(service, resolve(loaded), model, WordCounter(), Request(QUESTION))
     assert model.heard == []
     await service.close()
 
@@ -249,7 +249,7 @@ async def test_a_store_outage_is_no_answer(tmp_path: Path, model: Scripted) -> N
     for file in (tmp_path / ".lorebind").glob("lorebind.db*"):
         file.write_bytes(b"this is no database " * 400)
     with pytest.raises(StoreError):
-        await answer(service, resolve(loaded), model, WordCounter(), prompt=QUESTION)
+        await answer(service, resolve(loaded), model, WordCounter(), Request(QUESTION))
     assert model.heard == []
     await service.close()
 
@@ -261,6 +261,6 @@ async def test_what_was_never_ingested_is_no_answer(tmp_path: Path, model: Scrip
     )
     service = KnowledgeService(loaded)
     with pytest.raises(NotIngestedError, match="lorebind knowledge ingest guide"):
-        await answer(service, [bind(loaded, "guide")], model, WordCounter(), prompt=QUESTION)
+        await answer(service, [bind(loaded, "guide")], model, WordCounter(), Request(QUESTION))
     assert model.heard == []
     await service.close()

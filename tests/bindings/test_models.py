@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings import ModelPool, answer, make_model
+from lorebind_bindings import ModelPool, Request, answer, make_model
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.declarations import ModelDeclaration
@@ -170,7 +170,7 @@ async def test_a_providers_client_gets_key_address_and_messages(
     model, counter = ModelPool(loaded).get("cloud")
     assert counter.name == "o200k_base"
     found = await answer(
-        KnowledgeService(loaded), [], model, counter, prompt="How often?", instructions="Short."
+        KnowledgeService(loaded), [], model, counter, Request("How often?", instructions="Short.")
     )
     ((path, key, body),) = server.requests
     assert (path, key) == ("/v1/chat/completions", f"Bearer {KEY}")
@@ -194,7 +194,7 @@ async def test_a_refusal_is_an_error_without_the_key(
     loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
     model, _ = ModelPool(loaded).get("cloud")
     with pytest.raises(ModelError, match=str(status)) as caught:
-        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), prompt="How often?")
+        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), Request("How often?"))
     assert caught.value.__cause__ is not None
     assert KEY not in str(caught.value)
 
@@ -206,4 +206,4 @@ async def test_an_unreachable_provider_is_a_model_error(tmp_path: Path, server: 
     loaded = project(tmp_path, nowhere, environ={"TEAM_KEY": KEY})
     model, _ = ModelPool(loaded).get("cloud")
     with pytest.raises(ModelError, match=r"the chat model failed: \w*ConnectionError"):
-        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), prompt="How often?")
+        await answer(KnowledgeService(loaded), [], model, EstimateCounter(), Request("How often?"))

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from langchain_core.embeddings import Embeddings
 
-from lorebind_bindings import answer, resolve, run_workflow
-from lorebind_bindings.placing import Prompt, label_of, literal
+from lorebind_bindings import Request, answer, resolve, run_workflow
+from lorebind_bindings.placing import Block, Prompt, label_of, literal
 from lorebind_knowledge import KnowledgeService, load_project
 from lorebind_knowledge.configuration import TemplateError, injected_variable
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
@@ -206,7 +206,7 @@ async def test_a_plain_question_has_no_places(tmp_path: Path, inject_as: str) ->
     await service.ingest("guide")
     model = Scripted()
     question = f"{QUESTION} {{{{ .{inject_as} }}}}"
-    await answer(service, resolve(loaded), model, WordCounter(), prompt=question)
+    await answer(service, resolve(loaded), model, WordCounter(), Request(question))
     await service.close()
     assert shortened(str(model.heard[0][-1].text)) == f"<guide>\n\n{question}"
 
@@ -292,7 +292,8 @@ def test_filling_leaves_the_scopes_as_they_are() -> None:
     """Scopes are shared by the tasks of a run."""
     scopes = {"workflow": {"vars": {"tone": "kind"}, "input": {}}}
     prompt = Prompt("{{ .workflow.vars.tone }} {{ .workflow.vars.docs }}", scopes)
-    place = prompt.places("{{ .workflow.vars.docs }}")
-    assert prompt.filled({place: ["a", "b"]}) == "kind a\n\nb"
+    docs = "{{ .workflow.vars.docs }}"
+    blocks = [Block("a", docs), Block("elsewhere", "Handbook"), Block("b", docs)]
+    assert prompt.filled(blocks, [docs]) == (["elsewhere"], "kind a\n\nb")
+    assert prompt.question([docs]) == "kind "
     assert scopes == {"workflow": {"vars": {"tone": "kind"}, "input": {}}}
-    assert literal("{{ .x }} {{").filled({}) == "{{ .x }} {{"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.passage_templates import read_passage_template
-from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
 from lorebind_knowledge.scope import PROJECT_SCOPE
 
@@ -95,13 +94,13 @@ class LoadedProject:
         own = [] if workflow is None else self.workflow(workflow).agents
         return _pick([*self.agents.values(), *own], agent_id, "agent")
 
-    def passage_template(self, render: str) -> str:
-        """What `render` means: a template from its file, anything else as it is written.
+    def passage_template(self, name: str) -> str:
+        """The template of passages that a file of the project holds.
 
         Raises:
             UsageError: the file cannot be read, or is no template of passages.
         """
-        return read_passage_template(self.root, render) if is_file(render) else render
+        return read_passage_template(self.root, name)
 
     def task(self, task_id: str, workflow: str) -> TaskDeclaration:
         return _pick(self.workflow(workflow).tasks, task_id, f"task of workflow {workflow!r}")

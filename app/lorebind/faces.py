@@ -1,0 +1,208 @@
+"""The knowledge of a project wherever LangChain is used: retriever, prompt, tool, agent, answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings import ModelPool, Place, Request, answer, stream
+from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.optional import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+    from lorebind_bindings import (
+        Answer,
+        AnswerStream,
+        KnowledgeMiddleware,
+        KnowledgePrompt,
+        LorebindRetriever,
+        ResolvedBinding,
+    )
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import TokenCounter
+
+
+class Faces:
+    """What of a project is handed to LangChain.
+
+    All are asked for at a place: knowledge bases by name, or else what is bound where `workflow`,
+    `task` and `agent` name it, which without any of them is the project itself. All count tokens as
+    the model does that answers there, unless `model` names another: a declared id, or any
+    LangChain chat model.
+
+    All raise NotFoundError for a knowledge base, workflow, task, agent or model that is not there,
+    and UsageError where nothing is bound.
+    """
+
+    loaded: LoadedProject
+    knowledge: KnowledgeService
+    _models: ModelPool
+
+    def retriever(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        **fields: Any,
+    ) -> LorebindRetriever:
+        """A LangChain `BaseRetriever`; `fields` are its own, such as `k`, `tags` or `metadata`."""
+        from lorebind_bindings import LorebindRetriever  # half a second of LangChain
+
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        return LorebindRetriever(self.knowledge, place.bindings(), **fields)
+
+    def prompt(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        template: str | None = None,
+        instructions: str | None = None,
+        max_tokens: int | None = None,
+    ) -> KnowledgePrompt:
+        """A Runnable to put before any chat model, as in `project.prompt("docs") | model`.
+
+        Args:
+            kb_ids, workflow, task, agent, model: see the class.
+            template: the user's message, which names `{{ .question }}`.
+            instructions: the system message; None means the agent's.
+            max_tokens: the budget of all passages together.
+        """
+        from lorebind_bindings import KnowledgePrompt
+
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        agent_here = place.answers()
+        if instructions is None:
+            instructions = agent_here.instructions if agent_here else ""
+        return KnowledgePrompt(
+            self.knowledge,
+            place.bindings(),
+            self._models.at(place.answers(), model)[1],
+            template=template,
+            instructions=instructions,
+            max_tokens=max_tokens,
+        )
+
+    def tool(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        max_tokens: int | None = None,
+    ) -> BaseTool:
+        """A LangChain tool by which an agent searches with words of its own.
+
+        Args:
+            kb_ids, workflow, task, agent, model: see the class.
+            name: what the model calls it; None means `search_` and the ids.
+            description: what is in there, for the model; None means what the declarations say.
+            max_tokens: the budget of all passages of a call together.
+        """
+        from lorebind_bindings import knowledge_tool
+
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        return knowledge_tool(
+            self.knowledge,
+            place.bindings(),
+            self._models.at(place.answers(), model)[1],
+            name=name,
+            description=place.description() if description is None else description,
+            max_tokens=max_tokens,
+        )
+
+    def middleware(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        max_tokens: int | None = None,
+    ) -> KnowledgeMiddleware:
+        """Middleware for `langchain.agents.create_agent`: passages at each call of the model.
+
+        Args:
+            kb_ids, workflow, task, agent, model: see the class.
+            max_tokens: the budget of all passages together.
+        """
+        import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
+        from lorebind_bindings import KnowledgeMiddleware
+
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        return KnowledgeMiddleware(
+            self.knowledge,
+            place.bindings(),
+            self._models.at(place.answers(), model)[1],
+            max_tokens=max_tokens,
+            description=place.description(),
+        )
+
+    async def agenerate(
+        self,
+        question: str,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        **request: Any,
+    ) -> Answer:
+        """Ask a chat model, with the knowledge of a place before the question.
+
+        Args:
+            question: what is asked, and what is searched for unless `query` says otherwise.
+            kb_ids, workflow, task, agent, model: see the class.
+            request: fields of `lorebind_bindings.Request`: `query`, `instructions`, `history`,
+                `attachments`, `retrieved_contexts`, `max_tokens`, `config`.
+
+        Raises:
+            UsageError: a blank question.
+            LorebindError: retrieval or the model failed.
+        """
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        return await answer(self.knowledge, *self._ready(place, model, question, request))
+
+    def stream(
+        self,
+        question: str,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+        model: str | BaseChatModel | None = None,
+        **request: Any,
+    ) -> AnswerStream:
+        """The same as `agenerate`, part by part.
+
+        Iterate over it, in a plain loop or an asynchronous one; then it has the whole `answer`.
+        """
+        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        return stream(self.knowledge, *self._ready(place, model, question, request))
+
+    def _ready(
+        self,
+        place: Place,
+        model: str | BaseChatModel | None,
+        question: str,
+        fields: Mapping[str, Any],
+    ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
+        agent = place.answers()
+        given = {"instructions": agent.instructions} if agent else {}
+        request = Request(question, **(given | dict(fields)))
+        bindings = [] if request.retrieved_contexts is not None else place.bindings()
+        return bindings, *self._models.at(place.answers(), model), request
+
+    generate = sync(agenerate)
+    astream = stream

@@ -1,0 +1,121 @@
+"""What is put before a model for a question: a block of passages for each binding, and its account.
+
+Every face does this in the same way: workflows, agents, prompts and tools.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_bindings.placing import Block, label_of
+from lorebind_bindings.retrieving import retrieve, verdict_of
+from lorebind_prompts import Portion, RetrievedContext, assemble_together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_bindings.retrieving import BoundResult, Verdict
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import AssembleResult, Citation, Dropped, TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is put before a model, and on what grounds."""
+
+    blocks: list[Block]
+    """Those that have a text: passages, or a fallback."""
+    results: list[BoundResult]
+    """What each binding found, whether it is offered or not."""
+    assembled: list[AssembleResult]
+    """What became of the passages."""
+
+    @property
+    def offered(self) -> list[Citation]:
+        """The passages in the blocks, in their order."""
+        return [citation for result in self.assembled for citation in result.citations]
+
+    @property
+    def dropped(self) -> list[Dropped]:
+        """What was found and is not in the blocks, and why."""
+        return [drop for result in self.assembled for drop in result.dropped]
+
+    @property
+    def truncated(self) -> int:
+        """How many passages did not fit the budget."""
+        return sum(result.truncated_count for result in self.assembled)
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.results:
+            return "hit" if self.offered else "none"
+        return verdict_of(self.results, offered=bool(self.offered))
+
+
+async def inject(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    counter: TokenCounter,
+    question: str,
+    *,
+    max_tokens: int | None = None,
+    first_marker: int = 1,
+) -> Injection:
+    """Search what is bound, and write what is found as blocks.
+
+    Args:
+        service: the project's knowledge.
+        bindings: what to search, and within which budgets.
+        counter: counts the tokens of the model.
+        question: what is searched for.
+        max_tokens: the budget of all blocks together; None means what each binding is given, and
+            4096 for those together that are given nothing.
+        first_marker: the number of the first passage.
+
+    Raises:
+        UsageError: a blank question.
+        LorebindError: a search failed whose binding does not say `on_error` otherwise.
+    """
+    results = await retrieve(service, bindings, question)
+    hits = [found for found in results if found.hit]
+    portions = [_portion(found, counter) for found in hits]
+    assembled = assemble_together(
+        portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
+    )
+    # A budget that holds not even the best passage leaves as little as a miss.
+    shown = {id(found): result.context for found, result in zip(hits, assembled, strict=True)}
+    blocks = [
+        Block(shown.get(id(found)) or found.stands_in, found.binding.settings.inject_as)
+        for found in results
+    ]
+    return Injection([block for block in blocks if block.text], results, assembled)
+
+
+def inject_given(
+    contexts: Iterable[RetrievedContext],
+    counter: TokenCounter,
+    *,
+    max_tokens: int | None = None,
+    first_marker: int = 1,
+) -> Injection:
+    """The same for passages that were found before, in one block."""
+    assembled = assemble_together(
+        [Portion(list(contexts))], counter=counter, max_tokens=max_tokens, first_marker=first_marker
+    )
+    blocks = [Block(result.context) for result in assembled if result.context]
+    return Injection(blocks, [], assembled)
+
+
+def _portion(found: BoundResult, counter: TokenCounter) -> Portion:
+    settings = found.binding.settings
+    return Portion(
+        [
+            RetrievedContext.from_match(found.binding.id, match, counter)
+            for match in found.result.matches
+        ],
+        max_tokens=settings.max_tokens,
+        renderer=found.binding.renderer,
+        label=label_of(settings.inject_as),
+    )

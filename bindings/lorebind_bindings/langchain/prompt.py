@@ -1,0 +1,171 @@
+"""A prompt that brings its knowledge along, to put before any chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.prompt_values import ChatPromptValue, PromptValue
+from langchain_core.runnables import Runnable
+
+from lorebind_bindings.injecting import inject, inject_given
+from lorebind_bindings.placing import Prompt, literal
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_prompts import (
+    RetrievedContext,
+    build_messages,
+    last_question,
+    put_before_question,
+)
+
+if TYPE_CHECKING:
+    from langchain_core.documents import Document
+    from langchain_core.runnables import RunnableConfig
+
+    from lorebind_bindings.injecting import Injection
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import TokenCounter
+
+QUESTION = "question"
+HISTORY = "history"
+DOCUMENTS = "documents"
+MESSAGES = "messages"
+
+
+class KnowledgePrompt(Runnable[Any, PromptValue]):
+    """Turns a question into the messages of a prompt, with the passages found for it.
+
+    It is given a question, as a text; or messages, of which the user's last one is the question; or
+    a mapping with `question` (or `messages`), and perhaps `history`, what was said before, and
+    `documents`, passages that a retriever has found, which are then taken instead of a search.
+    Whatever else is in the mapping may be named by the template.
+    """
+
+    def __init__(
+        self,
+        service: KnowledgeService,
+        bindings: Sequence[ResolvedBinding],
+        counter: TokenCounter,
+        *,
+        template: str | None = None,
+        instructions: str = "",
+        max_tokens: int | None = None,
+    ) -> None:
+        """
+        Args:
+            service: the project's knowledge.
+            bindings: what is searched.
+            counter: counts the tokens of the model that is asked.
+            template: the user's message, as in `Answer in French: {{ .question }}`; a place that
+                `inject_as` names may stand in it too. None means the question alone.
+            instructions: the system message.
+            max_tokens: the budget of all passages together, see `inject`.
+        """
+        self._service = service
+        self._bindings = list(bindings)
+        self._counter = counter
+        self._template = template
+        self._instructions = instructions
+        self._max_tokens = max_tokens
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002  # the name that LangChain gives it
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> PromptValue:
+        """The prompt for a question, see the class.
+
+        Raises:
+            UsageError: there is no question in what is given.
+            LorebindError: a search failed whose binding does not say `on_error` otherwise.
+        """
+        return self._call_with_config(
+            lambda given: run(self._messages(given)), input, config, run_type="prompt"
+        )
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002  # the name that LangChain gives it
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> PromptValue:
+        return await self._acall_with_config(self._messages, input, config, run_type="prompt")
+
+    async def _messages(self, given: Any) -> PromptValue:
+        values = _values(given)
+        if (messages := values.get(MESSAGES)) is not None:
+            return ChatPromptValue(messages=await self._injected(convert_to_messages(messages)))
+        question = values.get(QUESTION)
+        if not isinstance(question, str):
+            raise _no_question(values)
+        template = self._template
+        prompt = literal(question) if template is None else Prompt(template, values)
+        places = [binding.settings.inject_as for binding in self._bindings]
+        injection = await self._found(question, values.get(DOCUMENTS))
+        before, asked = prompt.filled(injection.blocks, places)
+        built = build_messages(
+            question=asked,
+            instructions=self._instructions,
+            blocks=before,
+            history=convert_to_messages(values.get(HISTORY) or []),
+        )
+        return ChatPromptValue(messages=built)
+
+    async def _injected(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        at = last_question(messages)
+        if at is None:
+            raise UsageError("there is no message of the user's among those given")
+        injection = await self._found(str(messages[at].text), None)
+        texts = [block.text for block in injection.blocks]
+        instructions = [("system", self._instructions)] if self._instructions else []
+        return [*convert_to_messages(instructions), *put_before_question(messages, texts)]
+
+    async def _found(self, question: str, documents: Sequence[Document] | None) -> Injection:
+        if documents is None:
+            return await inject(
+                self._service,
+                self._bindings,
+                self._counter,
+                question,
+                max_tokens=self._max_tokens,
+            )
+        contexts = [_context(document, self._counter) for document in documents]
+        return inject_given(contexts, self._counter, max_tokens=self._max_tokens)
+
+
+def _values(given: Any) -> dict[str, Any]:
+    """What is given, by name."""
+    if isinstance(given, str):
+        return {QUESTION: given}
+    if isinstance(given, PromptValue):
+        return {MESSAGES: given.to_messages()}
+    if isinstance(given, BaseMessage):
+        return {MESSAGES: [given]}
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, Sequence):
+        return {MESSAGES: given}
+    raise _no_question({})
+
+
+def _no_question(values: Mapping[str, Any]) -> UsageError:
+    hint = did_you_mean(QUESTION, values) if values else "give a text, messages, or a mapping"
+    return UsageError(f"there is no text under {QUESTION!r}, nor are there messages; {hint}")
+
+
+def _context(document: Document, counter: TokenCounter) -> RetrievedContext:
+    """A document of any retriever's as a passage; without a score it counts as much as the best."""
+    metadata = dict(document.metadata)
+    metadata.setdefault("uri", metadata.get("source", ""))
+    return RetrievedContext(
+        binding_id=str(metadata.get("kb_id", "")),
+        content=document.page_content,
+        score=float(metadata.get("score", 1.0)),
+        token_estimate=counter.count(document.page_content),
+        metadata=metadata,
+        id=document.id or "",
+    )

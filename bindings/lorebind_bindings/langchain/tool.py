@@ -1,0 +1,103 @@
+"""Knowledge as a tool: an agent searches it with words of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from langchain_core.tools import InjectedToolArg, StructuredTool
+
+from lorebind_bindings.injecting import inject
+from lorebind_bindings.langchain.markers import first_marker
+from lorebind_knowledge.bridge import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.tools import BaseTool
+
+    from lorebind_bindings.injecting import Injection
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import TokenCounter
+
+_LONGEST_NAME = 64
+
+_HOW_TO_CITE = "Gives passages with numbers like [1]; cite them by these numbers."
+
+
+def knowledge_tool(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    counter: TokenCounter,
+    *,
+    name: str | None = None,
+    description: str = "",
+    max_tokens: int | None = None,
+) -> BaseTool:
+    """A LangChain tool with one argument, `query`, that gives a block of passages.
+
+    Its artifact is `{"verdict": …, "citations": […]}`, of plain values. Within an agent its
+    passages are numbered on from those that earlier calls gave, so that a number means one passage
+    in a whole conversation.
+
+    Args:
+        service: the project's knowledge.
+        bindings: what is searched.
+        counter: counts the tokens of the model.
+        name: what the model calls it; None means `search_` and the ids.
+        description: what is in there, for the model.
+        max_tokens: the budget of all passages of a call, see `inject`.
+    """
+
+    most = sum(binding.settings.top_k for binding in bindings)
+
+    async def search(
+        query: str, runtime: Annotated[Any, InjectedToolArg] = None
+    ) -> tuple[str, dict[str, Any]]:
+        injection = await inject(
+            service,
+            bindings,
+            counter,
+            query,
+            max_tokens=max_tokens,
+            first_marker=first_marker(runtime, most),
+        )
+        texts = [block.text for block in injection.blocks]
+        artifact = {
+            "verdict": injection.verdict,
+            "citations": [citation.as_data() for citation in injection.offered],
+        }
+        return "\n\n".join(texts) or _nothing(injection), artifact
+
+    def search_now(
+        query: str, runtime: Annotated[Any, InjectedToolArg] = None
+    ) -> tuple[str, dict[str, Any]]:
+        return run(search(query, runtime))
+
+    ids = "_".join(binding.id for binding in bindings)
+    return StructuredTool.from_function(
+        search_now,
+        search,
+        name=name or re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{ids}")[:_LONGEST_NAME],
+        description=f"{description or f'Search the knowledge of {ids}.'} {_HOW_TO_CITE}",
+        args_schema={
+            "type": "object",
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "description": "What to look for: a question, or the words of its answer.",
+                }
+            },
+            "required": ["query"],
+        },
+        response_format="content_and_artifact",
+    )
+
+
+def _nothing(injection: Injection) -> str:
+    failed = [found.binding.id for found in injection.results if found.error]
+    if failed:
+        return f"The knowledge of {', '.join(failed)} cannot be searched just now."
+    said = "; ".join(found.shortfall for found in injection.results)
+    return f"Nothing was found: {said}."

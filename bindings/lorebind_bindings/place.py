@@ -1,0 +1,65 @@
+"""A place in a project: where a question is asked from, and so what may be known there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_bindings.resolver import bind, resolve
+from lorebind_knowledge.declarations import BasicTask
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import AgentDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Knowledge bases by name, or else a workflow, one of its tasks, an agent, or the project."""
+
+    loaded: LoadedProject
+    kb_ids: tuple[str, ...] = ()
+    workflow: str | None = None
+    """Also where ids are looked up."""
+    task: str | None = None
+    agent: str | None = None
+
+    def bindings(self) -> list[ResolvedBinding]:
+        """What is to be searched here.
+
+        Raises:
+            NotFoundError: no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound here.
+        """
+        found = (
+            [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
+            if self.kb_ids
+            else resolve(self.loaded, workflow=self.workflow, task=self.task, agent=self.agent)
+        )
+        if not found:
+            raise UsageError(
+                "no knowledge base is bound here; name one, as in project.retriever('docs')"
+            )
+        return found
+
+    def answers(self) -> AgentDeclaration | None:
+        """The agent that answers here: the one that is named, else the task's.
+
+        Raises:
+            NotFoundError: no such workflow, task or agent.
+        """
+        agent = self.agent
+        if agent is None and self.task is not None and self.workflow is not None:
+            task = self.loaded.task(self.task, self.workflow)
+            agent = task.agent if isinstance(task, BasicTask) else None
+        return None if agent is None else self.loaded.agent(agent, self.workflow)
+
+    def description(self) -> str:
+        """What is in the knowledge bases, as their declarations say."""
+        said = (
+            self.loaded.knowledge_base(binding.id, self.workflow)[0].description
+            for binding in self.bindings()
+        )
+        return " ".join(text.strip() for text in said if text.strip())
