@@ -16,7 +16,10 @@ from lorebind_bindings import ModelPool
 from lorebind_prompts import EstimateCounter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from langchain_core.runnables import Runnable
 
     from lorebind_prompts import TokenCounter
 
@@ -113,3 +116,36 @@ class FailingQuestions(Embeddings):
         if text == "dimension":
             return [1.0, 0.0]
         raise ConnectionError("the embedding service is down")
+
+
+class Agentic(BaseChatModel):
+    """Says its messages in turn, calls of tools among them, and keeps what it was given."""
+
+    says: list[AIMessage]
+    heard: list[list[BaseMessage]] = Field(default_factory=list)
+    offered: list[tuple[list[str], Any]] = Field(default_factory=list)
+    """For each call: the names of the tools, and what was said of choosing one."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "agentic"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in tools]
+        return self.bind(tool_names=names, **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        message = self.says[len(self.heard)]
+        self.heard.append(list(messages))
+        self.offered.append((kwargs.get("tool_names", []), kwargs.get("tool_choice")))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def calls(*queries: str, tool: str) -> AIMessage:
+    """A message that calls a tool, once for each query, all at once."""
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": tool, "args": {"query": query}, "id": f"{tool}-{query}"} for query in queries
+        ],
+    )

@@ -1,0 +1,60 @@
+"""A small project whose passages are known by heart, for what LangChain sees of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind import Project
+from tests.bindings.helpers import PARTS, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUESTION = "How do I rotate the keys?"
+
+KEYS = "Rotate the keys with the rotate command every ninety days."
+OLD = "Old keys are to be rotated at once when they leak."
+RULES = "Who may rotate the keys is written down in the rules of access."
+
+FILES = {
+    "guide/keys.md": f"{KEYS}\n",
+    "guide/old.md": f"{OLD}\n",
+    "rules/keys.md": f"{RULES}\n",
+    "rules/snow.md": "Blankets of powder cover alpine chalets.\n",
+}
+
+PROJECT = f"""\
+name: shop
+{PARTS}\
+knowledge_bases:
+  - id: guide
+    description: How keys are handled.
+    sources: [{{ type: markdown_glob, path: "guide/*.md" }}]
+  - id: rules
+    description: Who may do what.
+    sources: [{{ type: markdown_glob, path: "rules/*.md" }}]
+knowledge: [{{ id: guide }}]
+agents:
+  - id: clerk
+    instructions: Be short.
+    knowledge: [{{ id: rules, top_k: 1 }}]
+workflows:
+  - id: reply
+    input: {{ question: {{ type: string }} }}
+    tasks: [{{ id: say, prompt: "{{{{ .workflow.input.question }}}}" }}]
+"""
+
+
+def shop(root: Path, *, guide: str = "", files: dict[str, str] | None = None) -> Project:
+    """The project with everything ingested.
+
+    Args:
+        root: an empty folder.
+        guide: what else the project's binding of `guide` says, as in `, min_score: 0.9`.
+        files: further ones, or others.
+    """
+    yaml = PROJECT.replace("knowledge: [{ id: guide }]", f"knowledge: [{{ id: guide{guide} }}]")
+    project = Project.load(write(root, FILES | {"lorebind.yaml": yaml} | (files or {})), environ={})
+    project.ingest("guide")
+    project.ingest("rules")
+    return project

@@ -1,0 +1,280 @@
+"""Knowledge for agents: what their model is given, what they keep, what they may do on a miss."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from lorebind import Event, Extension, StoreError, tenant
+from lorebind_prompts import ExtractiveChatModel, parse
+from tests.bindings.helpers import Agentic, calls
+
+from .shop import KEYS, OLD, QUESTION, RULES, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+
+MISS = ", min_score: 1, fallback: Nothing is known of this."
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"It rains in {place}."
+
+
+def ask(agent: Any, question: str = QUESTION, config: Any = None) -> list[BaseMessage]:
+    """The messages after an agent has been asked."""
+    found: list[BaseMessage] = agent.invoke({"messages": [("user", question)]}, config)["messages"]
+    return found
+
+
+def said_of(message: BaseMessage) -> dict[str, Any]:
+    said: dict[str, Any] = message.response_metadata["lorebind"]
+    return said
+
+
+def test_the_model_sees_passages_and_the_state_does_not(tmp_path: Path) -> None:
+    """The block stands before the question when the model is called, and in no message after."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("With the rotate command [1].")])
+        messages = ask(create_agent(model, [], middleware=[project.middleware()]))
+    ((given,),) = model.heard
+    assert [passage.content for passage in parse(str(given.text))] == [KEYS, OLD]
+    assert str(given.text).endswith(f"\n\n{QUESTION}")
+    assert [message.text for message in messages] == [QUESTION, "With the rotate command [1]."]
+
+
+def test_the_answer_says_what_it_cites(tmp_path: Path) -> None:
+    """Citations are checked, unknown markers are told, and no passage is kept with them."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("By command [1], as is known [9].")])
+        *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
+    said = said_of(answer)
+    assert said["verdict"] == "hit"
+    assert [one["uri"] for one in said["citations"]] == ["guide/keys.md"]
+    assert said["unknown_markers"] == ["[9]"]
+    assert KEYS not in str(said)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_checkpoint_holds_no_passage(tmp_path: Path, way: str) -> None:
+    """What a checkpointer writes names no text of a passage."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("With the command [1].")] * 2)
+        saver = InMemorySaver()
+        agent: Any = create_agent(model, [], middleware=[project.middleware()], checkpointer=saver)
+        for _ in range(2):
+            if way == "invoke":
+                ask(agent, config=THREAD)
+            else:
+                asyncio.run(agent.ainvoke({"messages": [("user", QUESTION)]}, THREAD))
+        kept = str([saver.storage, saver.writes, saver.blobs])
+        assert QUESTION in kept
+        assert "ninety days" not in kept
+        assert "when they leak" not in kept
+
+
+def test_a_tools_turn_searches_once(tmp_path: Path) -> None:
+    """While tools are at work the passages stay before the question, and nothing is searched."""
+    with shop(tmp_path) as project:
+        searched: list[str] = []
+        project.knowledge.events.subscribe(Searches(searched))
+        called = AIMessage(
+            "", tool_calls=[{"name": "weather", "args": {"place": "Rome"}, "id": "1"}]
+        )
+        model = Agentic(says=[called, AIMessage("It rains; use the command [1].")])
+        ask(create_agent(model, [weather], middleware=[project.middleware()]))
+    first, second = model.heard
+    assert first[0].text == second[0].text
+    assert [one.type for one in second] == ["human", "ai", "tool"]
+    assert len(searched) == 1
+
+
+class Searches(Extension):
+    """Notes each search."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def retrieval_started(self, event: Event) -> None:
+        self.seen.append(event.kb_id)
+
+
+def test_the_next_question_is_searched_for(tmp_path: Path) -> None:
+    """Every message of the user's has passages of its own, and those before have none any more."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("ok"), AIMessage("ok")])
+        agent = create_agent(
+            model, [], middleware=[project.middleware("rules")], checkpointer=InMemorySaver()
+        )
+        ask(agent, config=THREAD)
+        ask(agent, "What covers alpine chalets?", THREAD)
+    before, _, now = model.heard[1]
+    assert before.text == QUESTION
+    assert "Blankets of powder" in now.text
+
+
+def test_an_agents_own_bindings(tmp_path: Path) -> None:
+    """`agent=` adds what the agent binds to what the project binds, with its settings."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("ok")])
+        ask(create_agent(model, [], middleware=[project.middleware(agent="clerk")]))
+    shown = parse(str(model.heard[0][0].text))
+    assert [passage.content for passage in shown] == [KEYS, OLD, RULES]
+    assert [passage.marker for passage in shown] == ["[1]", "[2]", "[3]"]
+
+
+def test_a_miss_leaves_the_tools_alone(tmp_path: Path) -> None:
+    """Without `tool_fallback` the model is told the fallback, and keeps exactly its tools."""
+    with shop(tmp_path, guide=MISS) as project:
+        model = Agentic(says=[AIMessage("I do not know.")])
+        *_, answer = ask(create_agent(model, [weather], middleware=[project.middleware()]))
+    assert model.heard[0][0].text == f"Nothing is known of this.\n\n{QUESTION}"
+    assert model.offered == [(["weather"], None)]
+    assert said_of(answer)["verdict"] == "fallback"
+
+
+@pytest.mark.parametrize(("way", "choice"), [("auto", None), ("escalate", "any")])
+def test_a_miss_may_let_the_agent_search(tmp_path: Path, way: str, choice: str | None) -> None:
+    """`auto` offers a tool that searches; `escalate` demands one, until it has answered."""
+    with shop(tmp_path, guide=f", min_score: 1, tool_fallback: {way}") as project:
+        says = [calls("keys that leak", tool="search_guide"), AIMessage("Nothing.")]
+        model = Agentic(says=says)
+        middleware = project.middleware()
+        *_, answer = ask(create_agent(model, [weather], middleware=[middleware]))
+    assert model.offered == [
+        (["search_guide", "weather"], choice),
+        (["search_guide", "weather"], None),
+    ]
+    assert said_of(answer)["verdict"] == "escalated"
+
+
+def test_a_hit_hides_the_tool_of_a_miss(tmp_path: Path) -> None:
+    """Where enough is found, the agent has only the tools that it was given."""
+    with shop(tmp_path, guide=", tool_fallback: auto") as project:
+        model = Agentic(says=[AIMessage("ok [1]")])
+        ask(create_agent(model, [weather], middleware=[project.middleware()]))
+    assert model.offered == [(["weather"], None)]
+
+
+def test_numbers_mean_one_passage_in_a_conversation(tmp_path: Path) -> None:
+    """The middleware's passages, and those of tools called at once and later, never share one."""
+    with shop(tmp_path) as project:
+        says = [
+            calls("rules of access", "alpine chalets", tool="search_rules"),
+            calls("who may", tool="search_rules"),
+            AIMessage("See [1], [3] and [8]; but [99]."),
+            AIMessage("And again [1], [20]."),
+        ]
+        model = Agentic(says=says)
+        agent = create_agent(
+            model,
+            [project.tool("rules")],
+            middleware=[project.middleware("guide")],
+            checkpointer=InMemorySaver(),
+        )
+        messages = ask(agent, config=THREAD)
+        given = [one.marker for message in model.heard[2] for one in parse(str(message.text))]
+        assert len(given) == len(set(given)) == 8
+        cited = said_of(messages[-1])
+        assert [one["marker"] for one in cited["citations"]] == ["[1]", "[3]", "[8]"]
+        assert cited["unknown_markers"] == ["[99]"]
+        ask(agent, "What of the old keys?", THREAD)
+        again = [one.marker for message in model.heard[3] for one in parse(str(message.text))]
+        assert len(again) == len(set(again)) == 8
+
+
+def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
+    """An agent that is asked for another tenant is given nothing of this one's."""
+    with shop(tmp_path) as project:
+        with tenant("acme"):
+            (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
+            project.ingest("guide")
+            model = Agentic(says=[AIMessage("ok")])
+            ask(create_agent(model, [], middleware=[project.middleware()]))
+        assert "by hand" in model.heard[0][0].text
+        model = Agentic(says=[AIMessage("ok")])
+        ask(create_agent(model, [], middleware=[project.middleware()]))
+        assert "by hand" not in model.heard[0][0].text
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"), [("fallback", f"Ask again later.\n\n{QUESTION}"), ("skip", QUESTION)]
+)
+def test_an_outage_follows_on_error(tmp_path: Path, policy: str, given: str) -> None:
+    """With `on_error` an agent goes on without its knowledge, and says that it does."""
+    words = f", fallback: Ask again later., on_error: {policy}"
+    with shop(tmp_path, guide=words) as project:
+        break_index(tmp_path)
+        model = Agentic(says=[AIMessage("ok")])
+        *_, answer = ask(create_agent(model, [], middleware=[project.middleware()]))
+    assert model.heard[0][0].text == given
+    assert said_of(answer)["verdict"] == "error"
+
+
+def test_an_outage_is_an_error_otherwise(tmp_path: Path) -> None:
+    """Without `on_error` the agent fails before its model is asked."""
+    with shop(tmp_path) as project:
+        break_index(tmp_path)
+        model = Agentic(says=[AIMessage("ok")])
+        with pytest.raises(StoreError):
+            ask(create_agent(model, [], middleware=[project.middleware()]))
+    assert model.heard == []
+
+
+def break_index(root: Path) -> None:
+    """Damage the file that holds the vectors."""
+    for file in (root / ".lorebind").glob("*.db*"):
+        file.write_bytes(b"no database" * 1000)
+
+
+def test_pictures_beside_the_question_stay(tmp_path: Path) -> None:
+    """A message of several parts keeps them all, behind the block."""
+    picture = {"type": "image", "url": "https://example.com/keys.png"}
+    asked = HumanMessage([{"type": "text", "text": QUESTION}, picture])
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("ok")])
+        create_agent(model, [], middleware=[project.middleware()]).invoke({"messages": [asked]})
+    content = model.heard[0][0].content
+    assert isinstance(content, list)
+    assert content[1:] == asked.content
+    assert KEYS in content[0]["text"]  # type: ignore[index]  # a text part
+
+
+def test_nothing_asked_is_nothing_searched(tmp_path: Path) -> None:
+    """A conversation without words of the user's goes to the model as it is."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("ok")])
+        agent: Any = create_agent(model, [], middleware=[project.middleware()])
+        agent.invoke({"messages": [("assistant", "Hello!")]})
+    assert [message.text for message in model.heard[0]] == ["Hello!"]
+
+
+def test_many_agents_at_once(tmp_path: Path) -> None:
+    """Threads that share a project each get the passages of their own question."""
+    with shop(tmp_path) as project:
+        agent = create_agent(ExtractiveChatModel(), [], middleware=[project.middleware("rules")])
+        answers: dict[int, str] = {}
+
+        def asked(number: int) -> None:
+            question = "What covers alpine chalets?" if number % 2 else "Who may rotate the keys?"
+            answers[number] = str(ask(agent, question)[-1].text)
+
+        threads = [threading.Thread(target=asked, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for number in range(50):
+        assert ("powder" if number % 2 else "rules of access") in answers[number]
