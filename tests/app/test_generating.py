@@ -1,0 +1,277 @@
+"""Answers from Python: `generate` and `stream`, and the same answer by every way there is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnablePassthrough
+from langgraph.graph import END, START, StateGraph
+
+from lorebind import ModelError, NotFoundError, UsageError, tenant
+from lorebind_prompts import ExtractiveChatModel, RetrievedContext, parse
+from tests.bindings.helpers import Agentic, Scripted
+
+from .shop import KEYS, OLD, QUESTION, RULES, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind import Project
+
+
+class State(TypedDict):
+    question: str
+    answer: str
+
+
+def by_a_chain(project: Project) -> str:
+    return str((project.prompt() | ExtractiveChatModel()).invoke(QUESTION).text)
+
+
+def by_a_retriever_in_a_chain(project: Project) -> str:
+    chain: Any = (
+        {"documents": project.retriever(), "question": RunnablePassthrough()}
+        | project.prompt()
+        | ExtractiveChatModel()
+    )
+    return str(chain.invoke(QUESTION).text)
+
+
+def by_an_agent(project: Project) -> str:
+    agent: Any = create_agent(ExtractiveChatModel(), [], middleware=[project.middleware()])
+    return str(agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1].text)
+
+
+def by_a_node_of_a_graph(project: Project) -> str:
+    async def node(state: State) -> dict[str, str]:
+        return {"answer": (await project.agenerate(state["question"])).text}
+
+    graph: Any = StateGraph(State)
+    graph.add_node("reply", node)
+    graph.add_edge(START, "reply")
+    graph.add_edge("reply", END)
+    found = asyncio.run(graph.compile().ainvoke({"question": QUESTION}))
+    return str(found["answer"])
+
+
+def by_a_workflow(project: Project) -> str:
+    return str(project.run("reply", {"question": QUESTION}).output)
+
+
+def by_a_stream(project: Project) -> str:
+    return "".join(project.stream(QUESTION))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        by_a_chain,
+        by_a_retriever_in_a_chain,
+        by_an_agent,
+        by_a_node_of_a_graph,
+        by_a_workflow,
+        by_a_stream,
+    ],
+)
+def test_every_way_gives_the_same_answer(tmp_path: Path, way: Any) -> None:
+    """A chain, an agent, a graph, a workflow and a stream say what `generate` says."""
+    with shop(tmp_path) as project:
+        answer = project.generate(QUESTION)
+        assert KEYS in answer.text
+        assert way(project) == answer.text
+
+
+def test_an_answer_has_its_grounds(tmp_path: Path) -> None:
+    """What was cited, offered and unknown, the verdict, and the tokens by the model's counter."""
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("By command [1]; see also [7].")])
+        answer = project.generate(QUESTION, "guide", model=model)
+    assert (answer.verdict, [one.uri for one in answer.citations]) == ("hit", ["guide/keys.md"])
+    assert [one.content for one in answer.offered] == [KEYS, OLD]
+    assert answer.unknown_markers == ["[7]"]
+    assert (answer.usage["tokenizer"], answer.usage["exact"]) == ("len/4", False)
+
+
+def test_an_agent_answers_with_its_instructions_and_bindings(tmp_path: Path) -> None:
+    """`agent=` brings the system message and the knowledge of the agent."""
+    with shop(tmp_path) as project:
+        model = Scripted()
+        project.generate(QUESTION, agent="clerk", model=model)
+    system, asked = model.heard[0]
+    assert system.text == "Be short."
+    assert [passage.content for passage in parse(str(asked.text))] == [KEYS, OLD, RULES]
+
+
+def test_what_was_found_before_is_not_searched_again(tmp_path: Path) -> None:
+    """`retrieved_contexts` stand in the prompt as they are, capped and numbered as others are."""
+    given = [RetrievedContext("mine", "Turn the key twice.", 0.4, 5, {"uri": "mine.md"}, id="m")]
+    with shop(tmp_path) as project:
+        model = Agentic(says=[AIMessage("Twice [1].")])
+        answer = project.generate(QUESTION, model=model, retrieved_contexts=given)
+    assert [one.uri for one in answer.citations] == ["mine.md"]
+    assert "rotate command" not in model.heard[0][0].text
+    assert answer.verdict == "hit"
+
+
+def test_history_and_attachments_stay_beside(tmp_path: Path) -> None:
+    """What was said before comes first, and a picture stands behind the question."""
+    picture = {"type": "image", "url": "https://example.com/key.png"}
+    before = [HumanMessage("Hello!"), AIMessage("Hello.")]
+    with shop(tmp_path) as project:
+        model = Scripted()
+        project.generate(QUESTION, model=model, history=before, attachments=[picture])
+    first, second, asked = model.heard[0]
+    assert [first, second] == before
+    assert isinstance(asked.content, list)
+    assert asked.content[-1] == picture
+    assert asked.content[1] == {"type": "text", "text": QUESTION}
+    assert KEYS in asked.content[0]["text"]  # type: ignore[index]  # a text part
+
+
+def test_a_budget_for_all(tmp_path: Path) -> None:
+    """`max_tokens` caps the passages of all bindings together."""
+    with shop(tmp_path) as project:
+        model = Scripted()
+        answer = project.generate(QUESTION, "guide", "rules", model=model, max_tokens=70)
+    assert answer.dropped > 0
+    block = str(model.heard[0][0].text).removesuffix(f"\n\n{QUESTION}")
+    assert len(block) / 4 <= 70
+
+
+def test_a_stream_is_checked_as_a_whole(tmp_path: Path) -> None:
+    """A marker that comes in two parts is a citation; before the end there is no answer."""
+    with shop(tmp_path) as project:
+        stream = project.stream(QUESTION, model=Parts(says=["By command", " [", "1", "] and [9]."]))
+        with pytest.raises(UsageError, match="read the stream to its end"):
+            _ = stream.answer
+        parts = list(stream)
+        whole = project.generate(QUESTION, model=Scripted(says=["By command [1] and [9]."]))
+    assert parts == ["By command", " [", "1", "] and [9]."]
+    assert stream.answer.text == whole.text
+    assert stream.answer.citations == whole.citations
+    assert stream.answer.unknown_markers == whole.unknown_markers == ["[9]"]
+
+
+async def test_a_stream_in_an_asynchronous_loop(tmp_path: Path) -> None:
+    """`async for` gives the same parts."""
+    project = await asyncio.to_thread(shop, tmp_path)
+    async with project:
+        stream = project.astream(QUESTION, model=Parts(says=["a ", "b [1]"]))
+        assert [part async for part in stream] == ["a ", "b [1]"]
+        assert [one.marker for one in stream.answer.citations] == ["[1]"]
+
+
+def test_a_stream_that_breaks_raises(tmp_path: Path) -> None:
+    """What a provider raises in the middle comes out where the stream is read."""
+    with shop(tmp_path) as project:
+        stream = project.stream(QUESTION, model=Parts(says=["a", "b"], breaks=True))
+        parts = []
+        with pytest.raises(ModelError, match="ConnectionError: cut"):
+            parts.extend(stream)
+        with pytest.raises(UsageError):
+            _ = stream.answer
+
+
+def test_a_stream_that_is_left_is_ended(tmp_path: Path) -> None:
+    """Who stops reading ends the model's call too."""
+    with shop(tmp_path) as project:
+        model = Parts(says=[str(number) for number in range(1000)])
+        for _ in project.stream(QUESTION, model=model):
+            break
+        assert model.ended.wait(10)
+        assert len(model.said) < 100
+
+
+def test_callbacks_reach_the_model(tmp_path: Path) -> None:
+    """`config` is handed on, so that tracing sees the call."""
+    seen = []
+
+    class Seen(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            seen.append(kwargs["tags"])
+
+    with shop(tmp_path) as project:
+        config = {"callbacks": [Seen()], "tags": ["mine"]}
+        project.generate(QUESTION, model=Scripted(), config=config)
+    assert seen == [["mine"]]
+
+
+def test_places_that_are_not_there(tmp_path: Path) -> None:
+    """Unknown knowledge bases, agents and models are refused with those that there are."""
+    with shop(tmp_path) as project:
+        with pytest.raises(NotFoundError, match="did you mean 'guide'"):
+            project.generate(QUESTION, "guides")
+        with pytest.raises(NotFoundError, match="known: clerk"):
+            project.generate(QUESTION, agent="cook")
+        with pytest.raises(NotFoundError, match="known: default"):
+            project.generate(QUESTION, model="gpt")
+        with pytest.raises(UsageError, match="empty"):
+            project.generate("  ")
+
+
+async def test_fifty_tasks_at_once(tmp_path: Path) -> None:
+    """Tasks that share a project each get the passages of their own question and tenant."""
+    project = await asyncio.to_thread(shop, tmp_path)
+    (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
+    async with project:
+        with tenant("acme"):
+            await project.aingest("guide")
+
+        async def ask(number: int) -> str:
+            with tenant("acme" if number % 2 else "default"):
+                return (await project.agenerate(QUESTION, model=ExtractiveChatModel())).text
+
+        answers = await asyncio.gather(*map(ask, range(50)))
+    for number, answer in enumerate(answers):
+        assert ("by hand" if number % 2 else "ninety days") in answer
+        assert ("ninety days" if number % 2 else "by hand") not in answer
+
+
+def test_fifty_threads_at_once(tmp_path: Path) -> None:
+    """The same from threads, through the blocking twin."""
+    with shop(tmp_path) as project:
+        answers: dict[int, str] = {}
+
+        def ask(number: int) -> None:
+            question = "What covers alpine chalets?" if number % 2 else "Who may rotate the keys?"
+            answers[number] = project.generate(question, "rules").text
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(answers) == 50
+    for number, answer in answers.items():
+        assert ("powder" if number % 2 else "rules of access") in answer
+
+
+class Parts(Scripted):
+    """Says its lines one after the other, as the parts of one answer."""
+
+    breaks: bool = False
+    said: list[str] = []  # noqa: RUF012  # a field, which is copied
+    ended: Any = None
+
+    def model_post_init(self, context: Any) -> None:
+        self.ended = threading.Event()
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        from langchain_core.messages import AIMessageChunk
+        from langchain_core.outputs import ChatGenerationChunk
+
+        try:
+            for text in self.says:
+                self.said.append(text)
+                yield ChatGenerationChunk(message=AIMessageChunk(content=text))
+                await asyncio.sleep(0)
+            if self.breaks:
+                raise ConnectionError("cut")
+        finally:
+            self.ended.set()

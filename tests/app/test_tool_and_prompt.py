@@ -1,0 +1,183 @@
+"""Knowledge as a tool, and as a prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from lorebind import EmbedderError, UsageError
+from lorebind_bindings import knowledge_tool
+from lorebind_prompts import EstimateCounter, parse
+
+from .shop import KEYS, OLD, QUESTION, RULES, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from langchain_core.prompt_values import PromptValue
+
+FAILING = "tests.bindings.helpers:FailingQuestions"
+
+
+def contents(text: Any) -> list[str]:
+    return [passage.content for passage in parse(str(text))]
+
+
+def test_what_a_model_is_told_of_a_tool(tmp_path: Path) -> None:
+    """A tool has the ids in its name, what is in there, how to cite, and one argument."""
+    with shop(tmp_path) as project:
+        told = convert_to_openai_tool(project.tool("guide", "rules"))["function"]
+    assert told["name"] == "search_guide_rules"
+    assert told["description"].startswith("How keys are handled. Who may do what. Gives passages")
+    assert list(told["parameters"]["properties"]) == ["query"]
+    assert told["parameters"]["required"] == ["query"]
+
+
+def test_a_tool_gives_a_block_and_its_citations(tmp_path: Path) -> None:
+    """The model reads the block; the program finds the citations, as plain values, beside it."""
+    with shop(tmp_path) as project:
+        found = project.tool("guide").invoke(
+            {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
+        )
+    assert contents(found.content) == [KEYS, OLD]
+    assert found.artifact["verdict"] == "hit"
+    first = found.artifact["citations"][0]
+    assert (first["marker"], first["uri"], first["content"]) == ("[1]", "guide/keys.md", KEYS)
+
+
+def test_a_tool_in_an_asynchronous_loop(tmp_path: Path) -> None:
+    """The tool's own coroutine gives the same."""
+    with shop(tmp_path) as project:
+        tool = project.tool("guide", name="handbook", description="The handbook.")
+        assert asyncio.run(tool.ainvoke({"query": QUESTION})) == tool.invoke({"query": QUESTION})
+        assert (tool.name, tool.description.split(" Gives")[0]) == ("handbook", "The handbook.")
+
+
+def test_a_tool_that_finds_nothing_says_so(tmp_path: Path) -> None:
+    """A miss is words for the model, not an empty text."""
+    with shop(tmp_path, guide=", min_score: 1") as project:
+        said = project.tool().invoke({"query": "Nothing of the kind?"})
+    assert said.startswith("Nothing was found: no passages of 'guide' scored 1 or more")
+
+
+def test_a_tools_budget(tmp_path: Path) -> None:
+    """`max_tokens` caps what a call gives."""
+    with shop(tmp_path) as project:
+        said = project.tool("guide", "rules", max_tokens=70).invoke({"query": QUESTION})
+    assert 1 <= len(contents(said)) < 4
+
+
+def test_a_name_that_models_accept(tmp_path: Path) -> None:
+    """Providers want letters, digits, '-' and '_', at most 64 of them."""
+    with shop(tmp_path) as project:
+        bindings = project.explain()
+        odd = [replace(bindings[0], id="a.b " + "c" * 80)]
+        name = knowledge_tool(project.knowledge, odd, EstimateCounter()).name
+    assert name == "search_a_b_" + "c" * 53
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_an_outage_in_a_tool(tmp_path: Path, policy: str) -> None:
+    """It is raised; or, where `on_error` says so, the model is told of it."""
+    yaml = (
+        "name: shop\nvector_dbs: [{ id: file, type: sqlite }]\n"
+        f"embedders: [{{ id: e, provider: langchain, class: '{FAILING}' }}]\n"
+        "knowledge_bases:\n  - id: guide\n"
+        "    sources: [{ type: markdown_glob, path: 'guide/*.md' }]\n"
+        f"    retrieval: {{ strategy: similarity, on_error: {policy} }}\n"
+        "  - id: rules\n    sources: [{ type: markdown_glob, path: 'rules/*.md' }]\n"
+    )
+    with shop(tmp_path, files={"lorebind.yaml": yaml}) as project:
+        tool = project.tool("guide")
+        if policy == "fail":
+            with pytest.raises(EmbedderError, match="down"):
+                tool.invoke({"query": QUESTION})
+        else:
+            said = tool.invoke({"query": QUESTION})
+            assert said == "The knowledge of guide cannot be searched just now."
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        QUESTION,
+        {"question": QUESTION},
+        HumanMessage(QUESTION),
+        [("user", QUESTION)],
+        {"messages": [HumanMessage(QUESTION)]},
+        ChatPromptTemplate.from_messages([("user", "{q}")]).invoke({"q": QUESTION}),
+    ],
+    ids=["text", "mapping", "message", "messages", "messages in a mapping", "prompt value"],
+)
+def test_whatever_holds_a_question(tmp_path: Path, given: Any) -> None:
+    """Each of them becomes the same message: the block, and then the question."""
+    with shop(tmp_path) as project:
+        (message,) = project.prompt("guide").invoke(given).to_messages()
+    assert contents(message.text) == [KEYS, OLD]
+    assert str(message.text).endswith(f"\n\n{QUESTION}")
+
+
+def texts(value: PromptValue) -> list[tuple[str, str]]:
+    return [(message.type, str(message.text)) for message in value.to_messages()]
+
+
+def test_instructions_history_and_template(tmp_path: Path) -> None:
+    """The system message, what was said before, and a message of one's own making."""
+    with shop(tmp_path, guide=", inject_as: handbook") as project:
+        prompt = project.prompt(
+            template="Handbook:\n{{ .handbook }}\n\n{{ .question }} In {{ .language }}!",
+            instructions="Be kind.",
+        )
+        given = {"question": QUESTION, "language": "French", "history": [AIMessage("Hello.")]}
+        system, before, asked = texts(prompt.invoke(given))
+    assert (system, before) == (("system", "Be kind."), ("ai", "Hello."))
+    assert asked[1].startswith("Handbook:\n<knowledge id=")
+    assert asked[1].endswith(f"\n\n{QUESTION} In French!")
+    assert contents(asked[1]) == [KEYS, OLD]
+
+
+def test_documents_of_any_retriever(tmp_path: Path) -> None:
+    """Documents that are given are taken as they are, without a search."""
+    documents = [
+        Document("From elsewhere.", metadata={"source": "wiki/a", "score": 0.2}),
+        Document("Of no score."),
+    ]
+    with shop(tmp_path) as project:
+        value = project.prompt("guide").invoke({"question": QUESTION, "documents": documents})
+    ((_, text),) = texts(value)
+    assert contents(text) == ["Of no score.", "From elsewhere."]
+    assert "[2] wiki/a" in text
+
+
+def test_an_agents_prompt(tmp_path: Path) -> None:
+    """`agent=` brings its instructions and its bindings."""
+    with shop(tmp_path) as project:
+        (_, system), (_, asked) = texts(project.prompt(agent="clerk").invoke(QUESTION))
+    assert system == "Be short."
+    assert contents(asked) == [KEYS, OLD, RULES]
+
+
+@pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, []])
+def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
+    """A mapping with another name, and what is no text, is refused with what is wanted."""
+    with shop(tmp_path) as project, pytest.raises(UsageError, match=r"question|user's"):
+        project.prompt("guide").invoke(given)
+
+
+def test_a_batch(tmp_path: Path) -> None:
+    """LangChain's own ways of calling a Runnable work: many at once, each with its passages."""
+    with shop(tmp_path) as project:
+        prompt = project.prompt("guide", "rules")
+        questions = [QUESTION, "What covers alpine chalets?"]
+        first, second = (texts(value)[0][1] for value in prompt.batch(questions))
+        assert KEYS in first
+        assert "Blankets of powder" in second
+        one, two = asyncio.run(prompt.abatch(questions))
+        assert [texts(one)[0][1], texts(two)[0][1]] == [first, second]
