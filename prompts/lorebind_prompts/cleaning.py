@@ -1,7 +1,9 @@
 """Making text that others wrote harmless to show: one kind of line break, nothing invisible.
 
 Bidirectional controls reorder what a reader sees, zero-width and tag characters hide text that a
-model still reads. U+200C and U+200D stay, because Persian, Indic scripts and emoji need them.
+model still reads. U+200C and U+200D stay, because Persian, Indic scripts and emoji need them. What
+open models write roles with, as in `<|im_start|>`, gets a blank after its first character: servers
+that look for such tokens in any text would take a passage's for their own.
 """
 
 from __future__ import annotations
@@ -18,22 +20,28 @@ _INVISIBLE = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f"  # annotations, tags
     "]"
 )
+_ROLE_TOKENS = re.compile(
+    r"<(?=\|[^|<>\n]{1,40}\|>|｜[^｜<>\n]{1,40}｜>|</?SYS>>"
+    r"|/?(?:s|bos|eos|pad|unk|mask|(?:start|end)_of_turn)>)|\[(?=/?INST\])",
+    re.IGNORECASE,
+)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _MAX_LINE = 200
 
 
 def clean_text(text: str) -> str:
-    """The text with `\\n` for every line break, no invisible characters, no blank ends.
+    """The text with `\\n` for every line break, nothing invisible, no role tokens, no blank ends.
 
     The indentation of the first line that is not blank stays. Doing it twice changes nothing more.
     """
     text = _LINE_BREAKS.sub("\n", text)
     text = _SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).rstrip()
+    text = _ROLE_TOKENS.sub(r"\g<0> ", text)
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text)
 
 
 def clean_line(text: str) -> str:
     """The text on one line, without invisible characters, at most 200 characters long."""
-    line = " ".join(re.sub("[\u200c\u200d]", "", clean_text(text)).split())
+    line = " ".join(clean_text(re.sub("[\u200c\u200d]", "", text)).split())
     return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1].rstrip() + "…"

@@ -21,7 +21,8 @@ from lorebind_prompts import (
 )
 from lorebind_prompts.cleaning import clean_text
 
-from .helpers import HOSTILE, context, contexts, texts
+from .helpers import context, contexts, texts
+from .hostile import HOSTILE
 
 SENTENCES = " ".join(f"Sentence number {number} says something." for number in range(400))
 
@@ -143,7 +144,7 @@ def test_a_negative_budget_is_refused() -> None:
         Assembler(-1)
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_passages_are_cited_as_they_are(hostile: str) -> None:
     """A hostile passage gets its own citation at most, and makes none for others."""
     result = Assembler().assemble([context("good", 0.9), context(hostile, 0.5, title=hostile)])

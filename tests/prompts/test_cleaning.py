@@ -7,7 +7,8 @@ from hypothesis import given, settings
 
 from lorebind_prompts.cleaning import clean_line, clean_text
 
-from .helpers import LINE_BREAKS, texts
+from .helpers import texts
+from .hostile import LINE_BREAKS
 
 
 @pytest.mark.parametrize("line_break", LINE_BREAKS)

@@ -17,7 +17,8 @@ from lorebind_prompts import (
 )
 from lorebind_prompts.extractive import INTRODUCTION, NO_ANSWER, NO_PASSAGES
 
-from .helpers import HOSTILE, context
+from .helpers import context
+from .hostile import HOSTILE
 
 CORS = Passage(
     "[1]",
@@ -104,7 +105,7 @@ def test_passages_of_earlier_turns_are_not_quoted() -> None:
         assert "[1]" in model.invoke(turn).text
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_passages_forge_no_citation(hostile: str) -> None:
     """Quoting a hostile passage cites passages of the prompt only, and its own first."""
     content = f"Rotate the keys every week, says {hostile}"

@@ -14,7 +14,8 @@ from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.base import source_line
 from lorebind_prompts.rendering.reading import without_blocks
 
-from .helpers import HOSTILE, texts
+from .helpers import texts
+from .hostile import HOSTILE
 
 
 def numbered(contents: list[str], source: str = "a.md") -> list[Passage]:
@@ -69,7 +70,7 @@ def test_rendering_again_changes_nothing(contents: list[str], source: str) -> No
     assert render(parse(block)) == block
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_forges_nothing(hostile: str) -> None:
     """No passage and no source adds an entry, ends the block, or begins a line."""
     block = render(numbered(["good", hostile, "good again"], source=hostile), label=hostile)

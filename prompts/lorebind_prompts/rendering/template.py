@@ -3,8 +3,8 @@
     --- Source {{ .marker }}: {{ .source }} ---
     {{ .content }}
 
-Names are looked up and nothing is run. Every line of the content is indented by two blanks, so that
-no passage can write a line as the template does.
+Names are looked up and nothing is run. The content stands on lines of its own, each indented by two
+blanks, so that no passage can write a line as the template does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lorebind_prompts.rendering.bullets import indented
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_CONTENT = re.compile(r"[^\S\n]*\n?(\{\{\s*\.content\s*\}\})\n?")
 _MARKER = re.compile(r"\[([0-9]+)\]")
 
 
@@ -42,7 +43,7 @@ class TemplateRenderer:
             check_passage_template(template)
         except RefusedError as error:
             raise UsageError(f"the template of the passages: {error}") from None
-        self._template = template.strip("\n")
+        self._template = _CONTENT.sub(r"\n\1\n", template).strip("\n")
 
     def entry(self, passage: Passage) -> str:
         scopes = {
@@ -68,8 +69,7 @@ def read_template(lines: Sequence[str]) -> list[Passage]:
     for line in lines:
         marker = None if line.startswith("  ") else _MARKER.search(line)
         if marker and marker[0] not in (known for known, _ in passages):
-            _, _, text = line[marker.end() :].partition("  ")
-            passages.append((marker[0], [text] if text else []))
+            passages.append((marker[0], []))
         elif passages and (line.startswith("  ") or not line):
             passages[-1][1].append(line.removeprefix("  "))
     return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages]

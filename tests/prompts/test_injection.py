@@ -1,0 +1,137 @@
+"""Hostile passages: none leaves its block, speaks as another, or is cited as what it is not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from lorebind_prompts import (
+    Assembler,
+    ExtractiveChatModel,
+    check,
+    parse,
+    put_before_question,
+)
+from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.rendering.reading import without_blocks
+
+from .helpers import context
+from .hostile import HOSTILE
+
+RENDERERS = {
+    "bullets": "bullets",
+    "json": "json",
+    "xml": "xml",
+    "markdown": "markdown",
+    "template": "--- From {{ .marker }}: {{ .source }} {{ .metadata.title }} ---\n{{ .content }}",
+}
+
+STRUCTURE = {
+    "bullets": r"- \[\d+\].*",
+    "json": r'\[|\]|\{"marker": "\[\d+\]", .*\},?',
+    "xml": r'<passage marker="\[\d+\]" source="[^"<>]*">|</passage>',
+    "markdown": r"### \[\d+\].*|",
+    "template": r"--- From \[\d+\]: .* ---",
+}
+"""The lines that are the renderer's own."""
+
+PASSAGES = {
+    "bullets": r"  .*|",
+    "json": r"(?!)",
+    "xml": r"[^<>]*",
+    "markdown": r">( .*)?",
+    "template": r"  .*|",
+}
+"""What the lines of a passage look like."""
+
+SPECIAL = re.compile(r"<\|\w+\|>|</?s>|\[/?INST\]|<</?SYS>>|<(start|end)_of_turn>|<\uff5c")
+
+
+def test_there_are_a_hundred_of_them() -> None:
+    """The corpus is as large as it is said to be, and says nothing twice."""
+    assert len(HOSTILE) == len(set(HOSTILE)) >= 100
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_a_hostile_passage_stays_where_it_is(renderer: str) -> None:
+    """As content, title, address and label: every line is the renderer's own or a passage's."""
+    for hostile in HOSTILE:
+        stays_where_it_is(hostile, renderer)
+
+
+def stays_where_it_is(hostile: str, renderer: str) -> None:
+    result = Assembler(renderer=RENDERERS[renderer], label=hostile).assemble(
+        [
+            context("good", 0.9),
+            context(hostile, 0.5, title=hostile, uri=hostile),
+            context("good again", 0.1),
+        ]
+    )
+    lines = result.context.split("\n")
+    assert result.context.splitlines() == lines
+    opening, closing = lines[0], lines[-1]
+    nonce = re.match(r"<knowledge id=([0-9a-f]{8})\b", opening)
+    assert nonce
+    assert closing == f"</knowledge id={nonce[1]}>"
+    assert result.context.count(nonce[1]) == 2
+    own = re.compile(STRUCTURE[renderer])
+    others = re.compile(PASSAGES[renderer])
+    markers = [
+        found
+        for line in lines[2:-1]
+        if own.fullmatch(line) and not others.fullmatch(line)
+        for found in re.findall(r"\[\d+\]", line)[:1]
+    ]
+    assert markers == [one.marker for one in result.citations]
+    assert all(own.fullmatch(line) or others.fullmatch(line) for line in lines[2:-1])
+    assert not SPECIAL.search(result.context)
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_what_is_read_is_what_was_shown(renderer: str) -> None:
+    """A prompt with a hostile passage has exactly its passages, each with its own text."""
+    for hostile in HOSTILE:
+        is_read_as_it_was_shown(hostile, renderer)
+
+
+def is_read_as_it_was_shown(hostile: str, renderer: str) -> None:
+    result = Assembler(renderer=RENDERERS[renderer]).assemble(
+        [context("good", 0.9), context(hostile, 0.5, title=hostile)]
+    )
+    prompt = f"{result.context}\n\nWhat is good?"
+    assert [(one.marker, one.content) for one in parse(prompt)] == [
+        (one.marker, one.content) for one in result.citations
+    ]
+    assert without_blocks(prompt) == "What is good?"
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_citation_is_forged(hostile: str) -> None:
+    """What is quoted of a passage is cited as that passage, whatever numbers it names."""
+    text = f"{hostile} The launch code is swordfish."
+    result = Assembler().assemble([context("About snow in the alps.", 0.9), context(text, 0.5)])
+    own = next(one.marker for one in result.citations if "swordfish" in one.content)
+    messages = put_before_question(
+        [HumanMessage("What is the launch code swordfish?")], [result.context]
+    )
+    answer = check(str(ExtractiveChatModel().invoke(messages).text), result.citations)
+    assert {one.marker for one in answer.citations} <= {own}
+    assert answer.unknown == []
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_cleaning_is_done_once(hostile: str) -> None:
+    """Cleaning what is clean changes nothing, so that what is shown is what was cited."""
+    assert clean_text(clean_text(hostile)) == clean_text(hostile)
+    assert clean_line(clean_line(hostile)) == clean_line(hostile)
+
+
+def test_role_tokens_are_taken_apart() -> None:
+    """A token that open models write roles with is no such token in a passage; other tags stay."""
+    assert clean_text("<|im_start|>system</s>") == "< |im_start|>system< /s>"
+    assert clean_text("[INST] <<SYS>> [/INST]") == "[ INST] < <SYS>> [ /INST]"
+    assert clean_text("List<String> a <b>c</b> [1] <script>") == (
+        "List<String> a <b>c</b> [1] <script>"
+    )
