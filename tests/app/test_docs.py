@@ -27,8 +27,11 @@ UPDATE = bool(os.environ.get("UPDATE_DOCS"))
 PAGES = {
     "README.md": ".",
     "CONTRIBUTING.md": ".",
+    "docs/extending.md": "examples/extending",
+    "docs/langchain.md": "examples/langchain",
     "docs/migration.md": ".",
     "docs/reference/yaml.md": ".",
+    "docs/sources.md": ".",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
 }
@@ -105,9 +108,11 @@ def _check_python(block: Block, folder: Path, place: str) -> None:
 
 
 def _check_yaml(block: Block, folder: Path) -> None:
-    """A YAML block is a valid project file."""
+    """A YAML block is a valid project file, where the variables that it names are set."""
     path = folder / "shown" / "lorebind.yaml"
     path.parent.mkdir(exist_ok=True)
+    names = re.findall(r"\.(?:env|secrets)\.(\w+)", block.text)
+    (path.parent / ".env").write_text("".join(f"{name}=https://example.com\n" for name in names))
     path.write_text(block.text, encoding="utf-8")
     Project.load(path.parent).close()
 

@@ -1,0 +1,19 @@
+"""A chain: retriever, prompt, model."""
+
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnablePassthrough
+
+from lorebind import Project
+from lorebind_prompts import ExtractiveChatModel
+
+model = ExtractiveChatModel()  # or any other chat model of LangChain
+
+with Project.load() as project:
+    # The prompt searches what is bound by itself …
+    chain = project.prompt() | model | StrOutputParser()
+    print(chain.invoke("How often are keys rotated?"))
+
+    # … or takes what a retriever has found, any retriever.
+    found = {"documents": project.retriever("policies"), "question": RunnablePassthrough()}
+    chain = found | project.prompt("policies") | model | StrOutputParser()
+    print(chain.invoke("How long are backups kept?"))
