@@ -297,3 +297,4 @@ def test_filling_leaves_the_scopes_as_they_are() -> None:
     assert prompt.filled(blocks, [docs]) == (["elsewhere"], "kind a\n\nb")
     assert prompt.question([docs]) == "kind "
     assert scopes == {"workflow": {"vars": {"tone": "kind"}, "input": {}}}
+    assert literal("{{ .x }} {{").filled([]) == ([], "{{ .x }} {{")

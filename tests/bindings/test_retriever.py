@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from lorebind_bindings import LorebindRetriever, bind, override, resolve
@@ -214,3 +214,17 @@ class TestRetriever:
         with pytest.raises(NotIngestedError):
             await retriever.ainvoke(QUESTION, {"callbacks": [heard]})
         assert [type(error) for error in heard.failed] == [NotIngestedError] * 2
+
+
+def test_its_fields_are_configurable(
+    opened: tuple[LoadedProject, KnowledgeService],
+) -> None:
+    """What LangChain calls configurable fields may differ from call to call."""
+    loaded, service = opened
+    retriever = LorebindRetriever(service, resolve(loaded)).configurable_fields(
+        k=ConfigurableField(id="k"), filters=ConfigurableField(id="filters")
+    )
+    assert len(retriever.invoke(QUESTION)) > 2
+    assert len(retriever.invoke(QUESTION, {"configurable": {"k": 1}})) == 1
+    found = retriever.invoke(QUESTION, {"configurable": {"filters": {"team": "ops"}}})
+    assert {document.metadata["kb_id"] for document in found} == {"guide"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from pydantic import Field, SkipValidation
 
 from lorebind_bindings.resolver import override
 from lorebind_bindings.retrieving import retrieve
@@ -33,18 +33,23 @@ class LorebindRetriever(BaseRetriever):
     the span (`start`, `end`, `line_start`, `line_end`).
     """
 
+    service: SkipValidation[Any] = Field(exclude=True, repr=False)
+    """The project's knowledge, a `KnowledgeService`."""
+    bindings: SkipValidation[Any] = Field(exclude=True, repr=False)
+    """What is searched: `ResolvedBinding`s."""
     k: int | None = None
     """The most documents to return, whatever the bindings' `top_k`; None leaves it to that."""
-
-    _service: KnowledgeService = PrivateAttr()
-    _bindings: Sequence[ResolvedBinding] = PrivateAttr()
+    strategy: str | None = None
+    """In place of the bindings' own."""
+    min_score: float | None = None
+    """In place of the bindings' own."""
+    filters: dict[str, Any] | None = None
+    """In place of the bindings' own."""
 
     def __init__(
         self, service: KnowledgeService, bindings: Sequence[ResolvedBinding], **fields: Any
     ) -> None:
-        super().__init__(**fields)
-        self._service = service
-        self._bindings = list(bindings)
+        super().__init__(service=service, bindings=list(bindings), **fields)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
@@ -58,8 +63,17 @@ class LorebindRetriever(BaseRetriever):
 
     async def _search(self, query: str, k: int | None) -> list[Document]:
         limit = k if k is not None else self.k
-        bindings = [override(binding, top_k=limit) for binding in self._bindings]
-        results = await retrieve(self._service, bindings, query)
+        bindings = [
+            override(
+                binding,
+                top_k=limit,
+                strategy=self.strategy,
+                min_score=self.min_score,
+                filters=self.filters,
+            )
+            for binding in self.bindings
+        ]
+        results = await retrieve(self.service, bindings, query)
         matches = [
             (-match.score * _weight(found.result), match.id, match)
             for found in results
