@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_knowledge.optional import import_extra
 from lorebind_knowledge.redaction import said_by
-from lorebind_prompts import counter_for
+from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers import make_counter
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ def model_counter(declaration: ModelDeclaration, environment: Environment) -> To
 
 
 def live_counter(model: BaseChatModel) -> TokenCounter:
-    """The same for a chat model that was made elsewhere, by the name that it says it has."""
+    """The same for a chat model that was made elsewhere.
+
+    By the name that it says it has, where that is known; else as the model itself counts.
+    """
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
     name = next((name for name in names if isinstance(name, str)), None)
-    return counter_for(name, model._llm_type)
+    counter = counter_for(name, model._llm_type)
+    return ModelCounter(model) if not counter.exact and ModelCounter.knows(model) else counter

