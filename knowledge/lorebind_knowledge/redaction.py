@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus, unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HIDDEN = "[secret]"
+
+_WITHIN = re.compile("(?:AccountKey|sig)=([^;&]+)")
+"""Secrets within a secret: a connection string or a signature of Azure is quoted in parts too."""
 
 
 def said_by(
@@ -22,10 +27,17 @@ def said_by(
         resolved: the same with their templates filled in: what those gave is taken out.
     """
     text = f"{type(error).__name__}: {error}"
-    for secret in {*_held(holder), *_filled_in(written, resolved)}:
-        if secret:
-            text = text.replace(secret, HIDDEN)
+    secrets = {*_held(holder), *_filled_in(written, resolved)}
+    forms = {form for secret in secrets if secret for form in _forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):  # one may be the beginning of another
+        text = text.replace(form, HIDDEN)
     return text
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The secret and those within it, each as it is, as addresses hold it, and out of one."""
+    for text in (secret, *_WITHIN.findall(secret)):
+        yield from (text, quote(text, safe=""), quote_plus(text), unquote(text))
 
 
 def _held(holder: object) -> Iterator[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +43,14 @@ class Keyed(BaseLoader):
 
     def __init__(self, api_key: str) -> None:
         raise ValueError(f"the key {api_key} is not valid")
+
+
+class Endless(BaseLoader):
+    """Never ends."""
+
+    def lazy_load(self) -> Iterator[Document]:
+        while True:
+            yield page("")
 
 
 class NotALoader:
@@ -114,15 +126,112 @@ def test_size() -> None:
 
 def test_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that never ends is stopped, though its documents be empty."""
+    monkeypatch.setattr(langchain_module, "_MAX_DOCUMENTS", 1000)
+    with pytest.raises(SourceError, match="gives too much for a source"):
+        list(source("Endless").items())
 
-    class Endless(list[Document]):
-        def __iter__(self) -> Iterator[Document]:
-            while True:
-                yield page("")
 
-    monkeypatch.setattr(langchain_module, "_MAX_HELD_BYTES", 1024**2)
-    with pytest.raises(SourceError, match="gives too much to be one source"):
-        list(source(documents=Endless()).items())
+def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that gives too many bytes is stopped; what is too large to be read is not held."""
+    monkeypatch.setattr(langchain_module, "_MAX_BYTES", 3000)
+    assert len(listed(*(page("x" * 2000, source="a") for _ in range(9)))) == 9
+    with pytest.raises(SourceError, match="gives too much for a source"):
+        listed(*(page("x" * 1000, source="a") for _ in range(9)))
+
+
+class Large(BaseLoader):
+    """Gives many documents, each made when its turn comes."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._count = count
+        self._size = size
+
+    def lazy_load(self) -> Iterator[Document]:
+        for number in range(self._count):
+            yield page(f"{number:06} " * (self._size // 7), source=f"{number}.txt", number=number)
+
+
+PEAK = """
+import resource, sys
+from tests.knowledge.test_sources_langchain import source
+items = list(source("Large", count=int(sys.argv[1]), size=1024**2, max_bytes=1024**2).items())
+for number, item in enumerate(items):
+    content = item.read("")
+    assert content.data.startswith(f"{number:06} ".encode())
+    assert content.metadata["number"] == number
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured in kilobytes on Linux")
+def test_memory() -> None:
+    """The memory of a process does not grow with what a loader gives."""
+
+    def peak(count: int) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, str(count)],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(done.stdout)
+
+    assert peak(200) - peak(4) < 20 * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed by Linux")
+def test_the_temporary_file_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has gone when nothing can be read any more, and when the loader fails on its way."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def open_files() -> list[str]:
+        links = [os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
+        return [link for link in links if link.startswith(str(tmp_path))]
+
+    items = listed(page("x" * 100), page("y" * 100))
+    (last,) = items[1:]
+    del items
+    assert len(open_files()) == 1
+    assert read(last).data == b"y" * 100
+    del last
+    assert not open_files()
+    with pytest.raises(SourceError, match="OSError: broken") as caught:
+        listed(page("x"), failure=OSError("broken"))
+    assert caught.value.__traceback__ is not None
+    assert not open_files()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes no more fails the source, with what can be done."""
+
+    class Full:
+        def seek(self, place: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda prefix: Full())
+    with pytest.raises(SourceError, match="No space left on device; TMPDIR names a folder"):
+        listed(page("x"))
+
+
+def test_settings_stay_as_they_are() -> None:
+    """A loader that writes into its settings does not change those of the next listing."""
+    made = source("Writing", settings={"a": 1})
+    assert [[item.uri for item in made.items()] for _ in range(2)] == [["1"], ["1"]]
+
+
+class Writing(BaseLoader):
+    """Takes its settings out of the mapping that it is given."""
+
+    def __init__(self, settings: dict[str, int]) -> None:
+        self._first = settings.pop("a")
+
+    def lazy_load(self) -> Iterator[Document]:
+        yield page("x", source=str(self._first))
 
 
 def test_failure_on_the_way() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.optional import import_extra
-from lorebind_knowledge.redaction import said_by
-from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.files import FileSource
-from lorebind_knowledge.sources.limits import too_large
+from lorebind_knowledge.sources.remote_buckets import RemoteBucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,13 +22,9 @@ if TYPE_CHECKING:
         address: str
         """As shown: `s3://bucket`."""
 
-        def objects(self, folder: str) -> Iterator[SourceItem]:
-            """The objects below a folder, or more of them; the uri of each is its name."""
+        def objects(self, prefix: str) -> Iterator[SourceItem]:
+            """The objects of a prefix, or more of them; the uri of each is its name."""
             ...
-
-
-_SYSTEMS = {"s3": ("s3", "s3fs"), "gcs": ("gs", "gcsfs"), "azure": ("abfs", "adlfs")}
-"""For each provider fsspec's name of it, with which its addresses begin, and the package."""
 
 
 class BucketSource:
@@ -47,20 +40,10 @@ class BucketSource:
         self._pattern = pattern
 
     def items(self) -> Iterator[SourceItem]:
-        from wcmatch import glob
-
-        folder = self._prefix.rpartition("/")[0]
-        flags = glob.GLOBSTAR | glob.BRACE | glob.FORCEUNIX
         found = {
             item.uri: item
-            for item in self._bucket.objects(folder)
-            if item.uri.startswith(self._prefix)
-            and (
-                item.uri == self._prefix
-                or glob.globmatch(
-                    item.uri[len(self._prefix) :].lstrip("/"), self._pattern, flags=flags
-                )
-            )
+            for item in self._bucket.objects(self._prefix)
+            if item.uri.startswith(self._prefix) and self._matches(item.uri)
         }
         address = self._bucket.address
         if not found:
@@ -68,73 +51,17 @@ class BucketSource:
         for name in sorted(found):
             yield SourceItem(f"{address}/{name}", found[name].read)
 
+    def _matches(self, name: str) -> bool:
+        from wcmatch import glob
 
-class RemoteBucket:
-    """A bucket, or the memory of this process, that fsspec reaches."""
-
-    def __init__(
-        self, provider: str, name: str, *, written: Mapping[str, Any], settings: Mapping[str, Any],
-        max_bytes: int,
-    ) -> None:  # fmt: skip
-        """
-        Args:
-            provider: `s3`, `gcs`, `azure` or `memory`.
-            name: the bucket or container.
-            written: the arguments of the file system as they stand in the configuration.
-            settings: the same with their templates filled in.
-            max_bytes: the size of the largest object.
-
-        Raises:
-            MissingDependencyError: when the extra `cloud` is not installed.
-        """
-        self._system, package = _SYSTEMS.get(provider, (provider, "fsspec"))
-        purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
-        self._fsspec = import_extra("fsspec", extra="cloud", purpose=purpose)
-        import_extra(package, extra="cloud", purpose=purpose)
-        self._name = name.strip("/")
-        self._written = dict(written)
-        self._settings = dict(settings)
-        self._max_bytes = max_bytes
-        self.address = f"{self._system}://{self._name}"
-
-    def objects(self, folder: str) -> Iterator[SourceItem]:
-        top = f"{self._name}/{folder}".rstrip("/")
-        # Listings of a partial failure are told as such by none of these: what walks must raise.
-        careful = {"on_error": "raise"} if self._system == "memory" else {}
-        try:
-            # Neither the instance nor its listings are kept: both outlive changes of the bucket.
-            own = {"skip_instance_cache": True, "use_listings_cache": False}
-            files = self._fsspec.filesystem(self._system, **{**self._settings, **own})
-            names = files.find(top, **careful)
-        except Exception as error:  # any provider's own exceptions, in words that hold no key
-            raise SourceError(f"{self.address} cannot be listed: {self._said(error)}") from error
-        below = f"{self._name}/"
-        for path in names:
-            name = path.lstrip("/").removeprefix(below)
-            if name and not name.endswith("/"):
-                yield SourceItem(name, partial(self._read, files, path, f"{self.address}/{name}"))
-
-    def _read(self, files: Any, path: str, uri: str, version: str) -> Content | None:
-        try:
-            info = files.info(path)
-            if info["size"] > self._max_bytes:
-                raise too_large(uri, self._max_bytes)
-            # Asked for before the data: if the object changes in between, it is read again.
-            found = str(info.get("ETag") or info.get("etag") or "")
-            if found and found == version:
-                return None
-            # A range of an empty object does not exist.
-            data = files.cat_file(path, start=0, end=self._max_bytes + 1) if info["size"] else b""
-        except SourceError:
-            raise
-        except Exception as error:  # as above
-            raise SourceError(f"{uri}: cannot be read: {self._said(error)}") from error
-        if len(data) > self._max_bytes:
-            raise too_large(uri, self._max_bytes)
-        return Content(data, version=found)
-
-    def _said(self, error: Exception) -> str:
-        return said_by(error, written=self._written, resolved=self._settings)
+        rest = name[len(self._prefix) :]
+        if not rest:
+            return True
+        flags = glob.GLOBSTAR | glob.BRACE | glob.FORCEUNIX
+        within_a_name = self._prefix and not self._prefix.endswith("/")
+        if within_a_name and rest.startswith(".") and "/." not in rest:
+            flags |= glob.DOTGLOB  # the dot is one within a name, which hides nothing
+        return bool(glob.globmatch(rest.lstrip("/"), self._pattern, flags=flags))
 
 
 class FolderBucket:
@@ -144,7 +71,7 @@ class FolderBucket:
         self.address = f"file://{name.rstrip('/')}"
         self._files = FileSource("file", ["**"], folder, max_bytes=max_bytes, place="its bucket")
 
-    def objects(self, folder: str) -> Iterator[SourceItem]:
+    def objects(self, prefix: str) -> Iterator[SourceItem]:
         return self._files.items()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +14,26 @@ from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.media_types import MARKDOWN, PLAIN_TEXT, media_type_of_text
+from lorebind_knowledge.sources.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from langchain_core.documents import Document
 
-_MAX_HELD_BYTES = 512 * 1024**2
-"""What one loader may give in all: loaders list nothing, so all of it is held until it is read."""
-_BYTES_PER_DOCUMENT = 1024
-"""Counted for each, so that one which gives empty documents without end is stopped too."""
+    from lorebind_knowledge.sources.spool import Piece
+
+_MAX_BYTES = 8 * 1024**3
+_MAX_DOCUMENTS = 500_000
+"""What one loader may give in all. Loaders list nothing: they give all of it before any is read."""
 
 
 class LangChainDocuments:
     """Each document that the loader gives is one item, whose uri is its `source`.
 
-    The loader is made and run anew whenever the documents are listed, in a worker thread. Where it
-    gives several documents of one source, the second is `SOURCE#2`, and so on in its order.
+    The loader is made and run anew whenever the documents are listed, in a worker thread. What it
+    gives waits in a temporary file until it is read. Where it gives several documents of one
+    source, the second is `SOURCE#2`, and so on in its order.
     """
 
     def __init__(
@@ -66,26 +71,35 @@ class LangChainDocuments:
 
     def items(self) -> Iterator[SourceItem]:
         taken: dict[str, int] = {}
-        held = 0
-        for document in self._documents():
-            name = str(document.metadata.get("source") or self._kind.__name__)
-            uri = _free(name, taken)
-            data = document.page_content.encode("utf-8", "replace")
-            held += len(data) + _BYTES_PER_DOCUMENT
-            if held > _MAX_HELD_BYTES:
-                raise SourceError(f"{self._class_path} gives too much to be one source; split it")
-            # What a loader read is text by now, whatever its source was.
-            media_type = MARKDOWN if media_type_of_text(name) == MARKDOWN else PLAIN_TEXT
-            content = Content(data, media_type, metadata=_scalars(document.metadata))
-            yield SourceItem(uri, partial(self._read, uri, content))
+        spool = Spool()
+        try:
+            for number, document in enumerate(self._documents()):
+                if number >= _MAX_DOCUMENTS or spool.size > _MAX_BYTES:
+                    raise SourceError(f"{self._class_path} gives too much for a source; split it")
+                name = str(document.metadata.get("source") or self._kind.__name__)
+                uri = _free(name, taken)
+                yield SourceItem(uri, partial(self._read, uri, self._put(spool, document, name)))
+        except Exception:
+            spool.close()  # what raised may be kept, and the spool with it
+            raise
         if not taken:
             raise SourceError(f"{self._class_path} gives no document")
+
+    def _put(self, spool: Spool, document: Document, name: str) -> Callable[[], Content] | None:
+        """What reads a document again; None for one that is too large to be read."""
+        data = document.page_content.encode("utf-8", "replace")
+        if len(data) > self._max_bytes:
+            return None
+        said = json.dumps(_scalars(document.metadata)).encode()
+        # What a loader read is text by now, whatever its source was.
+        media_type = MARKDOWN if media_type_of_text(name) == MARKDOWN else PLAIN_TEXT
+        return partial(_content, spool, spool.put(data), spool.put(said), media_type)
 
     def _documents(self) -> Iterator[Document]:
         from langchain_core.documents import Document
 
         try:
-            loader = self._kind(**self._settings)
+            loader = self._kind(**deepcopy(self._settings))  # some write into what they are given
         except Exception as error:  # whatever a third party's constructor raises
             raise SourceError(
                 f"{self._class_path} cannot be made with the configuration given: "
@@ -103,10 +117,14 @@ class LangChainDocuments:
     def _said_by(self, error: Exception, holder: object = None) -> str:
         return said_by(error, holder=holder, written=self._written, resolved=self._settings)
 
-    def _read(self, uri: str, content: Content, version: str) -> Content:
-        if len(content.data) > self._max_bytes:
+    def _read(self, uri: str, content: Callable[[], Content] | None, version: str) -> Content:
+        if content is None:
             raise too_large(uri, self._max_bytes)
-        return content
+        return content()
+
+
+def _content(spool: Spool, data: Piece, said: Piece, media_type: str) -> Content:
+    return Content(spool.get(data), media_type, metadata=json.loads(spool.get(said)))
 
 
 def _free(name: str, taken: dict[str, int]) -> str:

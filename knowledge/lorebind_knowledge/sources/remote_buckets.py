@@ -1,0 +1,212 @@
+"""Buckets of S3, Google Cloud Storage and Azure, through the file systems of fsspec."""
+
+from __future__ import annotations
+
+import logging
+import re
+import weakref
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.limits import too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SECONDS_TO_LIST = 1800.0
+_SECONDS_TO_READ = 60.0
+"""For an object, beside a second for each MiB that it may have."""
+_FAILURES_IN_A_ROW = 3
+"""After so many the bucket is taken to be out of order: each may have taken minutes to fail."""
+_LONGEST_MESSAGE = 500
+
+
+@dataclass(frozen=True)
+class _System:
+    """A file system of fsspec."""
+
+    scheme: str
+    """With which its addresses begin."""
+    module: str
+    kind: str
+    """The class. Named rather than looked up: the one registered for Google asks another service,
+    by gRPC, about each bucket first, and waits a minute for it where only storage is reached."""
+    credentials: str = ""
+    """Which settings may be wrong when it refuses."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Settings, unless the configuration says otherwise."""
+    remote: bool = True
+
+
+_SYSTEMS = {
+    "s3": _System("s3", "s3fs", "S3FileSystem", "key, secret, token, profile"),
+    "gcs": _System(
+        "gs", "gcsfs.core", "GCSFileSystem", "token", {"requests_timeout": _SECONDS_TO_READ}
+    ),
+    "azure": _System(
+        "abfs",
+        "adlfs",
+        "AzureBlobFileSystem",
+        "connection_string, or account_name with account_key or sas_token",
+    ),
+    "memory": _System(
+        "memory", "fsspec.implementations.memory", "MemoryFileSystem", remote=False
+    ),
+}  # fmt: skip
+
+
+class RemoteBucket:
+    """A bucket, or the memory of this process, that fsspec reaches."""
+
+    def __init__(
+        self, provider: str, name: str, *, written: Mapping[str, Any], settings: Mapping[str, Any],
+        max_bytes: int,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            provider: `s3`, `gcs`, `azure` or `memory`.
+            name: the bucket or container.
+            written: the arguments of the file system as they stand in the configuration.
+            settings: the same with their templates filled in.
+            max_bytes: the size of the largest object.
+
+        Raises:
+            MissingDependencyError: when the extra `cloud` is not installed.
+        """
+        self._system = _SYSTEMS[provider]
+        purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
+        import_extra("fsspec", extra="cloud", purpose=purpose)
+        module = import_extra(self._system.module, extra="cloud", purpose=purpose)
+        self._kind = getattr(module, self._system.kind)
+        self._name = name.strip("/")
+        self._written = dict(written)
+        self._settings = dict(settings)
+        self._max_bytes = max_bytes
+        self._made: list[Any] = []
+        """The file system, once it is needed."""
+        self.address = f"{self._system.scheme}://{self._name}"
+
+    def objects(self, prefix: str) -> Iterator[SourceItem]:
+        try:
+            found = self._listed(prefix)
+        except FileNotFoundError as error:
+            said = f"{self.address} cannot be listed: there is no such bucket"
+            raise SourceError(said) from error
+        except Exception as error:  # any provider's own exceptions, in words that hold no key
+            raise SourceError(f"{self.address} cannot be listed: {self._said(error)}") from error
+        folders = {path.rpartition("/")[0] for path in found}
+        below = f"{self._name}/"
+        outage = _Outage()
+        for path, info in found.items():
+            # Azure lists the empty objects that stand for folders under the names of the folders.
+            marker = not info["size"] and path in folders
+            name = path.lstrip("/").removeprefix(below)
+            if name and not name.endswith("/") and not marker:
+                uri = f"{self.address}/{name}"
+                as_listed = (info["size"], _version_of(info))
+                yield SourceItem(name, partial(self._read, path, uri, as_listed, outage))
+
+    def _files(self) -> Any:
+        if not self._made:
+            # Libraries that log what they raise would show it where nobody set logging up.
+            logger = logging.getLogger(self._kind.__module__.partition(".")[0])
+            logger.addHandler(logging.NullHandler())
+            # Neither instances nor listings are kept by fsspec: both outlive changes of the bucket.
+            own = {"skip_instance_cache": True, "use_listings_cache": False}
+            settings = deepcopy(self._settings)  # some of them write into what they are given
+            self._made.append(self._kind(**{**self._system.defaults, **settings, **own}))
+            if self._system.remote:
+                weakref.finalize(self, _let_go, self._made).atexit = False
+        return self._made[0]
+
+    def _listed(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """What is known of each object, by its path: the bucket and the name."""
+        files = self._files()
+        found: dict[str, dict[str, Any]]
+        if not self._system.remote:
+            found = files.find(self._name, detail=True, on_error="raise")
+            return found
+        bound = {"timeout": _SECONDS_TO_LIST}
+        found = files.find(self._name, prefix=prefix, detail=True, **bound)
+        if not found and self._system.scheme == "abfs":
+            files.info(self._name, **bound)  # raises where there is no such container
+        return found
+
+    def _read(
+        self, path: str, uri: str, as_listed: tuple[int, str], outage: _Outage, version: str
+    ) -> Content | None:
+        size, listed = as_listed
+        if listed and listed == version:
+            return None
+        if size > self._max_bytes:
+            raise too_large(uri, self._max_bytes)
+        if outage.failures >= _FAILURES_IN_A_ROW:
+            raise SourceError(f"{uri}: not tried, as those before it failed: {outage.last}")
+        bound, files = self._seconds_to_read(), self._files()
+        try:
+            # A range of an empty object does not exist.
+            end = self._max_bytes + 1
+            data = files.cat_file(path, start=0, end=end, **bound) if size else b""
+            # An object that changed since it was listed is read again next time.
+            same = listed and _version_of(files.info(path, **bound)) == listed
+        except Exception as error:  # as above
+            said = self._said(error)
+            outage.count(error, said)
+            raise SourceError(f"{uri}: cannot be read: {said}") from error
+        outage.failures = 0
+        if len(data) > self._max_bytes:
+            raise too_large(uri, self._max_bytes)
+        return Content(data, version=listed if same else "")
+
+    def _seconds_to_read(self) -> dict[str, float]:
+        seconds = _SECONDS_TO_READ + self._max_bytes / 1024**2
+        return {"timeout": seconds} if self._system.remote else {}
+
+    def _said(self, error: Exception) -> str:
+        said = said_by(error, written=self._written, resolved=self._settings)
+        said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
+        if _is_refusal(error):
+            return f"{said}; see the credentials in the source's config: {self._system.credentials}"
+        return said
+
+
+def _let_go(made: list[Any]) -> None:
+    """Let a file system end in the thread of its event loop: it closes its connections there."""
+    made[0].loop.call_soon_threadsafe(made.clear)
+
+
+@dataclass
+class _Outage:
+    """Whether the bucket of a listing has stopped answering."""
+
+    failures: int = 0
+    """In a row."""
+    last: str = ""
+
+    def count(self, error: Exception, said: str) -> None:
+        if isinstance(error, FileNotFoundError) or _is_refusal(error):
+            return  # an answer
+        self.failures += 1
+        self.last = said
+
+
+def _version_of(info: Mapping[str, Any]) -> str:
+    """What tells an object's versions apart; empty where nothing does."""
+    return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the provider did answer, and does not let us in."""
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    return (
+        isinstance(error, PermissionError)
+        or status in (401, 403)
+        or str(error).startswith("Forbidden")  # gcsfs has no other word for it
+        or bool(re.search("Auth|Credential", type(error).__name__))
+    )

@@ -1,0 +1,238 @@
+"""Buckets of S3, Google Cloud Storage and Azure, by their own clients, against loopback servers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.declarations.sources import CloudStorageSource
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.sources.base import Content
+from lorebind_knowledge.sources.registry import make_source
+
+from .cloud_servers import S3, Azure, CloudServer, Gcs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lorebind_knowledge.sources.base import Source, SourceItem
+
+    from .bench import Bench
+
+
+@pytest.fixture(params=[S3, Gcs, Azure], ids=lambda kind: kind.provider)
+def cloud(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, socket_enabled: None
+) -> Iterator[CloudServer]:
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
+    monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "off")  # or gcsfs asks Google about the token
+    for package in request.param.needs:
+        pytest.importorskip(package)
+    server = request.param()
+    yield server
+    server.close()
+
+
+def source(cloud: CloudServer, rest: str = "", **environ: str) -> Source:
+    """A source declared in YAML, with more keys and other variables."""
+    text = (
+        f"{{ type: cloud_storage, provider: {cloud.provider}, config: {cloud.settings}, {rest} }}"
+    )
+    written = {"bucket": "shelf"} | yaml.safe_load(text)
+    return make_source(
+        CloudStorageSource.model_validate(written), Environment(Path(), cloud.environ | environ)
+    )
+
+
+def items(cloud: CloudServer, rest: str = "") -> dict[str, SourceItem]:
+    """The objects that a source lists now, by the names they have in the bucket."""
+    if rest not in cloud.sources:
+        cloud.sources[rest] = source(cloud, rest)
+    below = f"{cloud.scheme}://shelf/"
+    return {item.uri.removeprefix(below): item for item in cloud.sources[rest].items()}
+
+
+def read(item: SourceItem, version: str = "") -> Content:
+    content = item.read(version)
+    assert isinstance(content, Content)
+    return content
+
+
+def fill(cloud: CloudServer, count: int) -> None:
+    for number in range(count):
+        cloud.put(f"docs/{number}.md", f"# Page {number}\n\nThe word of it is w{number}.".encode())
+
+
+def test_prefixes(cloud: CloudServer) -> None:
+    """Listed is what begins with the prefix, whatever stands in the names; folders are not."""
+    odd = "docs/d#1?x=2 ü%41 & c.md"
+    for name in ("docs/a.md", odd, "docs/sub/e.md", "docs/f.txt", "docs2", "document.md", "x"):
+        cloud.put(name, name.encode())
+    cloud.put("docs/", b"")
+    cloud.put("docs/empty.md", b"")
+    below = {"docs/a.md", odd, "docs/sub/e.md", "docs/empty.md"}
+    assert set(items(cloud)) == below | {"docs/f.txt", "docs2", "document.md", "x"}
+    assert set(items(cloud, "prefix: docs/, pattern: '**/*.md'")) == below
+    assert set(items(cloud, "prefix: doc, pattern: '*'")) == {"docs2", "document.md"}
+    assert set(items(cloud, "prefix: docs/a.md")) == {"docs/a.md"}
+    found = items(cloud, "prefix: docs/")
+    assert read(found[odd]).data == odd.encode()
+    assert read(found["docs/empty.md"]).data == b""
+
+
+def test_pages(cloud: CloudServer) -> None:
+    """A listing of many pages is read to its end, and reads no object."""
+    fill(cloud, 9)
+    assert len(items(cloud)) == 9
+    assert cloud.pages == 5
+    assert list(items(cloud, "prefix: docs/3")) == ["docs/3.md"]
+    assert cloud.pages == 6  # the service is told the prefix
+    assert not cloud.sent
+
+
+def test_a_page_that_fails(cloud: CloudServer) -> None:
+    """A listing that fails after its first page is no listing."""
+    fill(cloud, 9)
+    cloud.breaks("Token=", "-token=", "marker=2")  # which ask for another page
+    with pytest.raises(SourceError, match=rf"{cloud.scheme}://shelf cannot be listed: "):
+        items(cloud)
+
+
+def test_versions(cloud: CloudServer) -> None:
+    """An object is asked for again when its version differs from that of the last read."""
+    fill(cloud, 2)
+    first = read(items(cloud)["docs/0.md"])
+    assert first.version
+    assert items(cloud)["docs/0.md"].read(first.version) is None
+    assert cloud.sent == ["docs/0.md"]
+    cloud.put("docs/0.md", b"changed")
+    second = read(items(cloud)["docs/0.md"], first.version)
+    assert (second.data, second.version == first.version) == (b"changed", False)
+
+
+def test_a_change_after_the_listing(cloud: CloudServer) -> None:
+    """What was read of an object that changed since it was listed goes by no version."""
+    fill(cloud, 2)
+    listed = items(cloud)
+    cloud.put("docs/0.md", b"changed")
+    cloud.remove("docs/1.md")
+    content = read(listed["docs/0.md"])
+    assert (content.data, content.version) == (b"changed", "")
+    with pytest.raises(SourceError, match=rf"{cloud.scheme}://shelf/docs/1\.md: cannot be read"):
+        listed["docs/1.md"].read("")
+
+
+def test_sizes(cloud: CloudServer) -> None:
+    """An object above the limit is not asked for; one that outgrew it is not read to its end."""
+    cloud.put("a.md", b"x" * 1024)
+    cloud.put("b.md", b"x" * 1025)
+    cloud.put("c.md", b"x")
+    listed = items(cloud, "max_bytes: 1024")
+    cloud.put("c.md", b"x" * 5000)
+    assert len(read(listed["a.md"]).data) == 1024
+    for name in ("b.md", "c.md"):
+        with pytest.raises(SourceError, match=rf"/{name}: is larger than 1 KiB"):
+            listed[name].read("")
+    assert cloud.sent == ["a.md", "c.md"]
+
+
+def test_a_bucket_that_is_not_there(cloud: CloudServer) -> None:
+    """A bucket that is missing is told apart from one in which nothing matches."""
+    with pytest.raises(SourceError, match="://nowhere cannot be listed: there is no such bucket"):
+        list(source(cloud, "bucket: nowhere").items())
+    with pytest.raises(SourceError, match=r"no object of \w+://shelf/none/ matches \*\*"):
+        list(source(cloud, "prefix: none/").items())
+
+
+def test_wrong_credentials(cloud: CloudServer) -> None:
+    """A refusal names the source and the settings to look at, and quotes no secret."""
+    fill(cloud, 1)
+    wrong = {"KEY": "other-id", "SECRET": "hidden%2Fwrong"}
+    with pytest.raises(SourceError) as caught:
+        list(source(cloud, **wrong).items())
+    said = str(caught.value)
+    assert said.startswith(f"{cloud.scheme}://shelf cannot be listed: ")
+    assert "see the credentials in the source's config: " in said
+    assert "[secret]" in said
+    assert "hidden" not in said
+    assert "other-id" not in said
+
+
+def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
+    """After some failures in a row the rest is not tried; what is refused or gone is no outage."""
+    fill(cloud, 6)
+    listed = items(cloud)
+    cloud.breaks("docs")
+    for name in list(listed)[:3]:
+        with pytest.raises(SourceError, match="cannot be read: "):
+            listed[name].read("")
+    asked = len(cloud.web.asked)
+    with pytest.raises(SourceError, match=r"docs/3\.md: not tried, as those before it failed: "):
+        listed["docs/3.md"].read("")
+    assert len(cloud.web.asked) == asked
+    cloud.mend()
+    assert read(items(cloud)["docs/3.md"]).data
+    listed = items(cloud)
+    for name in list(listed)[:4]:
+        cloud.remove(name)
+        with pytest.raises(SourceError, match="cannot be read: "):
+            listed[name].read("")
+    assert read(listed["docs/4.md"]).data
+
+
+def test_the_end_of_a_source(cloud: CloudServer) -> None:
+    """A source that ends where an event loop runs closes its connections without a complaint."""
+    fill(cloud, 2)
+    complaints: list[Any] = []
+
+    async def use() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        listed = await asyncio.to_thread(list, source(cloud).items())
+        await asyncio.to_thread(listed[0].read, "")
+        del listed
+        gc.collect()
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(use())
+    assert not complaints
+
+
+async def test_ingest(cloud: CloudServer, make_bench: Callable[[str], Bench]) -> None:
+    """Unchanged objects are not sent again; an outage deletes nothing; what is removed goes."""
+    bench = make_bench("sqlite")
+    fill(cloud, 4)
+    bench.change(sources=[source(cloud, "prefix: docs/")])
+    assert (await bench.ingest()).documents["added"] == 4
+    assert sorted(cloud.sent) == [f"docs/{number}.md" for number in range(4)]
+
+    cloud.sent.clear()
+    asked = len(cloud.web.asked)
+    assert (await bench.ingest()).documents["unchanged"] == 4
+    assert not cloud.sent
+    assert {one.method for one in cloud.web.asked[asked:]} == {"GET"}  # of the listing
+    cloud.put("docs/1.md", b"# Page 1\n\nAnother word.")
+    report = await bench.ingest()
+    assert (report.documents["updated"], report.documents["unchanged"]) == (1, 3)
+    assert cloud.sent == ["docs/1.md"]
+
+    before = await bench.visible()
+    cloud.put("docs/2.md", b"# Page 2\n\nNever seen.")
+    cloud.breaks("2.md")
+    report = await bench.ingest()
+    assert (report.documents["failed"], report.documents["removed"]) == (1, 0)
+    cloud.breaks("shelf")
+    report = await bench.ingest()
+    assert (report.sources[0].status, report.documents["removed"]) == ("failed", 0)
+    assert await bench.visible() == before
+
+    cloud.mend()
+    cloud.remove("docs/0.md")
+    report = await bench.ingest()
+    assert (report.documents["updated"], report.documents["removed"]) == (1, 1)
