@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.dedupe import without_repeats
+from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -60,6 +60,28 @@ def test_where_the_others_are() -> None:
     assert best.metadata == {"uri": "b", "title": "T", "also_in": ["a", "c"]}
     assert other is found[1]
     assert "also_in" not in found[0].metadata
+
+
+def runs(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+@given(st.lists(st.lists(st.integers(0, 59), max_size=4), max_size=20))
+def test_same_as_comparing_each_with_each(changes: list[list[int]]) -> None:
+    """A passage goes when it shares nine tenths of the runs with one before it that stays."""
+    passages = []
+    for changed in changes:
+        words = [f"w{number}" for number in range(60)]
+        for at in changed:
+            words[at] = "x"
+        passages.append(" ".join(words))
+    staying: list[int] = []
+    for at, text in enumerate(passages):
+        pairs = ((runs(text), runs(passages[other])) for other in staying)
+        if not any(len(one & two) >= NEARLY * len(one | two) for one, two in pairs):
+            staying.append(at)
+    assert kept(*passages) == [str(at) for at in staying]
 
 
 @given(st.lists(texts, max_size=12))

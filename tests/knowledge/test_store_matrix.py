@@ -35,7 +35,8 @@ def test_same_as_sorting_everything(data: st.DataObject) -> None:
     ids = [f"{n:04d}" for n in rng.permutation(count)]
     query = rng.standard_normal(dimension).astype(np.float32)
     k = data.draw(st.integers(1, count + 1))
-    allowed = rng.random(count) < 0.5 if data.draw(st.booleans()) else None
+    share = data.draw(st.sampled_from([0.05, 0.5, None]))
+    allowed = None if share is None else rng.random(count) < share
 
     found = built(vectors, ids).top(query, k, data.draw(st.sampled_from([None, 0.0])), allowed)
 

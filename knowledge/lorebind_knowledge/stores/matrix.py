@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lorebind_knowledge.stores.product import product
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 # More than float32 loses in a product of unit vectors, and more than the last decimal of a score.
 _MARGIN = 1e-5
 _DECIMALS = 1e6
-# How many rows are worked on at a time, so that a load needs little more than the matrix itself.
-_BLOCK = 4096
+# A row costs so much more where it is copied before it is multiplied.
+_SPARSE = 8
+# How many rows are worked on at a time: few enough for a processor's cache, and a load needs little
+# more than the matrix itself.
+_BLOCK = 1024
 
 
 def score_of(cosine: float) -> float:
@@ -83,20 +88,25 @@ class ExactMatrix:
     ) -> list[tuple[int, float]]:
         """The rows of the k best scores with their cosines: best first, ties by id."""
         query = normalised(np.asarray(vector, np.float64))
-        cosines = self._unit @ query.astype(np.float32)
-        positions = None if allowed is None else np.flatnonzero(allowed)
-        if positions is not None:
-            cosines = cosines[positions]
-        chosen = _nominees(cosines, k)
-        if positions is not None:
-            chosen = positions[chosen]
+        chosen = self._nominees(query.astype(np.float32), k, allowed)
         exact = (self._unit[chosen] * query).sum(axis=1)
-        scores = np.rint(np.clip(exact, 0.0, 1.0) * _DECIMALS) / _DECIMALS
+        scores = np.rint(np.minimum(np.maximum(exact, 0.0), 1.0) * _DECIMALS) / _DECIMALS
         # Positions are in the order of ids.
         order = np.lexsort((chosen, -scores))[:k]
         if min_score is not None:
             order = order[scores[order] >= min_score]
         return list(zip(self.rows[chosen[order]].tolist(), exact[order].tolist(), strict=True))
+
+    def _nominees(self, query: Vector, k: int, allowed: Mask | None) -> NDArray[np.intp]:
+        """The positions among which the k best of those that are allowed are."""
+        if allowed is None:
+            return _nominees(product(self._unit, query), k)
+        positions = np.flatnonzero(allowed)
+        if len(positions) <= k:
+            return positions
+        if len(positions) * _SPARSE <= len(self):
+            return positions[_nominees(product(self._unit[positions], query), k)]
+        return positions[_nominees(product(self._unit, query)[positions], k)]
 
 
 def _nominees(cosines: Vector, k: int) -> NDArray[np.intp]:

@@ -21,7 +21,7 @@ from lorebind_knowledge.stores.checks import (
     check_options,
     check_query,
     check_room,
-    entry_of,
+    entries_of,
     not_opened,
 )
 from lorebind_knowledge.stores.lexical import best_matches
@@ -167,10 +167,7 @@ class MemoryStore:
         groups = by_index(records)
         with self._lock:
             dimensions = {index: self._index(index).dimension for index in groups}
-        checked = {
-            index: [entry_of(record, dimensions[index]) for record in group]
-            for index, group in groups.items()
-        }
+        checked = {index: entries_of(group, dimensions[index]) for index, group in groups.items()}
         with self._lock:
             # An index may have been dropped meanwhile: find all of them before writing to any.
             indexes = [(self._index(index), entries) for index, entries in checked.items()]
@@ -210,6 +207,7 @@ class MemoryStore:
         check_options(options)
         allows = compile_filter(options.where)
         words = terms(query)
+        among = None if options.ids is None else set(options.ids)
         with self._lock:
             index = self._index(options.index)
             entries = index.snapshot().entries
@@ -218,7 +216,7 @@ class MemoryStore:
         rows = (
             (entry.id, entry.text, entry.metadata, entry.generation, bm25)
             for entry, bm25 in found
-            if options.ids is None or entry.id in options.ids
+            if among is None or entry.id in among
         )
         return best_matches(rows, allows, options.top_k)
 

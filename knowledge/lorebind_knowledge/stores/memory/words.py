@@ -20,9 +20,14 @@ class MemoryWords:
     def __init__(self) -> None:
         self._db: sqlite3.Connection | None = None
         self._texts: dict[int, str] = {}
+        self._entries: Mapping[int, Entry] | None = None
 
     def ranked(self, entries: Mapping[int, Entry], words: Sequence[str]) -> list[tuple[int, float]]:
         """The rows of the entries that hold any of the words with their BM25, the best first.
+
+        Args:
+            entries: all that is published, in a mapping that does not change.
+            words: what to look for.
 
         Raises:
             StoreError: this Python's SQLite has no FTS5.
@@ -47,7 +52,9 @@ class MemoryWords:
             self._db.execute(
                 f"create virtual table words using fts5 (text, content='', tokenize='{TOKENIZER}')"
             )
-            self._texts = {}
+            self._texts, self._entries = {}, None
+        if entries is self._entries:
+            return self._db
         gone = [(row, text) for row, text in self._texts.items() if row not in entries]
         come = [(row, entry.searched) for row, entry in entries.items() if row not in self._texts]
         self._db.execute("begin")
@@ -57,4 +64,5 @@ class MemoryWords:
         for row, _ in gone:
             del self._texts[row]
         self._texts.update(come)
+        self._entries = entries
         return self._db

@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from lorebind_knowledge.data_folder import file_identity, make_data_folder, write_lock
+from lorebind_knowledge.data_folder import (
+    PAGES_PER_CHECKPOINT,
+    file_identity,
+    make_data_folder,
+    write_lock,
+)
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -191,6 +196,7 @@ class SqliteFile:
         try:
             db.execute("PRAGMA foreign_keys = ON")
             db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
         except BaseException:
             db.close()
             raise

@@ -27,7 +27,7 @@ from lorebind_knowledge.stores.checks import (
     check_options,
     check_query,
     check_room,
-    entry_of,
+    entries_of,
     not_opened,
 )
 from lorebind_knowledge.stores.lexical import best_matches
@@ -117,14 +117,9 @@ class SqliteStore:
         with self._file.writing() as view:
             for index, group in by_index(records).items():
                 db, found = self._opened(view, index)
-                entries = [entry_of(record, found.dimension) for record in group]
+                entries = entries_of(group, found.dimension)
                 db.executemany(
-                    "delete from vector_records where index_key = ? and uri = ? and id = ?"
-                    " and generation = ? and live = 0",
-                    [(found.key, e.uri, e.id, e.generation) for e in entries],
-                )
-                db.executemany(
-                    "insert into vector_records"
+                    "insert or replace into vector_records"
                     " (index_key, uri, id, generation, text, metadata, vector, context)"
                     " values (?, ?, ?, ?, ?, ?, ?, ?)",
                     [(found.key, *_columns(entry)) for entry in entries],
@@ -191,8 +186,8 @@ class SqliteStore:
         with self._file.reading() as view:
             db, found = self._opened(view, index)
             rows = db.execute(
-                "select id, uri, text, metadata, vector from vector_records"
-                " where index_key = ? and live and id in (select value from json_each(?))",
+                f"select id, uri, text, metadata, vector from {_LIVE}"
+                " and id in (select value from json_each(?))",
                 (found.key, json.dumps(list(ids))),
             )
             return {
@@ -227,8 +222,7 @@ class SqliteStore:
     def count(self, index: IndexKey) -> int:
         with self._file.reading() as view:
             db, found = self._opened(view, index)
-            counting = "select count(*) from vector_records where index_key = ? and live"
-            return int(db.execute(counting, (found.key,)).fetchone()[0])
+            return int(db.execute(f"select count(*) from {_LIVE}", (found.key,)).fetchone()[0])
 
     def drop(self, index: IndexKey) -> None:
         with self._file.writing() as db:
@@ -268,6 +262,10 @@ class SqliteStore:
             if known is None or known.index.version < found.version:
                 latest.snapshot = loaded
             return loaded
+
+
+# Left to itself, SQLite reads all of an index by another of its indexes, which is longer too.
+_LIVE = "vector_records indexed by vector_records_live where index_key = ? and live"
 
 
 def _of_wanted(condition: str) -> str:
@@ -346,7 +344,7 @@ def _count_change(db: sqlite3.Connection, index: _Index) -> None:
 
 def _load(db: sqlite3.Connection, index: _Index, known: _Snapshot | None) -> _Snapshot:
     matrix = ExactMatrix.empty(index.dimension) if known is None else known.matrix
-    live = db.execute("select id, row from vector_records where index_key = ? and live", index[:1])
+    live = db.execute(f"select id, row from {_LIVE}", index[:1])
     matrix = matrix.replaced(live, lambda rows: _vectors(db, rows))
     return _Snapshot(index, matrix, Masks(matrix.rows, None if known is None else known.masks))
 
@@ -367,8 +365,7 @@ def _by_rows(db: sqlite3.Connection, columns: str, rows: Sequence[int]) -> sqlit
 def _rows_of(db: sqlite3.Connection, index_key: int, ids: Iterable[str]) -> list[int]:
     """The rows of published records with these ids."""
     rows = db.execute(
-        "select row from vector_records where index_key = ? and live"
-        " and id in (select value from json_each(?))",
+        f"select row from {_LIVE} and id in (select value from json_each(?))",
         (index_key, json.dumps(list(ids))),
     )
     return [row for (row,) in rows]

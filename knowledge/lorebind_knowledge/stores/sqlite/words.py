@@ -63,17 +63,20 @@ def ranked(
         ids: only among these records, where they are given.
     """
     table = _table(index_key)
-    among = "" if ids is None else " and r.id in (select value from json_each(?2))"
+    # By rows, which FTS5 gives itself: to compare ids, each record with one of the words is read.
+    among = (
+        " and +f.rowid in (select row from vector_records indexed by vector_records_live"
+        " where index_key = ?2 and live and id in (select value from json_each(?3)))"
+    )
     return db.execute(
         f"select r.id, r.text, r.metadata, r.generation, -f.rank from {table} as f"
         " cross join vector_records as r on r.row = f.rowid"
-        f" where {table} match ?1{among} order by f.rank",
-        (" OR ".join(f'"{word}"' for word in words), *([] if ids is None else [_json(ids)])),
+        f" where {table} match ?1{'' if ids is None else among} order by f.rank",
+        (
+            " OR ".join(f'"{word}"' for word in words),
+            *([] if ids is None else [index_key, json.dumps(list(ids))]),
+        ),
     )
-
-
-def _json(ids: Iterable[str]) -> str:
-    return json.dumps(list(ids))
 
 
 def _table(index_key: int) -> str:

@@ -1,0 +1,147 @@
+"""Other ways to the nearest vectors, given the same vectors; and the vectors.
+
+`numpy` is the least that an exact search does: one product, `argpartition`, and the ten best put
+in order. It knows positions and nothing else; FAISS the same. Chroma and LangChain's store give
+texts and metadata back, as Lorebind does. Each is set up as its documentation shows it, in memory.
+One that is not installed is named and left out; all of them come with the extra `bench`.
+
+The vectors lie in clusters, as those of real texts do: a search then has close rivals, and an
+approximate index something to go by.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float32]
+    Search: TypeAlias = Callable[[Vector], Sequence[str]]
+    """From the vector of a question to the texts of the nearest passages, best first."""
+
+DIMENSION = 384
+TOP_K = 10
+CLUSTERS = 500
+_SPREAD = 0.8
+"""The length of what a vector has of its own, where its centre's is 1."""
+
+
+def _unit(rows: int, seed: int) -> Vector:
+    drawn = np.random.default_rng(seed).standard_normal((rows, DIMENSION), np.float32)
+    lengths: Vector = np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn / lengths
+
+
+_CENTRES, _OWN = _unit(CLUSTERS, 1), _unit(4099, 2)
+
+
+class Clustered(Embeddings):
+    """Makes a text's vector from its last line, so that a title before it changes nothing."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = vectors_of(texts).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Without a thread, which a vector that is there already does not need."""
+        return self.embed_query(text)
+
+
+def vectors_of(texts: Sequence[str]) -> Vector:
+    """Unit vectors, shape (texts, DIMENSION)."""
+    numbers = np.array([zlib.crc32(text.rpartition("\n")[2].encode()) for text in texts], np.int64)
+    mixed = _CENTRES[numbers % CLUSTERS] + _SPREAD * _OWN[numbers % len(_OWN)]
+    lengths: Vector = np.linalg.norm(mixed, axis=1, keepdims=True)
+    return mixed / lengths
+
+
+def bare(matrix: Vector, vector: Vector) -> NDArray[np.intp]:
+    """The positions of the nearest rows, best first."""
+    cosines = matrix @ vector
+    best = np.argpartition(cosines, -TOP_K)[-TOP_K:]
+    return best[np.argsort(-cosines[best])]
+
+
+def numpy_product(texts: Sequence[str], matrix: Vector) -> Search:
+    return lambda vector: [texts[at] for at in bare(matrix, vector)]
+
+
+def faiss_flat(texts: Sequence[str], matrix: Vector) -> Search:
+    """`IndexFlatIP`, exact."""
+    import faiss
+
+    index = faiss.IndexFlatIP(DIMENSION)
+    index.add(matrix)
+    return lambda vector: [texts[at] for at in index.search(vector[None], TOP_K)[1][0]]
+
+
+def chroma(texts: Sequence[str], matrix: Vector) -> Search:
+    """A collection in memory with cosine distance, whose index is approximate (HNSW)."""
+    import chromadb
+    from chromadb.config import Settings
+
+    client = chromadb.EphemeralClient(Settings(anonymized_telemetry=False))
+    collection = client.create_collection(
+        uuid.uuid4().hex, metadata={"hnsw:space": "cosine"}, embedding_function=None
+    )
+    for start in range(0, len(texts), 5000):
+        part = slice(start, start + 5000)
+        collection.add(
+            ids=[str(number) for number in range(len(texts))[part]],
+            embeddings=matrix[part],
+            documents=list(texts[part]),
+            metadatas=[{"number": number} for number in range(len(texts))[part]],
+        )
+
+    def search(vector: Vector) -> Sequence[str]:
+        found: Any = collection.query(query_embeddings=[vector], n_results=TOP_K)
+        documents: list[str] = found["documents"][0]
+        return documents
+
+    return search
+
+
+def langchain_memory(texts: Sequence[str], matrix: Vector) -> Search:
+    """`InMemoryVectorStore`, searched by vector."""
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    store = InMemoryVectorStore(Clustered())
+    store.add_texts(list(texts), [{"number": number} for number in range(len(texts))])
+    return lambda vector: [
+        document.page_content
+        for document in store.similarity_search_by_vector(vector.tolist(), k=TOP_K)
+    ]
+
+
+NUMPY = "NumPy product"
+LANGCHAIN = "LangChain InMemoryVectorStore"
+OTHERS: Mapping[str, tuple[str, Callable[[Sequence[str], Vector], Search]]] = {
+    NUMPY: ("numpy", numpy_product),
+    "FAISS IndexFlatIP": ("faiss", faiss_flat),
+    "Chroma": ("chromadb", chroma),
+    LANGCHAIN: ("langchain_core", langchain_memory),
+}
+"""By name: the module that must be there, and what makes a search of texts and their vectors."""
+
+
+def installed() -> dict[str, Callable[[Sequence[str], Vector], Search]]:
+    """Those that are there; the others are named."""
+    there = {}
+    for name, (module, make) in OTHERS.items():
+        if importlib.util.find_spec(module) is None:
+            print(f"{name}: not installed, left out (pip install lorebind[bench])")
+        else:
+            there[name] = make
+    return there
