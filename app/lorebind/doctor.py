@@ -15,7 +15,7 @@ from lorebind_knowledge.records import RecordFilter
 from lorebind_knowledge.scope import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
     from lorebind_bindings import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
@@ -56,6 +56,8 @@ async def examine(
         yield await _tried(f"knowledge base {kb.id}{owner}", _index(service, kb.id, workflow))
     for model in defaults.models(project):
         yield await _tried(f"model {model.id}", _model(models, model.id))
+    for finding in _plugins():
+        yield finding
     yield _extras()
 
 
@@ -94,7 +96,7 @@ async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) ->
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
             f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
-            f"build it anew with: {kb.ingest_command}"
+            f"build it anew with: {kb.reindex_command}"
         )
         return Finding(part, "failed", detail)
     documents = (await call(kb.catalog.ledger.documents, index.key)).values()
@@ -103,7 +105,7 @@ async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) ->
     if stored != chunks:
         detail = (
             f"its catalog lists {chunks} chunks, its vector database holds {stored}; "
-            f"build it anew with: {kb.ingest_command} --strategy replace"
+            f"build it anew with: {kb.reindex_command}"
         )
         return Finding(part, "failed", detail)
     failed = [entry.uri for entry in documents if entry.state == "failed"]
@@ -118,6 +120,28 @@ async def _model(models: ModelPool, model_id: str) -> str:
     _, counter = await call(models.get, model_id)
     exactness = "exact" if counter.exact else "an estimate"
     return f"can be made; tokens are counted by {counter.name}, {exactness}"
+
+
+def _plugins() -> Iterator[Finding]:
+    """What other distributions plug in, whether the project uses it or not."""
+    from lorebind_knowledge import plugins
+    from lorebind_knowledge.declarations.plugging import PLACES
+    from lorebind_knowledge.loaders.plugged import claims
+    from lorebind_knowledge.loaders.registry import BUILT_IN
+
+    for group, place in PLACES.items():
+        for word, offered in plugins.offers(group).items():
+            part = f"plugin {word} of lorebind.{group}"
+            try:
+                place.plugin(word)
+            except LorebindError as error:
+                yield Finding(part, "failed", str(error))
+            else:
+                yield Finding(part, "ok", offered[0].distribution)
+    if loaders := plugins.offers("loaders"):
+        wrong = claims(BUILT_IN)
+        part = f"plugins {', '.join(loaders)} of lorebind.loaders"
+        yield Finding(part, "failed" if wrong else "ok", "; ".join(wrong) or "all can be used")
 
 
 def _extras() -> Finding:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 DATA_FOLDER = ".lorebind"
 
+PAGES_PER_CHECKPOINT = 4000
+"""How far the log of a SQLite file grows, 16 MB, before a commit writes it into the file and waits
+for the disk. A page that is written again and again meanwhile is written there once."""
+
 
 def make_data_folder(file: Path) -> None:
     """Make the folder of a database file; `.lorebind` is kept out of version control.

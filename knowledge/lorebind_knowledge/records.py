@@ -39,8 +39,9 @@ class Span:
 
     def as_metadata(self) -> dict[str, Any]:
         """The fields by name, without those that the document's format does not have."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in found.items() if value is not None}
+        return {
+            name: value for name in self.__slots__ if (value := getattr(self, name)) is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class QueryResult:
     skipped: list[str]
     """The ids of those that were not, because nothing has been ingested into them."""
     seconds: float
+    stage: int = 0
+    """Which of the settings' `stages` gave it, from 1; 0 is the settings themselves."""
 
     def __iter__(self) -> Iterator[DocumentMatch]:
         return iter(self.matches)

@@ -38,6 +38,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "export"],
     ["knowledge", "apply"],
     ["knowledge", "ingest"],
+    ["knowledge", "reindex"],
     ["knowledge", "plan"],
     ["knowledge", "query"],
     ["bindings"],
@@ -50,6 +51,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "list": ["knowledge", "list"],
     "get": ["knowledge", "get", "docs"],
     "ingest": ["knowledge", "ingest", "docs"],
+    "reindex": ["knowledge", "reindex", "docs"],
     "plan": ["knowledge", "plan", "docs"],
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
     "explain": ["bindings", "explain", "--workflow", "reply"],
@@ -66,7 +68,11 @@ FIELDS: dict[str, set[str]] = {
     "list": {"knowledge_bases"},
     "explain": {"bindings"},
     "get": {"knowledge_base", "stats"},
-    "plan": {"kb_id", "documents", "chunks", "texts_to_embed", "cache_hits", "failures"},
+    "plan": {
+        *("kb_id", "documents", "chunks", "texts_to_embed", "cache_hits", "failures"),
+        *("tokens_to_embed", "tokenizer", "exact", "cost"),
+    },
+    "reindex": {"kb_id", "strategy", "status", "documents", "chunks", "texts_embedded"},
     "ingest": {
         "kb_id",
         "strategy",
@@ -205,6 +211,59 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\)", ran)
     again = ready_cli("knowledge", "ingest", "docs").out
     assert "Plan: 2 documents (2 unchanged), 2 chunks, 0 to embed, 0 cached" in again
+    planned = ready_cli("knowledge", "plan", "docs").out.splitlines()
+    assert planned[1:] == ["Tokens to embed: 0 (len/4, estimated)"]
+    anew = ready_cli("knowledge", "reindex", "docs").out
+    assert "Plan: 2 documents (2 new), 2 chunks, 0 to embed, 2 cached" in anew
+    assert re.search(r"(?m)^docs: completed in .*; 0 embedded, 2 from the cache$", anew)
+
+
+PAID = """\
+embedders:
+  - id: words
+    provider: langchain
+    class: "langchain_core.embeddings:DeterministicFakeEmbedding"
+    config: { size: 16 }
+    price_per_million_tokens: PRICE
+"""
+
+
+@pytest.mark.parametrize(
+    ("price", "shown"),
+    [("20000", "0.7000"), ("0.02", "less than 0.0001"), ("100000000", "3,500.00")],
+)
+def test_what_an_ingest_will_cost(cli: Cli, price: str, shown: str) -> None:
+    """Where the embedder has a price `plan` and `ingest` say tokens and cost, and JSON has both."""
+    text = re.sub(r"(?m)^embedders:.*\n", PAID.replace("PRICE", price), PROJECT)
+    cli.write({"lorebind.yaml": text})
+    data = json.loads(cli("knowledge", "plan", "docs", "-o", "json").out)
+    assert (data["tokens_to_embed"], data["tokenizer"], data["exact"]) == (35, "len/4", False)
+    assert data["cost"] == pytest.approx(35 * float(price) / 1e6)
+    line = f"Tokens to embed: 35 (len/4, estimated), cost {shown}"
+    assert cli("knowledge", "plan", "docs").out.splitlines()[1] == line
+    assert cli("knowledge", "ingest", "docs").out.splitlines()[1] == line
+
+
+def test_to_another_embedder(ready_cli: Cli) -> None:
+    """Once the embedder was changed a query is refused with a command, and after it is answered."""
+    assert ready_cli(*INVOCATIONS["query"]).code == 0
+    other = PROJECT.replace("provider: hashing", "provider: hashing, config: { dimension: 64 }")
+    assert other != PROJECT
+    ready_cli.write({"lorebind.yaml": other})
+    refused = ready_cli(*INVOCATIONS["query"])
+    command = "lorebind knowledge reindex docs"
+    assert (refused.code, refused.err.endswith(f"build it anew with: {command}\n")) == (1, True)
+    assert ready_cli(*command.split()[1:]).code == 0
+    assert ready_cli(*INVOCATIONS["query"]).code == 0
+
+
+def test_a_reindex_that_cannot_switch(ready_cli: Cli) -> None:
+    """Exit code 1 says that the old index stays in use, and a note says why."""
+    (ready_cli.root / "docs" / "keys.md").write_bytes(b"\0\xff")
+    done = ready_cli("knowledge", "reindex", "docs")
+    assert done.code == 1
+    assert "stays in use" in done.out
+    assert ready_cli(*INVOCATIONS["query"]).code == 0
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
             assert index is not None
             run(call(kb.store.delete_by_filter, RecordFilter(index.key)))
     found = findings(ready_cli, code=1)
-    repair = "lorebind knowledge ingest docs --strategy replace"
+    repair = "lorebind knowledge reindex docs"
     assert found["knowledge base docs"] == (
         "failed",
         "its catalog lists 2 chunks, its vector database holds 0; build it anew with: " + repair,
@@ -118,7 +118,7 @@ def test_another_embedder(ready_cli: Cli) -> None:
     assert "was built with the embedder hashing/bag-of-words of dimension 256" in detail
     assert found["embedder words"] == ("ok", "hashing/bag-of-words, dimension 64 (measured)")
     repair = detail.partition("build it anew with: ")[2]
-    assert repair == "lorebind knowledge ingest docs"
+    assert repair == "lorebind knowledge reindex docs"
     assert ready_cli(*repair.split()[1:]).code == 0
     assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
 

@@ -217,9 +217,9 @@ def test_documents(catalog: Catalog) -> None:
     entry = DocumentEntry("ä.md", "source", "Title", "failed", "why", 3, "sig", 4, 5, 2)
     ledger.put_documents(key, [entry], "run", [["one", "two"]])
     (stored,) = ledger.documents(key).values()
-    assert replace(stored, updated_at=0.0) == entry
+    assert stored._replace(updated_at=0.0) == entry
     assert stored.updated_at > 0
-    ledger.put_documents(key, [replace(entry, state="ready")], "run-2")
+    ledger.put_documents(key, [entry._replace(state="ready")], "run-2")
     assert ledger.documents(key)["ä.md"].state == "ready"
     assert ledger.chunk_ids(key, "ä.md") == ["one", "two"]
     ledger.put_documents(key, [entry], "run-3", [[]])
@@ -360,7 +360,7 @@ async def test_embedders_do_not_share(catalog: Catalog) -> None:
     for embedder in (one, other, same):
         await catalog.embeddings.embed(embedder, ["a"])
     assert (one.texts, other.texts, same.texts) == (["a"], ["a"], [])
-    assert catalog.embeddings.missing(other, ["a"]) == set()
+    assert catalog.embeddings.missing(other, ["a"]) == {}
 
 
 async def test_many_texts(catalog: Catalog, embedder: CountingEmbedder) -> None:
@@ -387,7 +387,7 @@ async def test_what_was_embedded_is_kept_at_once(path: Path, embedder: CountingE
     """Once vectors have been returned, another process finds them: a crash costs nothing."""
     with contextlib.closing(Catalog(path)) as first, contextlib.closing(Catalog(path)) as second:
         await first.embeddings.embed(embedder, ["a"])
-        assert second.embeddings.missing(embedder, ["a"]) == set()
+        assert second.embeddings.missing(embedder, ["a"]) == {}
 
 
 async def test_a_model_that_changed_its_size(catalog: Catalog) -> None:

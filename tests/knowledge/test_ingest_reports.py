@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.errors import (
-    EmbedderError,
-)
+from lorebind_knowledge.embedders.tokens import TokenCount, counted
+from lorebind_knowledge.errors import EmbedderError, UsageError
 from lorebind_knowledge.ingest.report import IngestReport
 
 from .bench import Bench, CountingEmbedder, counts, fill, paragraph
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 # What it reports, announces and plans.
@@ -54,6 +54,7 @@ async def test_events(bench: Bench) -> None:
     report = await bench.ingest()
     names = bench.diary.names()
     assert (names[0], names[-1]) == ("ingest_started", "ingest_completed")
+    assert "collection_created" not in names
     assert {event.run_id for _, event in bench.diary.entries} == {report.run_id}
     chunked = bench.diary.data("ingest_chunked")
     actions = Counter(data["action"] for data in chunked)
@@ -85,6 +86,61 @@ async def test_plan_of_a_new_project(bench: Bench) -> None:
     assert bench.embedder.batches == bench.embedder.questions == bench.diary.entries == []
     assert planned.documents == counts(added=4)
     assert (planned.texts_to_embed, planned.cache_hits) == (12, 0)
+
+
+async def test_the_tokens_of_a_plan(bench: Bench) -> None:
+    """Those of the texts that the embedder would be given, each once; their cost by the price."""
+    fill(bench, 3)
+    await bench.ingest()
+    bench.embedder.forget()
+    bench.write("0.md", paragraph("new"), paragraph("word0b"))
+    bench.write("copy.md", "# Copy", paragraph("same"))
+    bench.write("copy2.md", "# Copy", paragraph("same"))
+    planned = await bench.plan(price=2_000_000)
+    assert (await bench.plan()).cost is None
+    await bench.ingest()
+    expected = bench.embedder.count_tokens(bench.embedder.texts)
+    assert planned.tokens_to_embed == expected.tokens > 0
+    assert (planned.tokenizer, planned.exact) == (expected.tokenizer, expected.exact)
+    assert planned.cost == 2 * expected.tokens
+    nothing = await bench.plan(price=2_000_000)
+    assert (nothing.tokens_to_embed, nothing.cost, nothing.tokenizer) == (0, 0, "len/4")
+
+
+async def test_a_plan_by_the_models_own_tokens(bench: Bench) -> None:
+    """Where the embedder counts exactly, the plan says so and names the encoding."""
+
+    class Exact(CountingEmbedder):
+        def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+            return counted(texts)
+
+    fill(bench, 1)
+    bench.embedder = Exact()
+    bench.change(embedder=bench.embedder)
+    planned = await bench.plan()
+    await bench.ingest()
+    assert planned.tokens_to_embed == counted(bench.embedder.texts).tokens
+    assert (planned.tokenizer, planned.exact) == ("cl100k_base", True)
+
+
+async def test_the_plan_of_a_new_index(bench: Bench) -> None:
+    """A plan for `replace` counts what that would do, one that was begun included."""
+    fill(bench, 6)
+    await bench.ingest()
+    bench.write("1.md", paragraph("changed"))
+    with pytest.raises(UsageError, match="unknown ingest strategy 'replac'"):
+        await bench.plan(strategy="replac")
+
+    async def compare(added: int, new: int) -> None:
+        planned = await bench.plan(strategy="replace")
+        assert (planned.documents["added"], planned.texts_to_embed) == (added, new)
+        report = await bench.ingest(strategy="replace")
+        assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
+        assert planned.texts_to_embed == report.texts_embedded
+        assert planned.cache_hits == report.cache_hits
+
+    await compare(added=6, new=1)
+    await compare(added=6, new=0)
 
 
 async def test_the_plan_comes_true(bench: Bench) -> None:
@@ -143,7 +199,7 @@ async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
 # What readers see meanwhile.
 
 
-@pytest.mark.parametrize("strategy", ["upsert", "replace"])
+@pytest.mark.parametrize("strategy", ["upsert", "replace", "reindex"])
 async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
     """During an ingest every document is found whole, either as it was or as it is now."""
     versions: dict[str, list[set[str]]] = {}
@@ -166,7 +222,7 @@ async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
                 found[match.metadata["uri"]].add(match.text)
             for uri, texts in found.items():
                 assert texts in versions[uri]
-            if strategy == "replace":
+            if strategy != "upsert":
                 assert len({versions[uri].index(texts) for uri, texts in found.items()}) == 1
             looks += 1
 
@@ -174,7 +230,7 @@ async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
     bench.embedder.before_batch = lambda number: threading.Event().wait(0.002) and None
     for version in range(2, 6):
         write(version)
-        await bench.ingest(strategy=strategy)
+        await (bench.reindex() if strategy == "reindex" else bench.ingest(strategy=strategy))
     for reader in readers:
         assert not reader.done(), reader.exception()
         reader.cancel()

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
-from lorebind.cli.printing import console, plan_line, print_report
+from lorebind.cli.printing import console, plan_line, print_report, tokens_line
 from lorebind.cli.progress import progress_bars
 from lorebind_knowledge.errors import IngestRunningError
 
@@ -24,11 +24,18 @@ def show_plan(
     *,
     workflow: str | None = None,
     inputs: Mapping[str, Any] | None = None,
+    strategy: str = "upsert",
+    tokens: bool = False,
 ) -> IngestPlan:
-    """What an ingest would do; with output `table` it is shown."""
-    plan = project.plan(kb_id, workflow=workflow, inputs=inputs)
+    """What an ingest would do; with output `table` it is shown.
+
+    Tokens are shown where that is asked for, and where they have a price.
+    """
+    plan = project.plan(kb_id, workflow=workflow, inputs=inputs, strategy=strategy)
     if output is Output.table:
         console().print(plan_line(plan), soft_wrap=True)
+        if tokens or plan.cost is not None:
+            console().print(tokens_line(plan), soft_wrap=True)
     return plan
 
 
@@ -63,6 +70,23 @@ def ingest_with_bars(
             raise
         console(stderr=True).print(f"Waiting for another ingest of {kb_id} to end.")
         report = ingest(wait=True)
+    if output is Output.table:
+        print_report(report)
+    return report
+
+
+def reindex_with_bars(
+    project: Project,
+    kb_id: str,
+    plan: IngestPlan,
+    output: Output,
+    *,
+    workflow: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> IngestReport:
+    """The same for a reindex."""
+    with progress_bars(project.knowledge.events, plan):
+        report = project.reindex(kb_id, workflow=workflow, inputs=inputs)
     if output is Output.table:
         print_report(report)
     return report

@@ -1,4 +1,4 @@
-"""`lorebind knowledge`: list, get, export, apply, ingest, query."""
+"""`lorebind knowledge`: list, get, export, apply, ingest, reindex, plan, query."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
 
+StrategyOption = Annotated[
+    Strategy, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
+]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 
 
@@ -138,10 +141,7 @@ def ingest(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
     ] = None,
-    strategy: Annotated[
-        Strategy,
-        typer.Option(help="upsert: change the index; replace: build a new one, then switch."),
-    ] = "upsert",
+    strategy: StrategyOption = "upsert",
     only_failed: Annotated[
         bool, typer.Option("--only-failed", help="Only what failed or was interrupted before.")
     ] = False,
@@ -161,7 +161,9 @@ def ingest(
     reports = []
     with Project.load(project) as loaded:
         for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
-            planned = show_plan(loaded, name, output, workflow=owner, inputs=values)
+            planned = show_plan(
+                loaded, name, output, workflow=owner, inputs=values, strategy=strategy
+            )
             report = ingest_with_bars(
                 loaded,
                 name,
@@ -181,10 +183,37 @@ def ingest(
 
 
 @app.command()
+def reindex(
+    kb_id: IdArgument,
+    workflow: WorkflowOption = None,
+    inputs: InputsOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Build the index anew from everything, beside the one in use, and switch at the end.
+
+    Texts whose vectors are in the embedding cache are not embedded again.
+    """
+    from lorebind.cli.ingesting import reindex_with_bars, show_plan
+    from lorebind.cli.printing import print_data
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        ((name, owner, values),) = _meant(loaded, kb_id, workflow, inputs)
+        planned = show_plan(loaded, name, output, workflow=owner, inputs=values, strategy="replace")
+        report = reindex_with_bars(loaded, name, planned, output, workflow=owner, inputs=values)
+    if output is not Output.table:
+        print_data(report, output)
+    if report.status != "completed":
+        raise typer.Exit(1)
+
+
+@app.command()
 def plan(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
     ] = None,
+    strategy: StrategyOption = "upsert",
     workflow: WorkflowOption = None,
     inputs: InputsOption = None,
     project: ProjectOption = ".",
@@ -200,7 +229,16 @@ def plan(
         for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
                 console().print(f"{name}:")
-            plans.append(show_plan(loaded, name, output, workflow=owner, inputs=values))
+            shown = show_plan(
+                loaded,
+                name,
+                output,
+                workflow=owner,
+                inputs=values,
+                strategy=strategy,
+                tokens=True,
+            )
+            plans.append(shown)
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)
         return

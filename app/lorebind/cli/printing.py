@@ -100,6 +100,17 @@ def plan_line(plan: IngestPlan) -> str:
     )
 
 
+def tokens_line(plan: IngestPlan) -> str:
+    """What the texts to embed amount to, and what they cost where the price is declared."""
+    exactness = "exact" if plan.exact else "estimated"
+    line = f"Tokens to embed: {plan.tokens_to_embed:,} ({plan.tokenizer}, {exactness})"
+    if plan.cost is None:
+        return line
+    if 0 < plan.cost < 0.0001:
+        return f"{line}, cost less than 0.0001"
+    return f"{line}, cost {plan.cost:,.{2 if plan.cost >= 1 else 4}f}"
+
+
 def print_report(report: IngestReport) -> None:
     """The summary of an ingest, and everything that failed."""
     print_table(

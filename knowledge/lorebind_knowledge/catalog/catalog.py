@@ -26,17 +26,22 @@ class Catalog:
     """What must be as durable as the vectors it speaks of, and so lives beside them."""
 
     def __init__(
-        self, path: Path | None = None, *, postgres: PostgresDatabase | None = None
+        self,
+        path: Path | None = None,
+        *,
+        postgres: PostgresDatabase | None = None,
+        cache_bytes: int | None = None,
     ) -> None:
         """
         Args:
             path: the SQLite file.
             postgres: the database in PostgreSQL. With neither, the catalog is kept in memory.
+            cache_bytes: the most that the cached vectors may take; None is no bound.
         """
         self._path, self._postgres = path, postgres
         self._database: Database = postgres or SqliteDatabase(path)
         self.ledger = Ledger(self._database)
-        self.embeddings = EmbeddingCache(self._database)
+        self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()
 

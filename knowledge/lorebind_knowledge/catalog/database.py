@@ -13,7 +13,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from lorebind_knowledge.catalog import schema
-from lorebind_knowledge.data_folder import file_identity, make_data_folder, write_lock
+from lorebind_knowledge.data_folder import (
+    PAGES_PER_CHECKPOINT,
+    file_identity,
+    make_data_folder,
+    write_lock,
+)
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -167,10 +172,15 @@ def is_current(connection: Connection, database: Database) -> bool:
 def _engine(path: Path | None) -> Engine:
     if path is None:
         engine = create_engine(
-            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+            "sqlite://",
+            paramstyle="named",
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False},
         )
     else:
-        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
+        engine = create_engine(
+            f"sqlite:///{path}", paramstyle="named", connect_args={"timeout": 30}
+        )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
@@ -182,6 +192,7 @@ def _prepare(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
     cursor.close()
 
 

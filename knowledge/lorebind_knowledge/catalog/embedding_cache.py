@@ -7,19 +7,22 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.database import insert_of
+from lorebind_knowledge.catalog.recency import Recency
 from lorebind_knowledge.catalog.schema import embeddings
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Row
 
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.embedders.base import Embedder
@@ -40,8 +43,21 @@ class Embedded:
 class EmbeddingCache:
     """Vectors by SHA-256 over (embedder fingerprint, text), kept in the catalog."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self,
+        database: Database,
+        max_bytes: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            database: the catalog's.
+            max_bytes: what `trim` leaves of the vectors; None is no bound.
+            clock: the time in seconds since 1970.
+        """
         self._database = database
+        self._clock = clock
+        self._recency = Recency(database, max_bytes, clock)
         self._lock = threading.Lock()
         self._coming: dict[str, Future[None]] = {}
         self._written = 0
@@ -105,36 +121,63 @@ class EmbeddingCache:
                 (coming,) = {self._coming.pop(key) for key in new}
             coming.set_result(None)
 
-    def missing(self, embedder: Embedder, texts: Iterable[str]) -> set[str]:
-        """The keys of the texts among these that would have to be embedded."""
-        keys = set(_keys(embedder, texts))
-        return keys - self._read(keys).keys()
+    def missing(self, embedder: Embedder, texts: Sequence[str]) -> dict[str, str]:
+        """The texts among these that would have to be embedded, each once, by key.
+
+        Asking is no use of what is there, and writes nothing.
+        """
+        by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
+        known = {row.key for row in self._rows(by_key, embeddings.c.key)}
+        return {key: text for key, text in by_key.items() if key not in known}
+
+    async def trim(self) -> int:
+        """Let the least recently used vectors go where all take more room than they may.
+
+        To be called when there is time, as at the end of an ingest. Who was given a vector keeps
+        it; who waits for one that goes at this very moment has it embedded again.
+
+        Returns:
+            how many went.
+
+        Raises:
+            StoreError: the catalog cannot be written.
+        """
+        return await self._recency.trim()
 
     def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
         import numpy as np
 
+        columns = (embeddings.c.key, embeddings.c.vector, embeddings.c.used_on)
+        rows = self._rows(keys, *columns)
+        today = self._recency.today
+        self._recency.note(row.key for row in rows if row.used_on < today)
+        return {row.key: np.frombuffer(row.vector, dtype="<f4") for row in rows}
+
+    def _rows(self, keys: Iterable[str], *columns: ColumnElement[Any]) -> list[Row[Any]]:
         wanted = list(keys)
-        found: dict[str, Vector] = {}
+        rows: list[Row[Any]] = []
         with self._database.reading() as connection:
             for first in range(0, len(wanted), _KEYS_PER_QUERY):
                 some = wanted[first : first + _KEYS_PER_QUERY]
-                query = select(embeddings.c.key, embeddings.c.vector).where(
-                    embeddings.c.key.in_(some)
-                )
-                for key, blob in connection.execute(query):
-                    found[key] = np.frombuffer(blob, dtype="<f4")
-        return found
+                rows += connection.execute(select(*columns).where(embeddings.c.key.in_(some)))
+        return rows
 
     def _write(self, vectors: Mapping[str, Vector]) -> None:
-        now = time.time()
+        shared = {"created_at": self._clock(), "used_on": self._recency.today}
         rows = [
-            {"key": key, "vector": vector.astype("<f4").tobytes(), "created_at": now}
-            for key, vector in vectors.items()
+            {"key": key, "vector": blob, "size": len(blob), **shared}
+            # In one order, or two processes that store the same texts could wait for each other.
+            for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
         with self._database.writing() as connection:
             # Two ingests may embed the same text: the first to store it is as good as the second.
             put = insert_of(connection.dialect.name)(embeddings).on_conflict_do_nothing()
             connection.execute(put, rows)
+
+
+def _as_blob(vector: Vector) -> bytes:
+    blob: bytes = vector.astype("<f4").tobytes()
+    return blob
 
 
 def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:

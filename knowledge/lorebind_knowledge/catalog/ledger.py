@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from dataclasses import asdict, dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 
 from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.scope import IndexKey, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Executable, Table
+    from sqlalchemy import ColumnElement, Dialect, Table
 
     from lorebind_knowledge.catalog.database import Database
-    from lorebind_knowledge.scope import Namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ class IndexEntry:
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentEntry:
+class DocumentEntry(NamedTuple):
     """What the ledger knows of a document."""
 
     uri: str
@@ -76,13 +75,8 @@ class Ledger:
 
     def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
         """The newest index in that state, if there is one."""
-        query = (
-            select(indexes.c.number, indexes.c.manifest)
-            .where(_of(indexes, namespace), indexes.c.state == state)
-            .order_by(indexes.c.number.desc())
-        )
         with self._database.reading() as connection:
-            row = connection.execute(query).first()
+            row = connection.execute(_INDEX, {**_columns(namespace), "state": state}).first()
         if row is None:
             return None
         return IndexEntry(IndexKey(namespace, row.number), state, Manifest(**row.manifest))
@@ -139,25 +133,27 @@ class Ledger:
 
     def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
         """All documents of an index, by uri."""
-        names = DocumentEntry.__dataclass_fields__
-        query = select(*(documents.c[name] for name in names)).where(_in(documents, key))
+        columns = [documents.c[name] for name in DocumentEntry._fields]
+        query = select(*columns).where(_in(documents, key)).order_by("uri")
         with self._database.reading() as connection:
-            entries = [DocumentEntry(*row) for row in connection.execute(query.order_by("uri"))]
+            entries = [DocumentEntry(*row) for row in connection.execute(query)]
         return {entry.uri: entry for entry in entries}
 
     def chunk_ids(self, key: IndexKey, uri: str) -> list[str]:
         """The ids of a document's visible chunks, in order."""
-        with self._database.reading() as connection:
-            return connection.scalar(_CHUNK_IDS, _row_names(key, uri)) or []
+        return self.chunk_ids_of(key, [uri]).get(uri, [])
 
-    def chunk_ids_of(self, key: IndexKey, uris: Iterable[str]) -> dict[str, list[str]]:
+    def chunk_ids_of(self, key: IndexKey, uris: Sequence[str]) -> dict[str, list[str]]:
         """The same of several documents; those without a row are left out."""
         found: dict[str, list[str]] = {}
+        if not uris:
+            return found
+        owner = _owner(key)
         with self._database.reading() as connection:
-            for uri in uris:
-                ids = connection.scalar(_CHUNK_IDS, _row_names(key, uri))
-                if ids is not None:
-                    found[uri] = ids
+            for first in range(0, len(uris), _URIS_PER_QUERY):
+                some = uris[first : first + _URIS_PER_QUERY]
+                rows = connection.execute(_CHUNK_IDS, {**owner, "uris": some})
+                found.update((row.uri, row.chunk_ids) for row in rows)
         return found
 
     def put_documents(
@@ -177,19 +173,14 @@ class Ledger:
         """
         if not entries:
             return
-        fields = tuple(DocumentEntry.__dataclass_fields__)
-        shared = {"run_id": run_id, "updated_at": time.time()}
-        rows = [
-            {name: getattr(entry, name) for name in fields} | _row_names(key, entry.uri) | shared
-            for entry in entries
-        ]
-        names = fields
+        shared = {**_owner(key), "run_id": run_id, "updated_at": time.time(), "chunk_ids": "[]"}
+        rows = [entry._asdict() | shared for entry in entries]
         if chunk_ids is not None:
-            names = (*fields, "chunk_ids")
             for row, ids in zip(rows, chunk_ids, strict=True):
-                row["chunk_ids"] = ids
+                row["chunk_ids"] = json.dumps(ids)
         with self._database.writing() as connection:
-            connection.execute(_put(connection.dialect.name, names), rows)
+            put = _put(connection.dialect, keep_ids=chunk_ids is None)
+            connection.exec_driver_sql(put, rows)
 
     def remove_document(self, key: IndexKey, uri: str) -> None:
         with self._database.writing() as connection:
@@ -237,7 +228,11 @@ class Ledger:
 
 
 def _columns(namespace: Namespace) -> dict[str, str]:
-    return asdict(namespace)
+    return {name: getattr(namespace, name) for name in Namespace.__slots__}
+
+
+def _owner(key: IndexKey) -> dict[str, Any]:
+    return {**_columns(key.namespace), "number": key.number}
 
 
 def _of(table: Table, namespace: Namespace) -> ColumnElement[bool]:
@@ -248,22 +243,29 @@ def _in(table: Table, key: IndexKey) -> ColumnElement[bool]:
     return and_(_of(table, key.namespace), table.c.number == key.number)
 
 
-# Run once or more for every document, so they are built once: building costs more than running.
+# Built once, because building costs more than running.
 _KEYS = [column.name for column in documents.primary_key]
-_CHUNK_IDS = select(documents.c.chunk_ids).where(
-    *(documents.c[name] == bindparam(name) for name in _KEYS)
+_INDEX = (
+    select(indexes.c.number, indexes.c.manifest)
+    .where(*(indexes.c[name] == bindparam(name) for name in (*Namespace.__slots__, "state")))
+    .order_by(indexes.c.number.desc())
+    .limit(1)
 )
+_CHUNK_IDS = select(documents.c.uri, documents.c.chunk_ids).where(
+    *(documents.c[name] == bindparam(name) for name in _KEYS if name != "uri"),
+    documents.c.uri.in_(bindparam("uris", expanding=True)),
+)
+_URIS_PER_QUERY = 500
 
 
-def _row_names(key: IndexKey, uri: str) -> dict[str, Any]:
-    return {**_columns(key.namespace), "number": key.number, "uri": uri}
+@lru_cache(maxsize=16)
+def _put(dialect: Dialect, *, keep_ids: bool) -> str:
+    """The upsert of a row as the driver takes it, with a name for each column.
 
-
-@cache
-def _put(dialect: str, names: tuple[str, ...]) -> Executable:
-    values = [name for name in (*names, "run_id") if name not in _KEYS]
-    given: dict[str, Any] = {name: bindparam(name) for name in (*_KEYS, *values)}
-    statement = insert_of(dialect)(documents).values(given)
-    written = {name: statement.excluded[name] for name in values}
-    put: Executable = statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
-    return put
+    SQLAlchemy would look at each value of each row, which takes longer than writing them.
+    """
+    statement = insert_of(dialect.name)(documents)
+    kept = (*_KEYS, "chunk_ids") if keep_ids else _KEYS
+    written = {name: new for name, new in statement.excluded.items() if name not in kept}
+    put = statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
+    return str(put.compile(dialect=dialect))

@@ -87,7 +87,7 @@ class PostgresAddress:
 
 
 def import_psycopg() -> Any:
-    return import_extra("psycopg", extra="postgres", purpose="a vector database of type pgvector")
+    return import_extra("psycopg", extra="postgres", purpose="what is kept in PostgreSQL")
 
 
 # By SQLSTATE or its class, the more special first.

@@ -7,11 +7,11 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, event, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lorebind_knowledge.catalog import schema
 from lorebind_knowledge.catalog.database import SqliteDatabase, bring_up_to_date, is_current
@@ -32,13 +32,21 @@ _SECONDS_TO_WAIT = 30
 class PostgresDatabase:
     """A `Database` of SQLAlchemy's on psycopg. Its tables are made when it is first written."""
 
-    def __init__(self, address: PostgresAddress, *, ensure_schema: bool = True) -> None:
+    def __init__(
+        self,
+        address: PostgresAddress,
+        *,
+        ensure_schema: bool = True,
+        own_schema: str | None = None,
+    ) -> None:
         """
         Args:
             address: the database.
             ensure_schema: make the tables; without it, an error says how to make them.
+            own_schema: the schema of the tables, made with them; None means the connection's.
         """
         self._address = address
+        self._schema = own_schema
         self._ensure_schema = ensure_schema
         self._engine: Engine | None = None
         self._owner = os.getpid()
@@ -75,14 +83,17 @@ class PostgresDatabase:
         It belongs to a connection of its own, so the server frees it when this process dies.
         """
         # One for each schema, another may hold another project's catalog.
-        key = f"{_number(name)} # hashtextextended(current_schema(), 0)"
+        own = "current_schema()" if self._schema is None else "cast(:own as text)"
+        key = text(f"select pg_try_advisory_lock({_number(name)} # hashtextextended({own}, 0))")
+        if self._schema is not None:
+            key = key.bindparams(own=self._schema)
         with self._named():
             holder = self._opened().connect().execution_options(isolation_level="AUTOCOMMIT")
             # Not the pool's any more: closing it is what frees the lock, whatever happened.
             holder.detach()
         try:
             with self._named():
-                free = bool(holder.scalar(text(f"select pg_try_advisory_lock({key})")))
+                free = bool(holder.scalar(key))
             yield free
         finally:
             # Before: the server may take its time to notice that a connection was closed.
@@ -130,7 +141,14 @@ class PostgresDatabase:
                     pool_timeout=_SECONDS_TO_WAIT,
                     pool_pre_ping=True,
                 )
+                if self._schema is not None:
+                    event.listen(self._engine, "begin", self._enter_schema)
             return self._engine
+
+    def _enter_schema(self, connection: Connection) -> None:
+        # For the transaction only: a pooler may hand the connection to others.
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql(f"set local search_path to {_quoted(self._schema)}")
 
     def _find_tables(self, engine: Engine) -> bool:
         with self._named(), engine.begin() as connection:
@@ -147,26 +165,60 @@ class PostgresDatabase:
         self._bring_up_to_date(engine)
         self._has_tables = True
 
+    def _version(self, engine: Engine) -> int | None:
+        with self._named(), engine.begin() as connection:
+            if not inspect(connection).has_table(schema.versions.name):
+                return None
+            return connection.scalar(select(schema.versions.c.version))
+
     def _bring_up_to_date(self, engine: Engine) -> None:
         if not self._ensure_schema:
+            version = self._version(engine)
+            what = "missing" if version is None else "of an earlier version"
             raise StoreError(
-                f"{self}: its tables are missing or of an earlier version, and ensure_schema is "
-                f"false; make them with:\n{catalog_sql()}"
+                f"{self}: its tables are {what}, and ensure_schema is false; "
+                f"make them with:\n{self._schema_sql()}{catalog_sql(version)}"
             )
         with self._named(), engine.begin() as connection:
             # Other processes may be about to do the same.
             connection.execute(text(f"select pg_advisory_xact_lock({_number('making it')})"))
+            if self._schema is not None:
+                there = text("select to_regnamespace(:name) is not null")
+                if not connection.scalar(there, {"name": _quoted(self._schema)}):
+                    connection.exec_driver_sql(f"create schema {_quoted(self._schema)}")
             bring_up_to_date(connection)
 
+    def _schema_sql(self) -> str:
+        if self._schema is None:
+            return ""
+        name = _quoted(self._schema)
+        return _script(f"CREATE SCHEMA IF NOT EXISTS {name}", f"SET search_path TO {name}")
 
-def catalog_sql() -> str:
-    """What makes the catalog's tables, for an administrator to run."""
+
+def catalog_sql(version: int | None = None) -> str:
+    """What makes the catalog's tables, for an administrator to run.
+
+    Args:
+        version: that of the tables which are there; None where there are none.
+    """
+    name, today = schema.versions.name, schema.SCHEMA_VERSION
+    if version is not None:
+        steps = [line for step in range(version, today) for line in schema.MIGRATIONS[step + 1]]
+        return _script(*steps, f"UPDATE {name} SET version = {today}")
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy says no types here
-    tables = [
-        CreateTable(table).compile(dialect=dialect) for table in schema.metadata.sorted_tables
-    ]
-    version = f"INSERT INTO {schema.versions.name} (version) VALUES ({schema.SCHEMA_VERSION})"
-    return "".join(f"{str(statement).strip()};\n" for statement in (*tables, version))
+    made = []
+    for table in schema.metadata.sorted_tables:
+        made.append(CreateTable(table).compile(dialect=dialect))
+        made += [CreateIndex(index).compile(dialect=dialect) for index in table.indexes]
+    return _script(*made, f"INSERT INTO {name} (version) VALUES ({today})")
+
+
+def _script(*statements: object) -> str:
+    return "".join(f"{str(statement).strip()};\n" for statement in statements)
+
+
+def _quoted(name: str | None) -> str:
+    return f'"{name}"'
 
 
 def _number(name: str) -> int:

@@ -6,6 +6,7 @@ from sqlalchemy import (
     JSON,
     Column,
     Float,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -14,12 +15,18 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 MIGRATIONS = {
     2: (
         "ALTER TABLE catalog_documents ADD COLUMN version VARCHAR NOT NULL DEFAULT ''",
         "ALTER TABLE catalog_documents ADD COLUMN recipe VARCHAR NOT NULL DEFAULT ''",
+    ),
+    3: (
+        "ALTER TABLE catalog_embeddings ADD COLUMN used_on INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE catalog_embeddings ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        "UPDATE catalog_embeddings SET size = length(vector)",
+        "CREATE INDEX catalog_embeddings_use ON catalog_embeddings (used_on, created_at, size)",
     ),
 }
 """What makes tables of the version before into tables of this one, in every database."""
@@ -85,4 +92,8 @@ embeddings = Table(
     Column("key", String, primary_key=True),  # SHA-256 over the embedder's fingerprint and the text
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
     Column("created_at", Float, nullable=False),
+    Column("used_on", Integer, nullable=False, server_default="0"),  # in days since 1970
+    Column("size", Integer, nullable=False, server_default="0"),  # of the vector, in bytes
+    # Holds all that is asked about size and use, so that no vector is read for it.
+    Index("catalog_embeddings_use", "used_on", "created_at", "size"),
 )

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, WebAddress
 
@@ -22,7 +23,9 @@ OPENAI_DIMENSIONS = {
 _FIXED = ("text-embedding-ada-002",)
 
 
-class _Embedder(Declaration):
+class EmbedderBase(Declaration):
+    """What all embedders declare, those of plugins too."""
+
     label: ClassVar[str] = "embedder"
     kind_key: ClassVar[str] = "provider"
 
@@ -31,6 +34,11 @@ class _Embedder(Declaration):
     @property
     def known_dimension(self) -> int | None:
         """Length of the vectors as far as the declaration tells; None where only a call can."""
+        return None
+
+    @property
+    def token_price(self) -> float | None:
+        """What a million tokens cost; None where that is not declared, or nobody charges."""
         return None
 
 
@@ -48,7 +56,7 @@ class LocalEmbedderConfig(Declaration):
     )
 
 
-class LocalEmbedderDeclaration(_Embedder):
+class LocalEmbedderDeclaration(EmbedderBase):
     """all-MiniLM-L6-v2 on this machine: no key, no network."""
 
     provider: Literal["local"] = Field(description="Runs on this machine.")
@@ -71,7 +79,7 @@ class HashingEmbedderConfig(Declaration):
     batch_size: int = Field(1024, ge=1, le=8192, description="Texts per call.")
 
 
-class HashingEmbedderDeclaration(_Embedder):
+class HashingEmbedderDeclaration(EmbedderBase):
     """A deterministic bag of words, for tests: lexical, not semantic."""
 
     provider: Literal["hashing"] = Field(description="Counts words; needs no model.")
@@ -124,7 +132,7 @@ class OpenAIEmbedderConfig(Declaration):
     )
 
 
-class OpenAIEmbedderDeclaration(_Embedder):
+class OpenAIEmbedderDeclaration(EmbedderBase):
     """OpenAI's embedding models, through langchain-openai."""
 
     templated: ClassVar[tuple[str, ...]] = ("api_key",)
@@ -134,6 +142,12 @@ class OpenAIEmbedderDeclaration(_Embedder):
     api_key: Secret | None = Field(
         None, description="Only a template is accepted; left out, `{{ .env.OPENAI_API_KEY }}`."
     )
+    price_per_million_tokens: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the provider charges, in any currency, for `plan` to tell the cost.",
+    )
     config: OpenAIEmbedderConfig = Field(
         default_factory=OpenAIEmbedderConfig, description="How the model is called."
     )
@@ -141,6 +155,10 @@ class OpenAIEmbedderDeclaration(_Embedder):
     @property
     def known_dimension(self) -> int | None:
         return self.config.dimension or OPENAI_DIMENSIONS.get(self.model)
+
+    @property
+    def token_price(self) -> float | None:
+        return self.price_per_million_tokens
 
     @model_validator(mode="after")
     def _model_has_dimension(self) -> OpenAIEmbedderDeclaration:
@@ -154,7 +172,7 @@ class OpenAIEmbedderDeclaration(_Embedder):
         return self
 
 
-class LangChainEmbedderDeclaration(_Embedder):
+class LangChainEmbedderDeclaration(EmbedderBase):
     """Any `Embeddings` class of LangChain."""
 
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
@@ -166,6 +184,12 @@ class LangChainEmbedderDeclaration(_Embedder):
     model: str | None = Field(None, description="Handed to the class as `model`.")
     api_key: Secret | None = Field(
         None, description="Handed to the class as `api_key`; only a template is accepted."
+    )
+    price_per_million_tokens: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the provider charges, in any currency, for `plan` to tell the cost.",
     )
     config: ConfigMap = Field(
         default_factory=dict, description="Further arguments of the class, by name."
@@ -180,12 +204,18 @@ class LangChainEmbedderDeclaration(_Embedder):
         None, ge=1, description="The most calls in a minute; left out, as many as there are."
     )
 
+    @property
+    def token_price(self) -> float | None:
+        return self.price_per_million_tokens
 
-EmbedderDeclaration: TypeAlias = Annotated[
+
+_BuiltIn: TypeAlias = (
     LocalEmbedderDeclaration
     | OpenAIEmbedderDeclaration
     | HashingEmbedderDeclaration
-    | LangChainEmbedderDeclaration,
-    Field(discriminator="provider"),
+    | LangChainEmbedderDeclaration
+)
+EmbedderDeclaration: TypeAlias = Annotated[
+    _BuiltIn, Field(discriminator="provider"), Open("embedders", EmbedderBase, _BuiltIn)
 ]
-"""One of the embedders, chosen by `provider`."""
+"""One of the embedders, chosen by `provider`: one of these or a plugin's."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.tokens import TokenCount, estimated
 from lorebind_knowledge.errors import EmbedderError, LorebindError
 from lorebind_knowledge.identity import digest
 
@@ -31,10 +33,15 @@ class Fingerprint:
     @property
     def key(self) -> str:
         """SHA-256 over all fields, each with its name."""
-        return digest(*(f"{name}={value}" for name, value in asdict(self).items()))
+        return _key(self)
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"
+
+
+@lru_cache(maxsize=64)  # every question asks for it
+def _key(fingerprint: Fingerprint) -> str:
+    return digest(*(f"{name}={value}" for name, value in asdict(fingerprint).items()))
 
 
 @runtime_checkable
@@ -69,6 +76,13 @@ class Embedder(Protocol):
     def count_truncated(self, texts: Sequence[str]) -> int:
         """How many of these texts are longer than the model reads, and so are cut."""
         return 0
+
+    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+        """How many tokens embedding these texts would take, without asking any provider.
+
+        For no texts it still says what would count. To be quick: a plan counts all that is new.
+        """
+        return estimated(texts)
 
 
 async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:

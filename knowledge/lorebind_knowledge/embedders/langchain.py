@@ -6,8 +6,10 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.failures import said_by_provider
+from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
@@ -43,12 +45,17 @@ class LangChainEmbedder(Embedder):
         self._embeddings = embeddings
         self._say = say or partial(said_by_provider, holder=embeddings)
         self._model = model or type(embeddings).__name__
+        self._is_openai = (model or str((settings or {}).get("model"))) in OPENAI_DIMENSIONS
         kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
         self._revision = f"{kind} {json.dumps(dict(settings or {}), sort_keys=True, default=str)}"
 
     @property
     def fingerprint(self) -> Fingerprint:
         return Fingerprint("langchain", self._model, self._revision)
+
+    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+        """Exact for OpenAI's models, by whichever class they are called."""
+        return counted(map(encodable, texts)) if self._is_openai else estimated(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         vectors: Any = await self._asked(self._embeddings.aembed_documents(list(texts)))

@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, encodable
 from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
+from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.optional import import_extra
 from lorebind_knowledge.tokenizing import encode, token_bytes
@@ -78,6 +79,11 @@ class OpenAIEmbedder(Embedder):
         if self._own_dimension is None:
             return 0
         return sum(cut_to_limit(text) != text for text in self._stripped(texts))
+
+    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+        """What OpenAI charges for; of a model that is not theirs only an estimate is known."""
+        inputs = self._inputs(list(map(encodable, texts)))
+        return estimated(inputs) if self._own_dimension is None else counted(inputs)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         vectors: Any = await self._asked(texts)
@@ -180,10 +186,10 @@ def cut_to_limit(text: str) -> str:
     """The start of a text that OpenAI's embedding models read, in whole characters."""
     if len(text.encode("utf-8", "surrogatepass")) <= MAX_TOKENS:  # no token is less than a byte
         return text
-    tokens = encode("cl100k_base", text)
+    tokens = encode(OPENAI_ENCODING, text)
     if len(tokens) <= MAX_TOKENS:
         return text
-    kept = token_bytes("cl100k_base", tokens[:MAX_TOKENS])
+    kept = token_bytes(OPENAI_ENCODING, tokens[:MAX_TOKENS])
     return b"".join(kept).decode("utf-8", "ignore")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+    from lorebind_knowledge.embedders.tokens import TokenCount
     from lorebind_knowledge.records import Matrix, Vector
 
 R = TypeVar("R")
@@ -76,6 +77,9 @@ class SteadyEmbedder(base.Embedder):
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         return self.inner.count_truncated(texts)
+
+    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+        return self.inner.count_tokens(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
@@ -15,12 +16,27 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
-async def plan(kb: KnowledgeBase) -> IngestPlan:
-    """What an `upsert` would do now."""
-    index = await call(_index_to_write, kb)
+async def plan(
+    kb: KnowledgeBase, *, strategy: str = "upsert", price: float | None = None
+) -> IngestPlan:
+    """What an ingest would do now.
+
+    Args:
+        kb: the knowledge base.
+        strategy: of that ingest; `replace` is also what a reindex does.
+        price: of a million tokens, where it is known.
+
+    Raises:
+        UsageError: no such strategy.
+    """
+    check_strategy(strategy)
+    index = await call(_index_to_write, kb, strategy)
     known = await call(kb.catalog.ledger.documents, index.key) if index else {}
     enumeration = await call(enumerate_sources, kb.sources)
-    result = IngestPlan(kb.id, sources=enumeration.sources)
+    counter = kb.embedder.count_tokens([])
+    result = IngestPlan(
+        kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
+    )
     to_embed: set[str] = set()
     async for documents in prepare_documents(kb, enumeration, known):
         for document in documents:
@@ -28,6 +44,8 @@ async def plan(kb: KnowledgeBase) -> IngestPlan:
     for uri in enumeration.vanished(known):
         result.documents["removed"] += 1
         result.chunks["removed"] += known[uri].chunk_count
+    if price is not None:
+        result.cost = result.tokens_to_embed * price / 1_000_000
     return result
 
 
@@ -58,15 +76,17 @@ def _account(
         result.chunks["unchanged"] += len(new & old)
         result.chunks["total"] += len(new)
         texts = [chunk.embedded_text for chunk in document.chunks]
-        missing = kb.catalog.embeddings.missing(kb.embedder, texts) - to_embed
-        to_embed |= missing
-        result.texts_to_embed += len(missing)
-        result.cache_hits += len(texts) - len(missing)
+        missing = kb.catalog.embeddings.missing(kb.embedder, texts)
+        new_texts = [text for key, text in missing.items() if key not in to_embed]
+        to_embed.update(missing)
+        result.texts_to_embed += len(new_texts)
+        result.tokens_to_embed += kb.embedder.count_tokens(new_texts).tokens
+        result.cache_hits += len(texts) - len(new_texts)
 
 
-def _index_to_write(kb: KnowledgeBase) -> IndexEntry | None:
-    """The index that an `upsert` would go on with; None if it would begin a new one."""
-    for state in ("active", "building"):
+def _index_to_write(kb: KnowledgeBase, strategy: str) -> IndexEntry | None:
+    """The index that an ingest would go on with; None if it would begin a new one."""
+    for state in ("active", "building") if strategy == "upsert" else ("building",):
         index = kb.catalog.ledger.index(kb.namespace, state)
         if index and index.manifest.embedder_key == kb.embedder.fingerprint.key:
             return index

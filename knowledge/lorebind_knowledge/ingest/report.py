@@ -41,6 +41,14 @@ class IngestPlan:
     documents: dict[str, int] = field(default_factory=_document_counts)
     chunks: dict[str, int] = field(default_factory=_chunk_counts)
     texts_to_embed: int = 0
+    tokens_to_embed: int = 0
+    """Of those texts, as the embedder's provider counts them."""
+    tokenizer: str = "len/4"
+    """What counted them: the name of an encoding, or `len/4`."""
+    exact: bool = False
+    """Whether the provider counts the same."""
+    cost: float | None = None
+    """In the currency of the embedder's `price_per_million_tokens`; None where that is not said."""
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,8 @@ from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+_LINE_END = re.compile("\n")
 
 MAX_CHARACTERS = 20_000_000
 """Of one document's text. Formats that pack much into few bytes are refused beyond it."""
@@ -59,7 +62,7 @@ class LoadedDocument:
 
     @cached_property
     def _line_ends(self) -> list[int]:
-        return [index for index, character in enumerate(self.text) if character == "\n"]
+        return [found.start() for found in _LINE_END.finditer(self.text)]
 
     def span(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`: its lines, and its page or times where there are any."""
@@ -70,6 +73,8 @@ class LoadedDocument:
 
     def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
         """From the first cue that the passage touches to the end of the last."""
+        if not self.cues:
+            return None, None
         first = bisect.bisect_right(self.cues, start, key=lambda cue: cue.end)
         after = bisect.bisect_left(self.cues, max(end, start + 1), key=lambda cue: cue.start)
         said = self.cues[first:after]
@@ -79,16 +84,27 @@ class LoadedDocument:
 
     def heading_path(self, offset: int) -> list[str]:
         """The titles of the headings that the character stands under, outermost first."""
-        path: list[Heading] = []
-        for heading in self.headings:
-            if heading.start > offset:
-                break
-            while path and path[-1].level >= heading.level:
+        at = bisect.bisect_right(self.headings, offset, key=lambda heading: heading.start) - 1
+        path: list[str] = []
+        while at >= 0:
+            path.append(self.headings[at].title)
+            at = self._parents[at]
+        return path[::-1]
+
+    @cached_property
+    def _parents(self) -> list[int]:
+        """For each heading, which one it stands under; -1 where that is none."""
+        parents: list[int] = []
+        path: list[int] = []
+        for at, heading in enumerate(self.headings):
+            while path and self.headings[path[-1]].level >= heading.level:
                 path.pop()
-            path.append(heading)
-        return [heading.title for heading in path]
+            parents.append(path[-1] if path else -1)
+            path.append(at)
+        return parents
 
 
+@lru_cache(maxsize=64)  # asked for again and again while one document is read
 def name_of(uri: str) -> PurePosixPath:
     """The file's name in a path or URL, without the query and fragment of a URL."""
     if "://" not in uri:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
@@ -15,6 +14,7 @@ from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
 class FileSource:
@@ -77,15 +77,16 @@ class FileSource:
         if not names:
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
             raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
+        inside = os.path.join(os.path.realpath(self._root), "")
         for name in names:
             # A file's name may be bytes that are no text; a uri is always text.
             uri = os.fsencode(name).decode("utf-8", "backslashreplace")
-            yield SourceItem(uri, partial(self._read, self._root / name, uri))
+            yield SourceItem(uri, partial(self._read, inside, name, uri))
 
-    def _read(self, path: Path, name: str, version: str) -> Content:
+    def _read(self, inside: str, path: str, name: str, version: str) -> Content:
         try:
-            real = Path(os.path.realpath(path, strict=True))
-            if not real.is_relative_to(self._root.resolve()):
+            real = os.path.realpath(inside + path, strict=True)
+            if not real.startswith(inside):
                 raise SourceError(f"{name}: is a link to a place outside {self._place}")
             with open(real, "rb", opener=_open) as file:
                 before = os.fstat(file.fileno())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Record, SearchOptions, Vector
     from lorebind_knowledge.scope import IndexKey
 
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+
+class Entry(NamedTuple):
     """A record that was found fit to be stored, with copies of what its caller could change."""
 
     id: str
@@ -67,34 +69,59 @@ def check_options(options: SearchOptions) -> None:
         raise UsageError(f"top_k is at least 1, not {options.top_k}")
 
 
-def entry_of(record: Record, dimension: int) -> Entry:
-    """A record as it is stored.
+def entries_of(records: Sequence[Record], dimension: int) -> list[Entry]:
+    """Records of one index as they are stored.
 
     Raises:
-        StoreError: naming the record's document and what is wrong with it.
+        StoreError: naming a record's document and what is wrong with it.
     """
-    where = f"{named(record.index)}: {record.uri!r}"
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinity, and refused as such
-        vector = np.array(record.vector, dtype="<f4")
-    if vector.shape != (dimension,):
-        raise StoreError(
-            f"{where}: expected a vector of dimension {dimension}, got {_size(vector)}"
+    return [
+        Entry(
+            record.id,
+            record.uri,
+            record.generation,
+            record.text,
+            _checked_metadata(record),
+            vector,
+            record.context,
         )
-    if not np.isfinite(vector).all():
-        raise StoreError(f"{where}: its vector holds NaN or infinity")
-    vector.setflags(write=False)
-    metadata = _json(record, where)
-    for text in (record.id, record.uri, record.text, record.context, metadata):
-        _check_utf8(text, where)
-    return Entry(
-        record.id,
-        record.uri,
-        record.generation,
-        record.text,
-        metadata,
-        vector,
-        record.context,
-    )
+        for record, vector in zip(records, _checked_vectors(records, dimension), strict=True)
+    ]
+
+
+def _checked_vectors(records: Sequence[Record], dimension: int) -> list[Vector]:
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinity, and refused as such
+        vectors = [np.array(record.vector, dtype="<f4") for record in records]
+    for record, vector in zip(records, vectors, strict=True):
+        if vector.shape != (dimension,):
+            raise StoreError(
+                f"{_place(record)}: expected a vector of dimension {dimension}, got {_size(vector)}"
+            )
+        vector.setflags(write=False)
+    # Asked of all together, which is much quicker than of each.
+    finite = np.isfinite(vectors).all(axis=-1)
+    if not finite.all():
+        raise StoreError(
+            f"{_place(records[int(finite.argmin())])}: its vector holds NaN or infinity"
+        )
+    return vectors
+
+
+def _checked_metadata(record: Record) -> str:
+    """The metadata as JSON; the texts of the record are looked at too."""
+    try:
+        metadata = _JSON.encode(dict(record.metadata))
+        for text in (record.id, record.uri, record.text, record.context, metadata):
+            text.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{_place(record)}: not valid Unicode: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{_place(record)}: metadata holds what JSON cannot: {error}") from error
+    return metadata
+
+
+def _place(record: Record) -> str:
+    return f"{named(record.index)}: {record.uri!r}"
 
 
 def check_query(vector: Vector, index: IndexKey, dimension: int) -> None:
@@ -114,25 +141,11 @@ def check_query(vector: Vector, index: IndexKey, dimension: int) -> None:
 
 def by_index(records: Sequence[Record]) -> dict[IndexKey, list[Record]]:
     """Records sorted by index; of those with the same identity the last one stays."""
-    unique = {(r.index, r.uri, r.id, r.generation): r for r in records}
-    groups: dict[IndexKey, list[Record]] = {}
-    for record in unique.values():
-        groups.setdefault(record.index, []).append(record)
-    return groups
-
-
-def _json(record: Record, where: str) -> str:
-    try:
-        return json.dumps(dict(record.metadata), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{where}: metadata holds what JSON cannot: {error}") from error
-
-
-def _check_utf8(text: str, where: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise StoreError(f"{where}: not valid Unicode: {error}") from error
+    groups: dict[IndexKey, dict[tuple[str, str, int], Record]] = {}
+    for index, some in groupby(records, key=attrgetter("index")):
+        unique = groups.setdefault(index, {})
+        unique.update(((r.uri, r.id, r.generation), r) for r in some)
+    return {index: list(unique.values()) for index, unique in groups.items()}
 
 
 def _size(vector: Vector) -> str:

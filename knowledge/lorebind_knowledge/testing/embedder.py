@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,6 +120,14 @@ class EmbedderConformance:
         for text, row in zip(ODDITIES, matrix, strict=True):
             assert (await embed_query(embedder, text)).shape == row.shape
         assert 0 <= await call(embedder.count_truncated, ODDITIES) <= len(ODDITIES)
+
+    async def test_tokens_are_counted(self, embedder: Embedder) -> None:
+        """The tokens of texts are the sum of each one's, and what counts them is always said."""
+        one_by_one = [embedder.count_tokens([text]) for text in ODDITIES]
+        together = embedder.count_tokens(ODDITIES)
+        assert together.tokens == sum(count.tokens for count in one_by_one) > 0
+        assert embedder.count_tokens([]) == replace(together, tokens=0)
+        assert together.tokenizer
 
     async def test_the_fingerprint_is_stable(self, make_embedder: Callable[[], Embedder]) -> None:
         """It is the same after a restart and after use, and so are the vectors."""

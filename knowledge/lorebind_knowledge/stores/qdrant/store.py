@@ -34,7 +34,7 @@ from lorebind_knowledge.stores.checks import (
     check_options,
     check_query,
     check_room,
-    entry_of,
+    entries_of,
     named,
     not_opened,
 )
@@ -141,7 +141,7 @@ class QdrantStore:
             checked = []
             for index, group in groups.items():
                 head = self._opened(index)
-                checked.append((index, head, [entry_of(r, head.dimension) for r in group]))
+                checked.append((index, head, entries_of(group, head.dimension)))
             for index, head, entries in checked:
                 self._writer(index, head).stage(entries)
 

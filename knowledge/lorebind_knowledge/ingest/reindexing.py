@@ -1,0 +1,52 @@
+"""`reindex`: a new index beside the one in use, from everything, and the switch to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.events import Event
+from lorebind_knowledge.ingest.engine import ingest
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.ingest.report import IngestReport
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+
+
+async def reindex(kb: KnowledgeBase) -> IngestReport:
+    """Build the index of a knowledge base anew, and let it serve when it is complete.
+
+    All documents are read and cut again. Texts whose vectors of this embedder are in the cache are
+    not embedded again. Until the end the index in use answers, and it goes on to where the new one
+    would lose documents that it has: the report's notices then say so. A reindex that was cut off
+    is completed by the next.
+
+    Raises:
+        LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
+    """
+    ledger = kb.catalog.ledger
+    old = await call(ledger.index, kb.namespace, "active")
+    about = {
+        "embedder": str(kb.embedder.fingerprint),
+        "embedder_before": old.manifest.embedder if old else "",
+    }
+
+    def emit(hook: str, run_id: str = "", **data: Any) -> None:
+        kb.events.emit(hook, Event(kb.id, run_id, {**about, **data}))
+
+    emit("reindex_started")
+    try:
+        report = await ingest(kb, strategy="replace")
+        new = await call(ledger.index, kb.namespace, "active")
+    except BaseException as error:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        emit("reindex_failed", reason="cancelled" if cancelled else str(error))
+        raise
+    switched = new is not None and (old is None or new.key != old.key)
+    if switched or report.status == "completed":
+        emit("reindex_completed", report.run_id, report=report)
+    else:
+        failed = [source.reason for source in report.sources if source.status == "failed"]
+        emit("reindex_failed", report.run_id, reason="; ".join([*report.notices, *failed]))
+    return report

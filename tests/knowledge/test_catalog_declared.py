@@ -1,0 +1,290 @@
+"""Catalogs that are declared beside vector databases of other people: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.errors import (
+    ConfigurationError,
+    IngestRunningError,
+    StoreError,
+    UsageError,
+)
+from lorebind_knowledge.service import KnowledgeService
+
+from .test_catalog import HERE, MANIFEST, read_everything
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+QDRANT: dict[str, Any] = {"type": "qdrant", "config": {"path": "vectors"}}
+LANGCHAIN: dict[str, Any] = {
+    "type": "langchain",
+    "class": "langchain_core.vectorstores:InMemoryVectorStore",
+}
+DSN = "{{ .secrets.CATALOG_DSN }}"
+
+
+def declared(*vector_dbs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "shop",
+        "embedders": [{"id": "words", "provider": "hashing", "config": {"dimension": 32}}],
+        "vector_dbs": list(vector_dbs),
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
+        ],
+    }
+
+
+@pytest.fixture
+def make_service(tmp_path: Path, dsn: str) -> Callable[..., KnowledgeService]:
+    """Services of one project, with its documents on disk."""
+    (tmp_path / "docs").mkdir()
+    for name in ("keys", "snow"):
+        (tmp_path / "docs" / f"{name}.md").write_text(f"# {name}\n\nAll of {name}.\n")
+
+    def make(*vector_dbs: dict[str, Any]) -> KnowledgeService:
+        environ = {"CATALOG_DSN": dsn}
+        return KnowledgeService(
+            build_project(declared(*vector_dbs), root=tmp_path, environ=environ)
+        )
+
+    return make
+
+
+@pytest.fixture
+def name() -> str:
+    """An id that no other test has, for a schema of its own."""
+    return f"db-{uuid4().hex[:8]}"
+
+
+def files(root: Path) -> list[str]:
+    return sorted(path.name for path in root.rglob("*.db"))
+
+
+def tables(dsn: str, of: str) -> set[str]:
+    with psycopg.connect(dsn) as db:
+        query = "select tablename from pg_tables where schemaname = %s"
+        return {name for (name,) in db.execute(query, [of])}
+
+
+async def test_qdrant_with_its_catalog_in_postgresql(
+    make_service: Callable[..., KnowledgeService], tmp_path: Path, dsn: str, name: str
+) -> None:
+    """Ingest, ask and ingest again; the ledger outlasts the process, and no file is made for it."""
+    database = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
+    made = make_service(database)
+    report = await made.ingest("docs")
+    assert (report.status, report.documents["added"]) == ("completed", 2)
+    assert "catalog_documents" in tables(dsn, f"lorebind_{name}")
+    assert f"{name}.catalog.db" not in files(tmp_path)
+    await made.close()
+
+    made = make_service(database)
+    found = await made.query("docs", "snow")
+    assert found.matches[0].metadata["uri"] == "docs/snow.md"
+    report = await made.ingest("docs")
+    assert (report.documents["unchanged"], report.texts_embedded) == (2, 0)
+    (tmp_path / "docs" / "snow.md").unlink()
+    report = await made.ingest("docs", strategy="replace")
+    assert report.cache_hits == 1
+    assert (await made.stats("docs")).documents == {"ready": 1}
+    await made.close()
+
+
+async def test_a_sqlite_file_elsewhere(
+    make_service: Callable[..., KnowledgeService], tmp_path: Path
+) -> None:
+    """A path is taken from the project's folder; the default file is not made."""
+    made = make_service({**QDRANT, "id": "q", "catalog": {"path": "kept/ledger.db"}})
+    await made.ingest("docs")
+    await made.close()
+    assert (tmp_path / "kept" / "ledger.db").is_file()
+    assert "q.catalog.db" not in files(tmp_path)
+
+
+async def test_langchain_with_its_catalog_in_postgresql(
+    make_service: Callable[..., KnowledgeService], dsn: str, name: str
+) -> None:
+    """A class of LangChain has its ledger there too; what is kept in memory has none but there."""
+    made = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
+    await made.ingest("docs")
+    assert (await made.query("docs", "keys")).matches[0].metadata["uri"] == "docs/keys.md"
+    assert "catalog_runs" in tables(dsn, f"lorebind_{name}")
+    await made.close()
+    made = make_service({**LANGCHAIN, "id": name, "catalog": {"dsn": DSN}})
+    with pytest.raises(UsageError, match="kept in memory"):
+        await made.ingest("docs")
+
+
+async def test_two_databases_in_one_catalog_server(
+    make_service: Callable[..., KnowledgeService], name: str
+) -> None:
+    """A knowledge base that moves to another vector database is ingested anew: nothing is mixed."""
+    first: dict[str, Any] = {**QDRANT, "id": name, "catalog": {"dsn": DSN}}
+    made = make_service(first)
+    await made.ingest("docs")
+    await made.close()
+    other = {**first, "id": f"{name}.b", "config": {"path": "elsewhere"}}
+    made = make_service(other)
+    report = await made.ingest("docs")
+    assert report.documents["added"] == 2
+    assert len(await made.query("docs", "keys")) == 2
+    await made.close()
+
+
+def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeService]) -> None:
+    """Ids that PostgreSQL would cut to one name have two schemas."""
+    ids = [f"{'long-' * 14}{letter}{uuid4().hex[:4]}" for letter in "ab"]
+    catalog = {"dsn": DSN}
+    made = make_service(*({**QDRANT, "id": one, "catalog": catalog} for one in ids))
+    first, second = (made.store(one)[1] for one in ids)
+    first.ledger.create_index(HERE, MANIFEST)
+    second.ledger.create_index(HERE, MANIFEST)
+    assert second.ledger.retired_indexes(HERE) == []
+    found = second.ledger.index(HERE, "building")
+    assert found is not None
+    assert found.key.number == 1
+    for catalog_made in (first, second):
+        catalog_made.close()
+
+
+@pytest.mark.parametrize(
+    ("catalog", "message"),
+    [
+        ({}, r"vector_dbs\[0\]\.catalog: the catalog names no place; write either 'path' or 'dsn'"),
+        ({"path": "a.db", "dsn": DSN}, r"catalog\.dsn: path and dsn are both given"),
+        ({"path": "a.db", "schema": "s"}, r"catalog\.schema: a SQLite file has no schemas"),
+        ({"dsn": "postgresql://me:hush@host/db"}, r"catalog\.dsn: dsn holds a literal value"),
+        ({"dsn": DSN, "schema": "no good"}, r"catalog\.schema: "),
+        ({"file": "a.db"}, r"catalog\.file: unknown key 'file'"),
+    ],
+)
+def test_declarations_that_cannot_be(tmp_path: Path, catalog: dict[str, Any], message: str) -> None:
+    """Each is refused where it stands, and a literal secret is not repeated."""
+    data = declared({**QDRANT, "id": "q", "catalog": catalog})
+    with pytest.raises(ConfigurationError, match=message) as raised:
+        build_project(data, root=tmp_path, environ={"CATALOG_DSN": "x"})
+    assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        {"type": "qdrant", "config": {"path": ":memory:"}},
+        {**LANGCHAIN, "persistent": False},
+    ],
+)
+def test_vectors_in_memory(tmp_path: Path, database: dict[str, Any]) -> None:
+    """A catalog that outlives its vectors would say that they are there."""
+    data = declared({**database, "id": "q", "catalog": {"path": "a.db"}})
+    with pytest.raises(ConfigurationError, match="gone when the process ends"):
+        build_project(data, root=tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"path": "a.db"}, {"path": "a.db"}),
+        ({"dsn": DSN, "schema": "shared"}, {"dsn": DSN, "schema": "shared"}),
+    ],
+)
+def test_two_catalogs_in_one_place(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    """The second is refused, and told whose place it is."""
+    data = declared(
+        {**QDRANT, "id": "one", "catalog": first}, {**QDRANT, "id": "two", "catalog": second}
+    )
+    with pytest.raises(ConfigurationError, match="'one' keeps its catalog there already"):
+        build_project(data, root=tmp_path, environ={"CATALOG_DSN": "x"})
+
+
+def test_in_the_file_of_a_sqlite_database(tmp_path: Path) -> None:
+    """That file holds a catalog already; other places are fine."""
+    sqlite = {"id": "file", "type": "sqlite", "config": {"path": "x.db"}}
+    for path, refused in (("x.db", True), ("y.db", False)):
+        data = declared(sqlite, {**QDRANT, "id": "q", "catalog": {"path": path}})
+        if refused:
+            with pytest.raises(ConfigurationError, match="'file' keeps its catalog there"):
+                build_project(data, root=tmp_path, environ={})
+        else:
+            build_project(data, root=tmp_path, environ={})
+
+
+# A schema of its own.
+
+
+@pytest.fixture
+def make_catalog(dsn: str, name: str) -> Iterator[Callable[..., Catalog]]:
+    made: list[Catalog] = []
+
+    def make(own_schema: str = name, *, ensure_schema: bool = True) -> Catalog:
+        address = PostgresAddress(dsn)
+        database = PostgresDatabase(address, ensure_schema=ensure_schema, own_schema=own_schema)
+        made.append(Catalog(postgres=database))
+        return made[-1]
+
+    yield make
+    for catalog in made:
+        catalog.close()
+
+
+def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
+    """Only writing makes it; where it may not be made, the error says how to."""
+    refusing = make_catalog(ensure_schema=False)
+    read_everything(refusing)
+    with pytest.raises(StoreError, match="ensure_schema is false") as raised:
+        refusing.ledger.create_index(HERE, MANIFEST)
+    script = str(raised.value).partition("make them with:\n")[2]
+    assert tables(dsn, name) == set()
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(script.encode())
+    refusing.ledger.create_index(HERE, MANIFEST)
+    found = make_catalog().ledger.index(HERE, "building")
+    assert found is not None
+
+
+def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -> None:
+    """A lock holds within a schema, from before it is made."""
+    with make_catalog().ingest_lock(HERE):
+        with make_catalog(f"{name}-other").ingest_lock(HERE):
+            pass
+        make_catalog().ledger.create_index(HERE, MANIFEST)
+        with pytest.raises(IngestRunningError), make_catalog().ingest_lock(HERE):
+            pass
+
+
+def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
+    """Tables of an earlier Lorebind are brought up to date there, and only there."""
+    catalog = make_catalog()
+    catalog.ledger.create_index(HERE, MANIFEST)
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(f'set search_path to "{name}"')
+        for step in sorted(schema.MIGRATIONS):
+            if step == 2:
+                db.execute("alter table catalog_documents drop column version, drop column recipe")
+        later = [step for step in schema.MIGRATIONS if step > 2]
+        if later:
+            db.execute("drop table catalog_embeddings")
+            db.execute(
+                "create table catalog_embeddings "
+                "(key varchar primary key, vector bytea not null, created_at float not null)"
+            )
+        db.execute("update catalog_version set version = 1")
+    reopened = make_catalog()
+    assert reopened.ledger.index(HERE, "building") is not None
+    read_everything(reopened)
+    with psycopg.connect(dsn) as db:
+        row = db.execute(f'select version from "{name}".catalog_version').fetchone()
+    assert row == (schema.SCHEMA_VERSION,)

@@ -1,0 +1,95 @@
+"""Catalogs of earlier versions, brought up to date."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import inspect, text
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.schema import SCHEMA_VERSION, metadata
+from lorebind_knowledge.errors import StoreError
+
+from .bench import CountingEmbedder
+from .test_catalog import HERE, MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+UNDONE = {
+    3: (
+        "DROP INDEX catalog_embeddings_use",
+        "ALTER TABLE catalog_embeddings DROP COLUMN used_on",
+        "ALTER TABLE catalog_embeddings DROP COLUMN size",
+    ),
+    2: (
+        "ALTER TABLE catalog_documents DROP COLUMN version",
+        "ALTER TABLE catalog_documents DROP COLUMN recipe",
+    ),
+}
+"""What each version added, taken away again."""
+
+
+@pytest.fixture(params=["file", "postgres"])
+def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Catalog]:
+    def make(**settings: Any) -> Catalog:
+        if request.param == "file":
+            return Catalog(tmp_path / "x.db")
+        address = PostgresAddress(request.getfixturevalue("dsn"))
+        return Catalog(postgres=PostgresDatabase(address, **settings))
+
+    return make
+
+
+def go_back(catalog: Catalog, version: int) -> None:
+    """Make the tables those of an earlier version; what they hold stays."""
+    with catalog._database.writing() as connection:
+        for step in range(SCHEMA_VERSION, version, -1):
+            for statement in UNDONE[step]:
+                connection.execute(text(statement))
+        connection.execute(text(f"UPDATE catalog_version SET version = {version}"))
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version: int) -> None:
+    """Its tables become today's, and what they hold is there as before."""
+    embedder = CountingEmbedder()
+    with contextlib.closing(make_catalog()) as catalog:
+        key = catalog.ledger.create_index(HERE, MANIFEST).key
+        catalog.ledger.put_documents(key, [DocumentEntry("a.md", "s")], "run", [["x"]])
+        await catalog.embeddings.embed(embedder, ["a", "b"])
+        go_back(catalog, version)
+    with contextlib.closing(make_catalog()) as catalog:
+        assert list(catalog.ledger.documents(key)) == ["a.md"]
+        assert (await catalog.embeddings.embed(embedder, ["a", "b"])).cache_hits == 2
+        with catalog._database.writing() as connection:
+            now = inspect(connection)
+            for table in metadata.sorted_tables:
+                columns = {column["name"] for column in now.get_columns(table.name)}
+                assert columns == set(table.columns.keys())
+                indexes = {index["name"] for index in now.get_indexes(table.name)}
+                assert indexes == {index.name for index in table.indexes}
+            sizes = connection.scalars(text("SELECT size FROM catalog_embeddings")).all()
+            assert sizes == [64 * 4] * 2
+
+
+async def test_without_leave_to_change_tables(dsn: str) -> None:
+    """With `ensure_schema: false` tables of an earlier version stay as they are, and the error has
+    the SQL that changes them and keeps what they hold."""
+    address = PostgresAddress(dsn)
+    with contextlib.closing(Catalog(postgres=PostgresDatabase(address))) as catalog:
+        await catalog.embeddings.embed(CountingEmbedder(), ["a"])
+        go_back(catalog, 1)
+    database = PostgresDatabase(address, ensure_schema=False)
+    with contextlib.closing(Catalog(postgres=database)) as catalog:
+        with pytest.raises(StoreError, match="of an earlier version, and ensure_schema") as caught:
+            catalog.ledger.start_run(HERE, "upsert")
+        with address.connect(autocommit=True) as db:
+            db.execute(str(caught.value).partition(":\n")[2])
+        assert catalog.embeddings.missing(CountingEmbedder(), ["a"]) == {}

@@ -1,0 +1,389 @@
+"""The bound of the embedding cache: what goes, when, and what that must not disturb."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
+from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.recency import Recency
+from lorebind_knowledge.errors import EmbedderError, StoreError
+from lorebind_knowledge.stores import MemoryStore
+
+from .bench import Bench, CountingEmbedder, fill, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from lorebind_knowledge.catalog.database import Database
+
+VECTOR = 64 * 4
+"""Bytes of one vector of the embedder here."""
+DAY = 86_400.0
+
+
+class Clock:
+    """Days that pass when told to."""
+
+    now = 1000 * DAY
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+    def sleep(self) -> None:
+        self.now += DAY
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    made: Database
+    if request.param == "postgres":
+        made = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
+    else:
+        made = SqliteDatabase(tmp_path / "x.db" if request.param == "file" else None)
+    yield made
+    made.close()
+
+
+def kept(cache: EmbeddingCache, texts: Sequence[str]) -> list[str]:
+    """Those of the texts that are in the cache."""
+    missing = set(cache.missing(CountingEmbedder(), texts).values())
+    return [text for text in texts if text not in missing]
+
+
+async def embed_each(cache: EmbeddingCache, *texts: str) -> None:
+    for text in texts:
+        await cache.embed(CountingEmbedder(), [text])
+
+
+async def test_what_fits_stays(database: Database, clock: Clock) -> None:
+    """Up to the bound itself nothing goes, and without one nothing ever does."""
+    for bound in (3 * VECTOR, None):
+        cache = EmbeddingCache(database, bound, clock)
+        await embed_each(cache, "a", "b", "c")
+        assert await cache.trim() == 0
+        assert kept(cache, "abc") == ["a", "b", "c"]
+
+
+async def test_the_least_recently_used_go(database: Database, clock: Clock) -> None:
+    """Of those used on the same day the older ones, and a day's use saves what is old."""
+    cache = EmbeddingCache(database, 2 * VECTOR, clock)
+    await embed_each(cache, "a", "b", "c", "d")
+    assert await cache.trim() == 2
+    assert kept(cache, "abcd") == ["c", "d"]
+    clock.sleep()
+    await embed_each(cache, "c", "e")
+    assert await cache.trim() == 1
+    assert kept(cache, "cde") == ["c", "e"]
+
+
+async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
+    """A plan that finds a vector in the cache does not keep it there."""
+    cache = EmbeddingCache(database, VECTOR, clock)
+    await embed_each(cache, "a", "b")
+    clock.sleep()
+    assert kept(cache, "ab") == ["a", "b"]
+    assert await cache.trim() == 1
+    assert kept(cache, "ab") == ["b"]
+
+
+async def test_a_part_of_a_vector_too_many(database: Database, clock: Clock) -> None:
+    """Whole vectors go until all fit, down to none; the sizes are those of each embedder."""
+    cache = EmbeddingCache(database, 2 * VECTOR - 1, clock)
+    await cache.embed(CountingEmbedder(dimension=128), ["large"])
+    await embed_each(cache, "a")
+    assert await cache.trim() == 1
+    assert kept(cache, "a") == ["a"]
+    nothing = EmbeddingCache(database, 0, clock)
+    assert await nothing.trim() == 1
+    assert kept(cache, "a") == []
+
+
+async def test_many_go(database: Database, clock: Clock) -> None:
+    """More than one transaction takes."""
+    texts = [f"text {number}" for number in range(1_300)]
+    cache = EmbeddingCache(database, 10 * VECTOR, clock)
+    await cache.embed(CountingEmbedder(), texts)
+    clock.sleep()
+    await cache.embed(CountingEmbedder(), texts[::130])
+    assert await cache.trim() == 1_290
+    assert kept(cache, texts) == texts[::130]
+
+
+class Watched(SqliteDatabase):
+    """Counts its transactions that write."""
+
+    writes = 0
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        self.writes += 1
+        with super().writing() as connection:
+            yield connection
+
+
+async def test_reading_seldom_writes(clock: Clock) -> None:
+    """The first reads of a day are written some thousand at a time, later ones not at all."""
+    database = Watched(None)
+    cache = EmbeddingCache(database, 10**9, clock)
+    embedder = CountingEmbedder()
+    batches = [[f"{batch} {number}" for number in range(60)] for batch in range(40)]
+    for batch in batches:
+        await cache.embed(embedder, batch)
+    assert database.writes == 40
+
+    async def read_all() -> int:
+        before = database.writes
+        for batch in batches:
+            assert (await cache.embed(embedder, batch)).texts_embedded == 0
+        return database.writes - before
+
+    assert await read_all() == 0
+    clock.sleep()
+    assert await read_all() == 1
+    await cache.trim()
+    assert database.writes == 42
+    assert await read_all() == 0
+    await cache.trim()
+    assert database.writes == 42
+    database.close()
+
+
+# While others are at it.
+
+
+async def test_vectors_that_were_handed_out(database: Database) -> None:
+    """A call that found a vector has it, even if its row goes while the others are embedded."""
+    cache, embedder = EmbeddingCache(database, 0), CountingEmbedder()
+    expected = (await cache.embed(embedder, ["a", "b"])).vectors
+    await cache.trim()
+    await cache.embed(embedder, ["a"])
+    embedder.before_batch = lambda _: asyncio.run(cache.trim()) and None
+    result = await cache.embed(embedder, ["a", "b"])
+    np.testing.assert_array_equal(result.vectors, expected)
+    assert (result.texts_embedded, result.cache_hits) == (1, 1)
+
+
+async def test_a_text_that_goes_while_it_is_waited_for(database: Database) -> None:
+    """Who waits for another call's vector, which then goes at once, has the text embedded."""
+    embedder = CountingEmbedder()
+
+    class Hasty(EmbeddingCache):
+        def _write(self, vectors: Any) -> None:
+            super()._write(vectors)
+            asyncio.run(self.trim())
+
+    cache = Hasty(database, 0)
+    results = await asyncio.gather(*(cache.embed(embedder, ["a", "b"]) for _ in range(5)))
+    for result in results:
+        np.testing.assert_array_equal(result.vectors, results[0].vectors)
+    assert set(embedder.texts) == {"a", "b"}
+
+
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Catalogs of one database that note, write and evict at the same time neither wait for each
+    other for ever, nor let more go than they have to."""
+
+    def opened() -> Database:
+        if kind == "file":
+            return SqliteDatabase(tmp_path / "x.db")
+        return PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
+
+    databases = [opened() for _ in range(4)]
+    texts = [f"text {number}" for number in range(200)]
+    asyncio.run(EmbeddingCache(databases[0]).embed(CountingEmbedder(), texts))
+
+    def work(at: int) -> int:
+        async def use_and_trim() -> int:
+            clock = Clock()
+            clock.now = 30_000 * DAY
+            cache = EmbeddingCache(databases[at], 50 * VECTOR, clock)
+            mine = texts[:: 1 if at % 2 else -1]
+            await cache.embed(CountingEmbedder(), mine)
+            return await cache.trim()
+
+        return asyncio.run(use_and_trim())
+
+    with ThreadPoolExecutor(4) as threads:
+        gone = sum(threads.map(work, range(4)))
+    cache = EmbeddingCache(databases[0], 50 * VECTOR)
+    # What one of them let go, another may have found missing and stored again.
+    assert gone >= 150
+    assert len(kept(cache, texts)) == 50
+    for database in databases:
+        database.close()
+
+
+def test_one_evicts_at_a_time(dsn: str) -> None:
+    """In PostgreSQL too: a second one waits, so that two never lock rows crosswise."""
+    first = PostgresDatabase(PostgresAddress(dsn))
+    impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"))
+    turn = Recency(first)._alone
+    with turn(), pytest.raises(StoreError, match="lock timeout"), Recency(impatient)._alone():
+        pass
+    with Recency(impatient)._alone():
+        pass
+    for database in (first, impatient):
+        database.close()
+
+
+KILLED = """
+import asyncio, os, signal, sys, threading
+from itertools import count
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
+from tests.knowledge.bench import CountingEmbedder
+
+steps, fatal = count(1), 0
+
+def step(frame, event, argument):
+    if "lorebind" in frame.f_code.co_filename and next(steps) == fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def work(day, at, trimming):
+    global fatal, steps
+    fatal = 0 if trimming else at
+    cache = EmbeddingCache(SqliteDatabase(Path(sys.argv[2])), 400 * 256, lambda: day * 86_400.0)
+    for first in range(0, 600, 300):
+        await cache.embed(CountingEmbedder(), [f"text {n}" for n in range(first, first + 300)])
+    if trimming:
+        fatal, steps = at, count(1)
+    await cache.trim()
+
+for day, at in enumerate(map(int, sys.argv[3:]), 20_000):
+    child = os.fork()
+    if not child:
+        threading.setprofile(step)
+        sys.setprofile(step)
+        asyncio.run(work(day, abs(at), at < 0))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX")
+def test_killed_anywhere(tmp_path: Path) -> None:
+    """Processes that are killed at any step leave a cache that is right and can be trimmed.
+
+    Half of them are killed while they evict, at a step that is counted from there.
+    """
+    path = tmp_path / "x.db"
+    chance = random.Random(5)
+    points = [chance.randint(1, 40_000) for _ in range(8)]
+    points += [-chance.randint(1, 600) for _ in range(8)]
+    chance.shuffle(points)
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(path)]
+    done = subprocess.run(
+        [*command, *map(str, points)], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert set(done.stdout.split()) == {"0", str(-signal.SIGKILL)}
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
+        wrong = "select count(*) from catalog_embeddings where size != length(vector)"
+        assert db.execute(wrong).fetchone() == (0,)
+    database = SqliteDatabase(path)
+    cache, embedder = EmbeddingCache(database, 100 * VECTOR), CountingEmbedder()
+    texts = [f"text {number}" for number in range(600)]
+    found = asyncio.run(cache.embed(embedder, texts))
+    np.testing.assert_array_equal(found.vectors, embedder._inner.embed_documents(texts))
+    assert found.cache_hits > 0
+    asyncio.run(cache.trim())
+    assert len(kept(cache, texts)) == 100
+    database.close()
+
+
+# At the end of an ingest.
+
+
+@pytest.fixture
+def bounded(tmp_path: Path) -> Iterator[Callable[[int], Bench]]:
+    made: list[Bench] = []
+
+    def make(vectors: int) -> Bench:
+        catalog = Catalog(cache_bytes=vectors * VECTOR)
+        made.append(Bench(tmp_path, lambda: (MemoryStore(), catalog)))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.catalog.close()
+
+
+async def test_an_ingest_trims_when_it_is_done(bounded: Callable[[int], Bench]) -> None:
+    """The index is whole however little is kept; what was kept is not embedded again."""
+    bench = bounded(5)
+    fill(bench)
+    await bench.ingest()
+    assert len(await bench.visible()) == 12
+    assert (await bench.ingest()).texts_embedded == 0
+    report = await bench.ingest(strategy="replace")
+    assert (report.texts_embedded, report.cache_hits) == (7, 5)
+    assert len(await bench.visible()) == 12
+
+
+async def test_an_ingest_that_fails_keeps_what_it_paid_for(
+    bounded: Callable[[int], Bench],
+) -> None:
+    """Nothing goes before the end: a rerun embeds only what is missing."""
+    bench = bounded(1)
+    fill(bench)
+
+    def fail(number: int) -> None:
+        if number == 3:
+            raise RuntimeError("down")
+
+    bench.embedder.before_batch = fail
+    with pytest.raises(EmbedderError):
+        await bench.ingest()
+    bench.embedder.before_batch = lambda _: None
+    assert (await bench.ingest()).texts_embedded == 4
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize(("bound", "again"), [(None, 0), (1024, 1), (0, 2)])
+async def test_the_bound_is_declared(
+    tmp_path: Path, kind: str, bound: int | None, again: int
+) -> None:
+    """`embedding_cache.max_bytes` of a vector database is the bound of its cache."""
+    declared = {} if bound is None else {"embedding_cache": {"max_bytes": bound}}
+    data = {
+        "name": "small",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": kind, **declared}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "*.md"}]},
+        ],
+    }
+    for word in ("alpha", "beta"):
+        (tmp_path / f"{word}.md").write_text(paragraph(word))
+    service = KnowledgeService(build_project(data, root=tmp_path))
+    await service.ingest("docs")
+    assert (await service.reindex("docs")).texts_embedded == again
+    await service.close()

@@ -1,0 +1,80 @@
+"""Documents whose source can tell whether they changed: when it is asked for only what did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.sources.base import Content, SourceItem
+
+from .bench import Bench, counts, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.scope import IndexKey
+
+URI = "page.md"
+
+
+class VersionedSource:
+    """One document that does not change, of version `one`; it notes what it is asked for."""
+
+    key = "versioned"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def items(self) -> Iterator[SourceItem]:
+        yield SourceItem(URI, self._read)
+
+    def _read(self, version: str) -> Content | None:
+        self.asked.append(version)
+        return None if version == "one" else Content(paragraph("text").encode(), version="one")
+
+
+@pytest.fixture
+def source(bench: Bench) -> VersionedSource:
+    made = VersionedSource()
+    bench.change(sources=[made])
+    return made
+
+
+def active(bench: Bench) -> IndexKey:
+    index = bench.catalog.ledger.index(bench.kb.namespace, "active")
+    assert index is not None
+    return index.key
+
+
+async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> None:
+    """The source is told the version of the last read, and what it then leaves out is kept."""
+    await bench.ingest()
+    report = await bench.ingest()
+    assert source.asked == ["", "one"]
+    assert report.documents == counts(unchanged=1)
+    assert len(await bench.visible()) == 1
+
+
+async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
+    """With another chunker a document is read again, whatever its version, and then no more."""
+    await bench.ingest()
+    bench.change(chunker=RecursiveChunker(32, 0))
+    await bench.ingest()
+    await bench.ingest()
+    assert source.asked == ["", "", "one"]
+
+
+async def test_rows_without_a_recipe(bench: Bench, source: VersionedSource) -> None:
+    """A document of the time before recipes were noted is read once more, not at every run."""
+    await bench.ingest()
+    ledger, key = bench.catalog.ledger, active(bench)
+    entry = ledger.documents(key)[URI]
+    assert entry.recipe
+    ledger.put_documents(key, [entry._replace(recipe="")], "earlier")
+    assert (await bench.ingest()).documents == counts(unchanged=1)
+    assert ledger.documents(key)[URI]._replace(updated_at=0.0) == entry._replace(updated_at=0.0)
+    await bench.ingest()
+    assert source.asked == ["", "", "one"]
+    assert len(ledger.chunk_ids(key, URI)) == 1

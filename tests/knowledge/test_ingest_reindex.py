@@ -1,0 +1,255 @@
+"""`reindex`: the way to another embedder, and what is heard of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.errors import (
+    EmbedderError,
+    IndexMismatchError,
+    IngestRefusedError,
+    IngestRunningError,
+    NotIngestedError,
+)
+
+from .bench import Bench, CountingEmbedder, counts, fill, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def another(bench: Bench, revision: str = "2") -> CountingEmbedder:
+    """Declare another embedder."""
+    bench.embedder = CountingEmbedder(revision=revision, dimension=32)
+    bench.change(embedder=bench.embedder)
+    return bench.embedder
+
+
+def heard(bench: Bench, *hooks: str) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(hook, event.data) for hook, event in bench.diary.entries if hook in hooks]
+
+
+async def test_another_embedder(bench: Bench) -> None:
+    """A query is refused with the command that repairs it; that done, it is answered."""
+    fill(bench)
+    await bench.ingest()
+    before = await bench.texts()
+    another(bench)
+    with pytest.raises(IndexMismatchError, match=r"anew with: lorebind knowledge reindex docs$"):
+        await bench.ask("word1a")
+    report = await bench.reindex()
+    assert (report.status, report.strategy) == ("completed", "replace")
+    assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
+    assert (await bench.ask("word1a", top_k=1)).matches[0].text == paragraph("word1a")
+    assert await bench.texts() == before
+
+
+async def test_unchanged_texts_are_free(bench: Bench) -> None:
+    """The embedder is not called for what the cache holds, and every chunk is built anew."""
+    fill(bench)
+    await bench.ingest()
+    old, before = bench.index, await bench.visible()
+    bench.embedder.forget()
+    report = await bench.reindex()
+    assert bench.embedder.batches == []
+    assert (report.texts_embedded, report.cache_hits) == (0, 12)
+    assert bench.index != old
+    assert await bench.visible() == before
+
+
+async def test_what_was_lost_is_there_again(bench: Bench) -> None:
+    """A store that lost an index gets it back."""
+    fill(bench)
+    await bench.ingest()
+    before = await bench.visible()
+    bench.store.drop(bench.index)
+    await bench.reindex()
+    assert await bench.visible() == before
+
+
+async def test_readers_of_the_old_and_the_new(bench: Bench) -> None:
+    """While the embedder changes, who has the old one is answered in full until the switch, who has
+    the new one from then on, and in between each is told that the index is another's."""
+    fill(bench, 8)
+    await bench.ingest()
+    everything = await bench.texts()
+    old = bench.kb
+    another(bench)
+    new = bench.kb
+    answered = {"old": 0, "new": 0}
+
+    async def look(name: str, kb: Any) -> None:
+        from lorebind_knowledge.declarations import RetrievalDeclaration
+        from lorebind_knowledge.retrieval.search import search
+
+        refused = name == "new"
+        while True:
+            try:
+                found = await search(kb, "some more words", RetrievalDeclaration(top_k=50))
+            except IndexMismatchError:
+                assert refused or name == "old"
+                refused = True
+            else:
+                assert name == "new" or not refused
+                assert sorted(match.text for match in found) == everything
+                answered[name] += 1
+            await asyncio.sleep(0)
+
+    readers = [asyncio.create_task(look(*one)) for one in (("old", old), ("new", new))]
+    bench.embedder.before_batch = lambda number: threading.Event().wait(0.005) and None
+    await bench.reindex()
+    while not answered["new"]:
+        assert not [reader for reader in readers if reader.done()]
+        await asyncio.sleep(0.001)
+    for reader in readers:
+        assert not reader.done(), reader.exception()
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    assert min(answered.values()) > 0
+
+
+async def test_one_that_failed_is_gone_on_with(bench: Bench) -> None:
+    """The old index serves on; what was embedded is not embedded again."""
+    fill(bench)
+    await bench.ingest()
+    old = bench.kb
+    embedder = another(bench)
+
+    def fail(number: int) -> None:
+        if number == 3:
+            raise RuntimeError("down")
+
+    embedder.before_batch = fail
+    with pytest.raises(EmbedderError, match="down"):
+        await bench.reindex()
+    new, bench.kb = bench.kb, old
+    assert len((await bench.ask("some more words", top_k=50)).matches) == 12
+    bench.kb = new
+    embedder.before_batch = lambda _: None
+    assert (await bench.reindex()).texts_embedded == 4
+    assert len(await bench.visible()) == 12
+
+
+# What is heard of it.
+
+
+async def test_the_first_index_is_announced_once(bench: Bench) -> None:
+    """`collection_created` tells of the first index of a knowledge base, and of no other."""
+    fill(bench)
+    await bench.ingest()
+    await bench.ingest()
+    await bench.reindex()
+    another(bench)
+    await bench.ingest()
+    created = heard(bench, "collection_created")
+    assert created == [
+        ("collection_created", {"embedder": "counting/bag-of-words", "dimension": 64})
+    ]
+    assert bench.diary.names()[:2] == ["ingest_started", "collection_created"]
+
+
+REINDEX = ("reindex_started", "reindex_completed", "reindex_failed")
+
+
+async def test_it_is_announced(bench: Bench) -> None:
+    """Its beginning and its end stand around those of the ingest, with both embedders' names."""
+    fill(bench)
+    await bench.reindex()
+    bench.diary.entries.clear()
+    report = await bench.reindex()
+    names = bench.diary.names()
+    assert names[:2] == ["reindex_started", "ingest_started"]
+    assert names[-2:] == ["ingest_completed", "reindex_completed"]
+    assert bench.diary.entries[-1][1].run_id == report.run_id
+    name = "counting/bag-of-words"
+    about = {"embedder": name, "embedder_before": name}
+    assert heard(bench, *REINDEX) == [
+        ("reindex_started", about),
+        ("reindex_completed", {**about, "report": report}),
+    ]
+
+
+async def test_the_first_one(bench: Bench) -> None:
+    """Without an index there is no embedder before; without documents it has failed."""
+    assert (await bench.reindex()).status == "failed"
+    with pytest.raises(NotIngestedError):
+        await bench.ask("anything")
+    fill(bench)
+    assert (await bench.reindex()).documents == counts(added=4)
+    data = heard(bench, *REINDEX)
+    assert [hook for hook, _ in data] == [*REINDEX[::2], *REINDEX[:2]]
+    assert {one["embedder_before"] for _, one in data} == {""}
+    assert "docs/**/*.md" in data[1][1]["reason"]
+
+
+async def test_failures_are_announced(bench: Bench) -> None:
+    """An outage, a refusal, and a new index that would lose documents each say their reason."""
+    fill(bench)
+    await bench.ingest()
+
+    def reason() -> str:
+        hooks = heard(bench, *REINDEX)
+        assert [hook for hook, _ in hooks] == ["reindex_started", "reindex_failed"]
+        bench.diary.entries.clear()
+        return str(hooks[1][1]["reason"])
+
+    def fail(number: int) -> None:
+        raise RuntimeError("overloaded")
+
+    bench.write("new.md", paragraph("new"))
+    bench.embedder.before_batch = fail
+    with pytest.raises(EmbedderError):
+        await bench.reindex()
+    assert "overloaded" in reason()
+    bench.embedder.before_batch = lambda _: None
+    with bench.catalog.ingest_lock(bench.kb.namespace):
+        with pytest.raises(IngestRunningError):
+            await bench.reindex()
+        assert "under way" in reason()
+    bench.write_bytes("1.md", b"\0\xff")
+    assert (await bench.reindex()).status == "completed_with_failures"
+    assert "stays in use" in reason()
+    for number in range(4):
+        bench.remove(f"{number}.md")
+    with pytest.raises(IngestRefusedError):
+        await bench.reindex()
+    assert "--allow-mass-delete" in reason()
+
+
+async def test_a_bad_document_that_is_new_does_not_stop_it(bench: Bench) -> None:
+    """It fails alone; the new index serves."""
+    fill(bench)
+    await bench.ingest()
+    old = bench.index
+    bench.write_bytes("bad.md", b"\0\xff")
+    assert (await bench.reindex()).status == "completed_with_failures"
+    assert bench.index != old
+    assert bench.diary.names()[-1] == "reindex_completed"
+
+
+async def test_a_cancelled_one(bench: Bench) -> None:
+    """Cancelled it says so, and the old index serves on."""
+    fill(bench)
+    await bench.ingest()
+    before = await bench.visible()
+    old = bench.index
+    bench.write("new.md", paragraph("new"))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(number: int) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    bench.embedder.before_batch = hold
+    task = asyncio.create_task(bench.reindex())
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert heard(bench, "reindex_failed")[0][1]["reason"] == "cancelled"
+    assert (bench.index, await bench.visible()) == (old, before)
