@@ -6,6 +6,7 @@ LorebindError
 ├── NotFoundError (LookupError)           the caller: an id that this project does not have
 │   └── NotIngestedError                  the operator: nothing to search yet
 ├── MissingDependencyError (ImportError)  whoever installs: an extra is not there
+├── PluginError (ImportError)             whoever installs: a plugin is broken, or a name is taken
 ├── SourceError                           the owner of the documents: cannot be read or found
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
@@ -13,6 +14,7 @@ LorebindError
 │   └── IndexMismatchError                the operator: the index was built with other settings
 ├── IngestRefusedError                    the operator: an ingest would do harm
 │   └── IngestRunningError                another ingest of the same knowledge base is under way
+├── RateLimitError                        the caller: too many queries, and when to ask again
 └── ModelError                            the operator: the chat model failed
 """
 
@@ -69,6 +71,10 @@ class MissingDependencyError(LorebindError, ImportError):
     """An optional part was asked for whose extra is not installed."""
 
 
+class PluginError(LorebindError, ImportError):
+    """What another distribution plugs in cannot be loaded, or is not what it is installed as."""
+
+
 class SourceError(LorebindError):
     """A source or one of its documents cannot be enumerated, read or understood."""
 
@@ -95,6 +101,15 @@ class IngestRefusedError(LorebindError):
 
 class IngestRunningError(IngestRefusedError):
     """Another ingest of the same knowledge base is under way; it may be waited for."""
+
+
+class RateLimitError(LorebindError):
+    """A tenant asked more often than it may."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """The seconds after which a query is let through again."""
 
 
 class ModelError(LorebindError):

@@ -29,6 +29,9 @@ class Extension:
     that takes long belongs in a thread of its own.
     """
 
+    def collection_created(self, event: Event) -> None:
+        """The first index of a knowledge base was begun. data: embedder, dimension."""
+
     def ingest_started(self, event: Event) -> None:
         """data: strategy."""
 
@@ -47,14 +50,26 @@ class Extension:
     def document_deleted(self, event: Event) -> None:
         """data: uri."""
 
+    def reindex_started(self, event: Event) -> None:
+        """An index is to be built anew. data: embedder, embedder_before (empty if there is none).
+
+        The ingest that does it announces itself too.
+        """
+
+    def reindex_completed(self, event: Event) -> None:
+        """The new index is in use. data: embedder, embedder_before, report."""
+
+    def reindex_failed(self, event: Event) -> None:
+        """What was in use stays in use. data: embedder, embedder_before, reason."""
+
     def retrieval_started(self, event: Event) -> None:
-        """data: strategy, top_k."""
+        """Of several knowledge bases that are searched together, each. data: strategy, top_k."""
 
     def retrieval_completed(self, event: Event) -> None:
-        """data: strategy, matches, seconds."""
+        """data: strategy, matches (those of this knowledge base), seconds."""
 
     def retrieval_failed(self, event: Event) -> None:
-        """data: strategy, reason."""
+        """Or it was skipped, since nothing was ingested into it yet. data: strategy, reason."""
 
     def shutdown(self, event: Event) -> None:
         """The project is being closed; kb_id is empty."""

@@ -125,8 +125,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
-        "known: agents, autoload, description, embedders, knowledge, knowledge_bases, "
-        "models, name, vector_dbs, workflows",
+        "known: agents, autoload, description, embedders, extensions, knowledge, knowledge_bases, "
+        "models, name, vector_dbs, workflows, wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
@@ -201,15 +201,15 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, description, embedders, "
-            "knowledge, knowledge_bases, models, name, vector_dbs, workflows",
+            "extensions, knowledge, knowledge_bases, models, name, vector_dbs, workflows, wrappers",
         ),
         (
             "lorebind.yaml",
             "autoload:",
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
-            "agents, autoload, description, embedders, knowledge, knowledge_bases, models, "
-            "name, vector_dbs, workflows",
+            "agents, autoload, description, embedders, extensions, "
+            "knowledge, knowledge_bases, models, name, vector_dbs, workflows, wrappers",
         ),
         (
             "lorebind.yaml",
@@ -354,8 +354,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"\xef\xbb\xbfnam: demo\r\ndescription: on\r\n",
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
-                "autoload, description, embedders, knowledge, knowledge_bases, models, name, "
-                "vector_dbs, workflows",
+                "autoload, description, embedders, extensions, knowledge, "
+                "knowledge_bases, models, name, vector_dbs, workflows, wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
                 'the plain word on as a boolean; quote it: "on"',
             ],
@@ -365,14 +365,16 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"name: demo\ndescription: " + b"x" * 2**20 + b"\nzzz: 1\n",
             [
                 "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, description, "
-                "embedders, knowledge, knowledge_bases, models, name, vector_dbs, workflows",
+                "embedders, extensions, knowledge, knowledge_bases, models, name, vector_dbs, "
+                "workflows, wrappers",
             ],
         ),
         (
             b"name: demo\nzzz: " + b"x" * 2**20,
             [
                 "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, description, "
-                "embedders, knowledge, knowledge_bases, models, name, vector_dbs, workflows",
+                "embedders, extensions, knowledge, knowledge_bases, models, name, vector_dbs, "
+                "workflows, wrappers",
             ],
         ),
         (

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.declarations.chunking import ChunkingDeclaration
+
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.chunking.distances import Embed
-    from lorebind_knowledge.declarations import ChunkingDeclaration
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations.chunking import ChunkerBase
 
 
 def make_chunker(
-    declaration: ChunkingDeclaration, embed: Embed | None = None, embedder: str = ""
+    declaration: ChunkerBase,
+    embed: Embed | None = None,
+    embedder: str = "",
+    environment: Environment | None = None,
 ) -> Chunker:
     """The chunker that a declaration names.
 
@@ -19,7 +25,13 @@ def make_chunker(
         declaration: what is declared.
         embed: vectors for sentences, for the semantic chunker; without it, it compares words.
         embedder: whose vectors those are, so that another embedder is another chunker.
+        environment: of the project, for plugins.
     """
+    if not isinstance(declaration, ChunkingDeclaration):
+        from lorebind_knowledge.chunking.plugged import make_plugged_chunker
+
+        assert environment is not None  # only a project declares a plugin
+        return make_plugged_chunker(declaration, environment)
     size, overlap, unit = declaration.size, declaration.overlap, declaration.unit
     match declaration.strategy:
         case "recursive_text_splitter":

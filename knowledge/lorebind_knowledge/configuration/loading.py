@@ -13,13 +13,14 @@ from lorebind_knowledge.configuration.autoload import (
     names_all,
     workflow_files,
 )
+from lorebind_knowledge.configuration.catalogs import catalogs
 from lorebind_knowledge.configuration.composites import composites
 from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.partial import partial
-from lorebind_knowledge.configuration.problems import Finding, findings
 from lorebind_knowledge.configuration.passage_templates import passage_templates
+from lorebind_knowledge.configuration.problems import Finding, findings
 from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.scopes import (
     injected_variables,
@@ -168,6 +169,7 @@ class _Loading:
         self.problems += dangling(project, self.agents, self.workflows)
         self.problems += composites(self.workflows)
         self.problems += dimensions(project, self.workflows)
+        self.problems += catalogs(project)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):
             self.problems += project_templates(declaration, self.environment)

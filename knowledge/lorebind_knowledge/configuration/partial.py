@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from lorebind_knowledge.configuration.shapes import (
+    annotation_of,
     declarations,
     inner,
     keys,
@@ -62,7 +63,7 @@ class _Reader:
             if len(used) == 1:
                 value = self._field(name, info, written[used[0]], (*path, used[0]))
             elif used or info.is_required() or misspelt.intersection(names):
-                value = self._value(info.annotation, ANYTHING, path)
+                value = self._value(annotation_of(info), ANYTHING, path)
             else:
                 continue
             if value is not ANYTHING or not _is_optional(info):
@@ -74,7 +75,7 @@ class _Reader:
     def _field(self, name: str, info: FieldInfo, data: Any, path: Path) -> Any:
         if name == "id" and isinstance(data, str) and path not in self.source.doubtful:
             return data
-        return self._value(info.annotation, data, path)
+        return self._value(annotation_of(info), data, path)
 
     def _value(self, annotation: Any, data: Any, path: Path) -> Any:
         expected, _ = unwrapped(annotation)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
 from lorebind_knowledge.configuration.shapes import (
+    annotation_of,
     declarations,
     inner,
     keys,
@@ -17,6 +18,7 @@ from lorebind_knowledge.configuration.shapes import (
 )
 from lorebind_knowledge.configuration.yaml_source import YamlSource, described_type, short
 from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
+from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.errors import Problem, did_you_mean, nearest
 
@@ -230,6 +232,9 @@ def _written(value: Any, raw: str | None) -> str:
 def _limits(metadata: tuple[Any, ...]) -> str:
     low = next((item.ge for item in metadata if hasattr(item, "ge")), None)
     high = next((item.le for item in metadata if hasattr(item, "le")), None)
+    above = next((item.gt for item in metadata if hasattr(item, "gt")), None)
+    if above is not None:
+        return f"more than {above:g}" + (f", at most {high:g}" if high is not None else "")
     if high is None:
         return f"at least {low:g}" if low is not None else "another value"
     return f"{low:g} to {high:g}" if low is not None else f"at most {high:g}"
@@ -247,10 +252,10 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
     holder: type[Declaration] | None = None
     for step in loc:
         choices = declarations(expected)
-        if len(choices) > 1:
+        if len(choices) > 1 or _tells_kinds(metadata):
             chosen = next((choice for choice in choices if step in kinds(choice)), None)
             if chosen is not None:
-                expected = chosen
+                expected, metadata = chosen, ()
                 continue
         if step == "[key]":
             continue
@@ -268,6 +273,10 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
     return _Place(path, value, declarations(expected), holder, metadata, expected)
 
 
+def _tells_kinds(metadata: tuple[Any, ...]) -> bool:
+    return any(isinstance(one, Open) and one.tells_kinds for one in metadata)
+
+
 def _below(value: Any, step: str | int) -> Any:
     if isinstance(value, dict):
         return value.get(step)
@@ -283,5 +292,5 @@ def _field(holder: type[Declaration], step: str | int, value: Any) -> tuple[str 
         if step in names:
             written = value if isinstance(value, dict) else {}
             key = step if step in written else next((n for n in names if n in written), step)
-            return key, Annotated[info.annotation, None, *info.metadata]
+            return key, annotation_of(info)
     return step, None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from lorebind_knowledge.declarations.base import Declaration, written_names
+from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.errors import nearest
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 def keys(declaration: type[Declaration] | None) -> list[str]:
@@ -48,13 +52,23 @@ def inner(expected: Any) -> Any:
     return arguments[-1] if get_origin(expected) in (list, dict) and arguments else None
 
 
+def annotation_of(info: FieldInfo) -> Any:
+    """All that is declared of a field: pydantic keeps its type apart from what was said of it."""
+    return Annotated[info.annotation, None, *info.metadata]
+
+
 def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without `Annotated` and `| None`, and what `Annotated` said about it."""
+    """A type without `Annotated` and `| None`, and what `Annotated` said about it.
+
+    Where plugins may declare kinds of their own, the type is the union with theirs.
+    """
     metadata: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
             metadata += tuple(more)
+            places = [one for one in more if isinstance(one, Open)]
+            annotation = places[0].union() if places else annotation
             continue
         if get_origin(annotation) in (Union, types.UnionType):
             others = [part for part in get_args(annotation) if part is not type(None)]

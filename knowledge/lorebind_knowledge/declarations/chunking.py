@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.plugging import Open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,14 @@ def _only_with(strategy: str, key: str, kind: str) -> dict[str, Any]:
     return {"if": written, "then": then}
 
 
-class ChunkingDeclaration(Declaration):
+class ChunkerBase(Declaration):
+    """What all ways of cutting documents share, those of plugins too."""
+
+    label: ClassVar[str] = "chunking"
+    kind_key: ClassVar[str] = "strategy"
+
+
+class ChunkingDeclaration(ChunkerBase):
     """How documents are cut into passages."""
 
     model_config = ConfigDict(
@@ -157,7 +165,6 @@ class ChunkingDeclaration(Declaration):
             ]
         }
     )
-    label: ClassVar[str] = "chunking"
 
     strategy: Literal[
         "recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"
@@ -218,6 +225,12 @@ class ChunkingDeclaration(Declaration):
         elif self.overlap >= self.size:
             hint = f"expected 0 to {self.size - 1}, less than the size of {self.size}"
             yield Fault(f"overlap is {self.overlap}", hint, ("overlap",))
+
+
+AnyChunking: TypeAlias = Annotated[
+    ChunkingDeclaration, Open("chunkers", ChunkerBase, ChunkingDeclaration)
+]
+"""How documents are cut, chosen by `strategy`: as above or by a plugin."""
 
 
 def _foreign(key: str, strategy: str, hint: str) -> Fault:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Declaration, Id
-from lorebind_knowledge.declarations.chunking import ChunkingDeclaration
+from lorebind_knowledge.declarations.chunking import AnyChunking, ChunkingDeclaration
 from lorebind_knowledge.declarations.preprocess import PreprocessDeclaration
 from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.declarations.sources import SourceDeclaration
@@ -34,7 +34,7 @@ class KnowledgeBaseDeclaration(Declaration):
     sources: list[SourceDeclaration] = Field(
         min_length=1, description="Where its documents come from."
     )
-    chunking: ChunkingDeclaration = Field(
+    chunking: AnyChunking = Field(
         default_factory=ChunkingDeclaration, description="How documents are cut."
     )
     preprocess: PreprocessDeclaration = Field(

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.tokenizers import TokenizerDeclaration
 from lorebind_knowledge.declarations.values import ConfigMap
 
 EXTRACTIVE = "extractive"
@@ -40,6 +41,9 @@ class ModelDeclaration(Declaration):
     )
     config: ConfigMap = Field(
         default_factory=dict, description="Further arguments of the model, by name."
+    )
+    tokenizer: TokenizerDeclaration | None = Field(
+        None, description="Who counts its tokens; left out, its name tells."
     )
 
     @model_validator(mode="after")

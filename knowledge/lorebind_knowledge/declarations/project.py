@@ -10,11 +10,13 @@ from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Id
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
+from lorebind_knowledge.declarations.extensions import ExtensionDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.models import ModelDeclaration
 from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowEntry
+from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
 
 
 class AutoloadDeclaration(Declaration):
@@ -56,6 +58,15 @@ class ProjectDeclaration(Declaration):
     workflows: list[WorkflowEntry] = Field(
         default_factory=list,
         description="Workflows, each in full or, as `source`, by the name of its own file.",
+    )
+    wrappers: list[WrapperDeclaration] = Field(
+        default_factory=list,
+        description="What stands around embedders, vector databases and searches, the outermost "
+        "first; a text is the path of a factory: `module:factory`.",
+    )
+    extensions: list[ExtensionDeclaration] = Field(
+        default_factory=list,
+        description="What is told of every ingest and search; no other is, installed or not.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration, description="Files of agents and workflows."

@@ -77,7 +77,8 @@ _TYPES = {
     "array": "list",
     "null": "null",
 }
-_TAGS = ("provider", "type")
+_UNDESCRIBED = "Its plugin does not say."
+_TAGS = ("provider", "type", "strategy")
 
 
 def reference_page() -> str:
@@ -118,14 +119,15 @@ class _Page:
     def _section(self, name: str) -> str:
         definition, heading = self.definitions[name], self.headings[name]
         level = "###" if heading.startswith("`") else "##"
-        lines = [f"{level} {heading}", "", definition["description"]]
+        lines = [f"{level} {heading}", "", definition.get("description", _UNDESCRIBED)]
         required = definition.get("required", ())
         rows = sorted(definition["properties"].items(), key=lambda row: row[0] not in required)
         if rows:
             lines += ["", "| key | type | default | what it says |", "| --- | --- | --- | --- |"]
         for key, value in rows:
             default = "*required*" if key in required else _default(value)
-            cells = (f"`{key}`", self._type(value), default, value["description"])
+            said = value.get("description", _UNDESCRIBED)
+            cells = (f"`{key}`", self._type(value), default, said)
             lines.append(f"| {' | '.join(cells)} |")
         if heading in _EXAMPLES:
             lines += ["", "```yaml", _EXAMPLES[heading].rstrip(), "```"]
@@ -186,6 +188,10 @@ def _limits(value: Schema) -> str:
     low, high = value.get("minimum"), value.get("maximum")
     if low is not None:
         return f" ({low} to {high})" if high is not None else f" (at least {low})"
+    if (above := value.get("exclusiveMinimum")) is not None:
+        return (
+            f" (more than {above}, at most {high})" if high is not None else f" (more than {above})"
+        )
     return " (not empty)" if value.get("minItems") or value.get("minLength") else ""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.values import (
     ClassPath,
     ConfigMap,
@@ -19,7 +20,9 @@ MEGABYTE = 1024 * 1024
 DEFAULT_MAX_BYTES = 4 * MEGABYTE
 
 
-class _Source(Declaration):
+class SourceBase(Declaration):
+    """What all sources declare, those of plugins too."""
+
     label: ClassVar[str] = "source"
     kind_key: ClassVar[str] = "type"
 
@@ -41,7 +44,7 @@ _A_URL: dict[str, Any] = {"required": ["url"], "properties": {"url": {"type": "s
 _URLS: dict[str, Any] = {"required": ["urls"], "properties": {"urls": {"minItems": 1}}}
 
 
-class _Files(_Source):
+class _Files(SourceBase):
     """What the sources share that read files of the project folder."""
 
     path: FilePattern | None = Field(
@@ -101,7 +104,7 @@ class FetchConfig(Declaration):
     )
 
 
-class _Web(_Source):
+class _Web(SourceBase):
     """What the sources share that fetch documents."""
 
     url: WebAddress | None = Field(None, description="An address; http or https.")
@@ -165,7 +168,7 @@ class MediaTranscriptSource(_Web, _Files):
         return self
 
 
-class CloudStorageSource(_Source):
+class CloudStorageSource(SourceBase):
     """Objects of a bucket, or files of any file system that fsspec knows."""
 
     templated: ClassVar[tuple[str, ...]] = ("bucket", "prefix", "config")
@@ -194,7 +197,7 @@ class InlineDocument(Declaration):
     )
 
 
-class InlineSource(_Source):
+class InlineSource(SourceBase):
     """Documents written into the YAML itself."""
 
     type: Literal["inline"] = Field(description="Documents written here.")
@@ -213,7 +216,7 @@ class InlineSource(_Source):
         return self
 
 
-class LangChainSource(_Source):
+class LangChainSource(SourceBase):
     """Any document loader class of LangChain."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
@@ -225,14 +228,16 @@ class LangChainSource(_Source):
     config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
 
 
-SourceDeclaration: TypeAlias = Annotated[
+_BuiltIn: TypeAlias = (
     MarkdownGlobSource
     | FileGlobSource
     | UrlSource
     | MediaTranscriptSource
     | CloudStorageSource
     | InlineSource
-    | LangChainSource,
-    Field(discriminator="type"),
+    | LangChainSource
+)
+SourceDeclaration: TypeAlias = Annotated[
+    _BuiltIn, Field(discriminator="type"), Open("sources", SourceBase, _BuiltIn)
 ]
-"""One of the sources, chosen by `type`."""
+"""One of the sources, chosen by `type`: one of these or a plugin's."""

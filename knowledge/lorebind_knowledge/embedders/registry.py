@@ -49,6 +49,9 @@ def make_embedder(declaration: EmbedderDeclaration, environment: Environment) ->
             return _openai(declaration, environment)
         case LangChainEmbedderDeclaration():
             return _langchain(declaration, environment)
+    from lorebind_knowledge.embedders.plugged import make_plugged_embedder
+
+    return make_plugged_embedder(declaration, environment)
 
 
 def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) -> Embedder:

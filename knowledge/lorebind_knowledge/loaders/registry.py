@@ -6,6 +6,7 @@ import codecs
 import dataclasses
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge import plugins
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import (
     docx,
@@ -19,6 +20,7 @@ from lorebind_knowledge.loaders import (
 )
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode
+from lorebind_knowledge.loaders.plugged import broken_loaders, load_plugged, plugged_suffixes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +85,8 @@ _MEDIA_TYPES = {
 """Those that say what a document is. `text/plain` is said of Markdown, CSV and much else too."""
 
 SUPPORTED_SUFFIXES = tuple(sorted(_SUFFIXES))
+BUILT_IN = frozenset(_SUFFIXES) | frozenset(_MEDIA_TYPES) | {"text/plain"}
+"""The endings and media types that no plugin may claim."""
 
 _LONGEST_PROLOGUE = 1024
 """How far into a document its first tag is looked for, behind an XML declaration."""
@@ -103,13 +107,19 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
     """
     said, _, parameters = media_type.partition(";")
     said = said.strip().lower()
+    suffix = name_of(uri).suffix.lower()
+    known = _by_content(data, uri)
+    if not known:
+        plugged = load_plugged(data, uri, (said, suffix), BUILT_IN)
+        if plugged is not None:
+            return plugged
     form = (
-        _by_content(data, uri)
+        known
         or _MEDIA_TYPES.get(said)
-        or _SUFFIXES.get(name_of(uri).suffix.lower())
+        or _SUFFIXES.get(suffix)
         or ("text" if said == "text/plain" else _unknown(uri, said))
     )
-    if form in _BINARY and said.startswith("text/") and not _by_content(data, uri):
+    if form in _BINARY and said.startswith("text/") and not known:
         form = "text"  # what somebody else has read from it already
     if form in _BINARY:
         return _BINARY[form](data, uri)
@@ -119,6 +129,13 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
+
+
+def loaders_version() -> str:
+    """Changes whenever the same bytes could give another text: with an installed loader too."""
+    offers = [offer for some in plugins.offers("loaders").values() for offer in some]
+    others = sorted(f"{offer.name} of {offer.distribution}" for offer in offers)
+    return ", ".join([LOADERS_VERSION, *others])
 
 
 def _by_content(data: bytes, uri: str) -> str:
@@ -160,4 +177,5 @@ def _unknown(uri: str, media_type: str) -> str:
 
 
 def _known() -> str:
-    return f"known: {', '.join(SUPPORTED_SUFFIXES)}"
+    suffixes = sorted([*SUPPORTED_SUFFIXES, *plugged_suffixes()])
+    return "; ".join([f"known: {', '.join(suffixes)}", *broken_loaders()])

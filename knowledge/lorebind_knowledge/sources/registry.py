@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
+from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.declarations.sources import (
     CloudStorageSource,
     FileGlobSource,
@@ -22,10 +23,10 @@ from lorebind_knowledge.redaction import HIDDEN
 from lorebind_knowledge.sources.web_address import without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.base import Declaration, Path
     from lorebind_knowledge.declarations.sources import FetchConfig, SourceDeclaration
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.fetcher import Fetcher
@@ -81,10 +82,12 @@ class _Maker:
     """Makes sources for one project, with one set of scopes for templates."""
 
     def __init__(self, environment: Environment, workflow: Mapping[str, Any] | None) -> None:
+        self._environment = environment
         self._root = environment.root
-        self._scopes: dict[str, Any] = dict(environment.scopes())
+        self._of_run: dict[str, Any] = {}
         if workflow is not None:
-            self._scopes |= {"workflow": workflow, "input": workflow.get("input", {})}
+            self._of_run = {"workflow": workflow, "input": workflow.get("input", {})}
+        self._scopes: dict[str, Any] = {**environment.scopes(), **self._of_run}
 
     def make(self, written: SourceDeclaration) -> Source:
         match written:
@@ -114,6 +117,9 @@ class _Maker:
                     settings=_filled(written, self._scopes).config,
                     max_bytes=written.max_bytes,
                 )
+        from lorebind_knowledge.sources.plugged import make_plugged_source
+
+        return make_plugged_source(written, self._environment, self._of_run, _key(written))
 
     def _files(
         self,
@@ -215,10 +221,23 @@ def _key(written: SourceDeclaration) -> str:
             return written.type
         case LangChainSource():
             names = [written.class_path, *_mark(written.config)]
+        case _:  # a plugin's
+            names = list(_settings(written.written()))
     key = f"{written.type}:{','.join(map(without_credentials, names))}"
     if len(key) <= _LONGEST_KEY:
         return key
     return f"{key[: _LONGEST_KEY - 20]}... {digest(key)[:12]}"
+
+
+def _settings(written: Any, path: Path = ()) -> Iterator[str]:
+    """Settings in one line, `config.folder=notes`, but for those whose name says secret."""
+    if isinstance(written, dict):
+        for name, value in written.items():
+            if (*path, name) not in (("type",), ("max_bytes",)):
+                yield from _settings(value, (*path, name))
+    else:
+        shown = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)
+        yield f"{'.'.join(map(str, path))}={shown}"
 
 
 def _mark(config: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,39 @@
+"""The plugins pass the tests that Lorebind's own embedders and stores pass."""
+
+import pytest
+from acme_lore import AcmeEmbedder, AcmeStore
+
+from lorebind_knowledge.testing import (
+    EmbedderConformance,
+    FetchStoreConformance,
+    LexicalStoreConformance,
+    VectorStoreConformance,
+)
+
+
+class TestEmbedder(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self):
+        return lambda: AcmeEmbedder(256, "a key")
+
+    @pytest.fixture
+    def secrets(self):
+        return ["a key"]
+
+
+class Store:
+    @pytest.fixture
+    def store(self):
+        return AcmeStore()
+
+
+class TestStore(Store, VectorStoreConformance):
+    pass
+
+
+class TestWords(Store, LexicalStoreConformance):
+    pass
+
+
+class TestFetching(Store, FetchStoreConformance):
+    pass

@@ -1,0 +1,66 @@
+"""The base of what stands around an embedder: everything passes through one method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import Embedder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from lorebind_knowledge.embedders.base import Fingerprint
+    from lorebind_knowledge.embedders.tokens import TokenCount
+    from lorebind_knowledge.records import Matrix, Vector
+
+R = TypeVar("R")
+
+
+class EmbedderWrapper(Embedder):
+    """Does what the embedder within does. Inherit it and override `around`, or single methods."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self.inner = inner
+
+    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+        """Around each call: `await ask()` makes it, once or several times or not at all.
+
+        Args:
+            name: `embed_documents` or `embed_query`.
+            texts: what is to be embedded.
+            ask: the call.
+        """
+        return await ask()
+
+    async def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        return await self.around(
+            "embed_documents", texts, lambda: call(self.inner.embed_documents, texts)
+        )
+
+    async def embed_query(self, text: str) -> Vector:
+        return await self.around("embed_query", [text], lambda: call(self.inner.embed_query, text))
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self.inner.fingerprint
+
+    # Properties, because an embedder makes its batches smaller when they are refused.
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]  # nobody sets it from outside
+        return self.inner.batch_size
+
+    @property
+    def max_concurrent(self) -> int:  # type: ignore[override]
+        return self.inner.max_concurrent
+
+    @property
+    def hit_score(self) -> float | None:  # type: ignore[override]
+        return self.inner.hit_score
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        return self.inner.count_truncated(texts)
+
+    def count_tokens(self, texts: Sequence[str]) -> TokenCount:
+        return self.inner.count_tokens(texts)

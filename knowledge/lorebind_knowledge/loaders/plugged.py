@@ -1,0 +1,129 @@
+"""Loaders of plugins: chosen as the built-in ones are, by media type and by the ending of a name.
+
+A plugin of the group `lorebind.loaders` has `suffixes` (as `.rtf`), `media_types` and
+`load(data, uri)`, which gives a `LoadedDocument`. No project has to name it: without it, documents
+of its kind could not be read at all, and it may not claim a kind that another reads.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge import plugins
+from lorebind_knowledge.errors import LorebindError, PluginError, SourceError
+from lorebind_knowledge.loaders.base import MAX_CHARACTERS, LoadedDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_MEMBERS = ("suffixes", "media_types", "load")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the plugins claim, each with its offer: by media type or by ending."""
+
+    claims: dict[str, list[tuple[plugins.Offer, Any]]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+
+@functools.cache
+def _claimed(offers: tuple[plugins.Offer, ...]) -> _Table:
+    table = _Table()
+    for offer in offers:
+        try:
+            plugin = plugins.load(offer, _MEMBERS)
+            words = {word.lower() for word in (*plugin.suffixes, *plugin.media_types)}
+        except PluginError as error:
+            table.broken.append(str(error))
+            continue
+        for word in sorted(words):
+            table.claims.setdefault(word, []).append((offer, plugin))
+    return table
+
+
+def _installed() -> _Table:
+    found = plugins.offers("loaders").values()
+    every = (offer for offers in found for offer in offers)
+    return _claimed(tuple(sorted(every, key=str)))
+
+
+def claims(built_in: Collection[str]) -> list[str]:
+    """What is wrong with the installed loaders, for `doctor`; nothing, when they can all be used.
+
+    Args:
+        built_in: the media types and endings that Lorebind reads itself.
+    """
+    table = _installed()
+    collisions = []
+    for word in table.claims:
+        try:
+            _claim(word, built_in)
+        except PluginError as error:
+            collisions.append(str(error))
+    return [*table.broken, *collisions]
+
+
+def plugged_suffixes() -> list[str]:
+    """The endings that plugins read, in order."""
+    return sorted(word for word in _installed().claims if word.startswith("."))
+
+
+def broken_loaders() -> list[str]:
+    """What is wrong with the plugins that cannot be loaded: nobody knows what they would read."""
+    return _installed().broken
+
+
+def load_plugged(
+    data: bytes, uri: str, words: tuple[str, ...], built_in: Collection[str]
+) -> LoadedDocument | None:
+    """A document as a plugin reads it, None where its kind is no plugin's.
+
+    Args:
+        data: the whole document.
+        uri: its path or URL.
+        words: its media type and its ending; the first that anybody knows decides.
+        built_in: the media types and endings that Lorebind reads itself.
+
+    Raises:
+        SourceError: two claim the kind, or the plugin cannot read the document.
+    """
+    if not plugins.offers("loaders"):
+        return None
+    try:
+        found = next((_claim(word, built_in) for word in words if _is_known(word, built_in)), None)
+    except PluginError as error:
+        raise SourceError(f"{uri}: {error}") from error
+    if found is None:
+        return None
+    offer, plugin = found
+    try:
+        document = plugin.load(data, uri)
+    except LorebindError:
+        raise
+    except Exception as error:  # any plugin's own exceptions
+        raise SourceError(
+            f"{uri}: the loader {offer} cannot read it: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(document, LoadedDocument):
+        raise SourceError(f"{uri}: the loader {offer} gave a {type(document).__name__}")
+    if len(document.text) > MAX_CHARACTERS:
+        raise SourceError(f"{uri}: its text is longer than {MAX_CHARACTERS:,} characters; split it")
+    return document
+
+
+def _is_known(word: str, built_in: Collection[str]) -> bool:
+    return word in built_in or word in _installed().claims
+
+
+def _claim(word: str, built_in: Collection[str]) -> tuple[plugins.Offer, Any] | None:
+    """The one plugin that claims a kind; None where it is Lorebind's own."""
+    found = _installed().claims.get(word, [])
+    if len(found) + (word in built_in) > 1:
+        owners = ["Lorebind itself"] * (word in built_in) + [str(offer) for offer, _ in found]
+        raise PluginError(
+            f"{word!r} is claimed by the loaders {' and '.join(owners)}; uninstall all but one"
+        )
+    return found[0] if found else None

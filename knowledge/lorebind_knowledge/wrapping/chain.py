@@ -1,0 +1,80 @@
+"""The wrappers of a project, put around its parts in the order in which they are declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.embedders.base import Embedder
+from lorebind_knowledge.errors import PluginError
+from lorebind_knowledge.retrieval.search import search
+from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.stores.base import VectorStore
+from lorebind_knowledge.stores.wrapper import CAPABILITIES
+from lorebind_knowledge.wrapping.registry import make_wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve, Wraps
+
+
+async def _search(asked: Retrieval) -> QueryResult:
+    if asked.together:
+        return await search_several(asked.kbs, asked.question, asked.settings)
+    return await search(asked.kbs[0], asked.question, asked.settings)
+
+
+class Wrapping:
+    """Wraps each part of a project. The first declared is the outermost: it sees a call first."""
+
+    def __init__(self, declared: Sequence[WrapperDeclaration], environment: Environment) -> None:
+        """
+        Raises:
+            UsageError, PluginError, MissingDependencyError: one of them cannot be made.
+        """
+        self._wrappers: list[tuple[str, Wraps]] = [
+            make_wrapper(one, environment) for one in declared
+        ]
+        retrieve: Retrieve = _search
+        for _, wrapper in reversed(self._wrappers):
+            retrieve = wrapper.retrieval(retrieve)
+        self.retrieve = retrieve
+        """Answers a question through all wrappers."""
+
+    def embedder(self, inner: Embedder) -> Embedder:
+        """An embedder with everything around it.
+
+        Raises:
+            PluginError: a wrapper gave back something else.
+        """
+        for name, wrapper in reversed(self._wrappers):
+            inner = wrapper.embedder(inner)
+            if not isinstance(inner, Embedder):
+                raise PluginError(f"wrapper {name}: {type(inner).__name__} is no Embedder")
+        return inner
+
+    def store(self, inner: VectorStore) -> VectorStore:
+        """A store with everything around it, which can do what the store can.
+
+        Raises:
+            PluginError: a wrapper gave back something else, or something that can do less.
+        """
+        for name, wrapper in reversed(self._wrappers):
+            wrapped = wrapper.store(inner)
+            if not isinstance(wrapped, VectorStore):
+                raise PluginError(f"wrapper {name}: {type(wrapped).__name__} is no VectorStore")
+            lost = [
+                kind.__name__
+                for kind in CAPABILITIES
+                if isinstance(inner, kind) and not isinstance(wrapped, kind)
+            ]
+            if lost:
+                raise PluginError(
+                    f"wrapper {name}: {type(wrapped).__name__} is no {' and no '.join(lost)}, and "
+                    "what it wraps is; derive it from StoreWrapper"
+                )
+            inner = wrapped
+        return inner

@@ -1,0 +1,95 @@
+"""From a declared wrapper to the object that wraps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.declarations.wrappers import (
+    CacheWrapper,
+    IsolationWrapper,
+    PythonWrapper,
+    RateLimitWrapper,
+    RetryWrapper,
+    TracingWrapper,
+)
+from lorebind_knowledge.errors import PluginError, UsageError
+from lorebind_knowledge.optional import import_of_project
+from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.wrapping.base import Wrapper
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
+    from lorebind_knowledge.wrapping.base import Wraps
+
+
+def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> tuple[str, Wraps]:
+    """The wrapper that a declaration names, and what messages call it.
+
+    Raises:
+        UsageError: a factory cannot be imported, or does not take what was declared.
+        PluginError: what a factory makes wraps nothing.
+        MissingDependencyError: tracing without OpenTelemetry.
+    """
+    match declaration:
+        case CacheWrapper():
+            from lorebind_knowledge.wrapping.cache import QueryCache
+
+            made: Wraps = QueryCache(declaration.max_entries, declaration.ttl_seconds)
+        case RateLimitWrapper():
+            from lorebind_knowledge.wrapping.rate_limit import RateLimit
+
+            made = RateLimit(
+                declaration.queries_per_second,
+                burst=declaration.burst,
+                longest_wait=(
+                    declaration.max_wait_seconds if declaration.when_exceeded == "wait" else 0.0
+                ),
+            )
+        case RetryWrapper():
+            from lorebind_knowledge.wrapping.retrying import StoreRetries
+
+            made = StoreRetries(declaration.retry)
+        case TracingWrapper():
+            from lorebind_knowledge.wrapping.tracing import Tracing
+
+            made = Tracing(record_text=declaration.record_text)
+        case IsolationWrapper():
+            from lorebind_knowledge.wrapping.isolation import Isolation
+
+            made = Isolation()
+        case PythonWrapper():
+            return repr(declaration.class_path), _of_project(declaration, environment)
+    return repr(declaration.type), made
+
+
+def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
+    path = declaration.class_path
+    factory = import_of_project(path, environment.root)
+    settings = environment.resolve(dict(declaration.config))
+    try:
+        made = factory(**settings)
+    except Exception as error:  # whatever a third party's factory raises
+        said = said_by(error, written=declaration.config, resolved=settings)
+        raise UsageError(
+            f"the wrapper {path} cannot be made with the configuration given: {said}"
+        ) from error
+    if isinstance(made, Wrapper):
+        return made
+    wraps = [name for name in _PARTS if callable(getattr(made, name, None))]
+    if not wraps:
+        raise PluginError(
+            f"the wrapper {path} made a {type(made).__name__}, which has none of the methods "
+            f"{', '.join(_PARTS)}; derive it from Wrapper"
+        )
+    return _Completed({name: getattr(made, name) for name in wraps})
+
+
+_PARTS = ("embedder", "store", "retrieval")
+
+
+class _Completed(Wrapper):
+    """The methods that an object has, and for the others those that wrap nothing."""
+
+    def __init__(self, methods: dict[str, object]) -> None:
+        self.__dict__.update(methods)

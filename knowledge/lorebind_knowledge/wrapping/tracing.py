@@ -1,0 +1,162 @@
+"""OpenTelemetry spans, by the conventions for GenAI and databases.
+
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and …/db/database-spans/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
+from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.stores.wrapper import StoreWrapper
+from lorebind_knowledge.wrapping.base import Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.stores.base import VectorStore
+    from lorebind_knowledge.stores.wrapper import StoreCall
+    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve
+
+R = TypeVar("R")
+
+
+class Tracing(Wrapper):
+    """A span around each call, in the tracer provider that the program has set up.
+
+    Names, sizes and figures are written; no text of questions or documents, and no words of
+    exceptions, which may quote them, unless `record_text` says so.
+    """
+
+    def __init__(self, *, record_text: bool = False, provider: Any = None) -> None:
+        """
+        Args:
+            record_text: write down questions, texts that are embedded or stored, and the words of
+                exceptions.
+            provider: an OpenTelemetry TracerProvider; None means the program's own.
+
+        Raises:
+            MissingDependencyError: the OpenTelemetry API is not installed.
+        """
+        self._api = import_extra("opentelemetry.trace", extra="otel", purpose="the wrapper tracing")
+        self._record_text = record_text
+        self._provider = provider
+
+    def embedder(self, inner: Embedder) -> Embedder:
+        return _TracedEmbedder(inner, self)
+
+    def store(self, inner: VectorStore) -> VectorStore:
+        return _TracedStore(inner, self)
+
+    def retrieval(self, inner: Retrieve) -> Retrieve:
+        async def traced(asked: Retrieval) -> QueryResult:
+            namespace = asked.kbs[0].namespace
+            about = {
+                "gen_ai.operation.name": "retrieval",
+                "lorebind.project": namespace.project,
+                "lorebind.tenant": namespace.tenant,
+                "lorebind.scope": namespace.scope,
+                "lorebind.kb_ids": [kb.id for kb in asked.kbs],
+                "lorebind.top_k": asked.settings.top_k,
+            }
+
+            def found(result: QueryResult) -> Mapping[str, Any]:
+                return {
+                    "lorebind.strategy": result.strategy,
+                    "lorebind.matches": len(result.matches),
+                }
+
+            name = f"retrieval {' '.join(kb.id for kb in asked.kbs)}"
+            return await self.span(name, about, [asked.question], lambda: inner(asked), found)
+
+        return traced
+
+    async def span(
+        self,
+        name: str,
+        about: Mapping[str, Any],
+        texts: Sequence[str],
+        ask: Callable[[], Awaitable[R]],
+        found: Callable[[R], Mapping[str, Any]] | None = None,
+    ) -> R:
+        """Make a call within a span.
+
+        Args:
+            name: of the span.
+            about: its attributes.
+            texts: what is only written down where that was switched on.
+            ask: the call.
+            found: attributes of its result.
+        """
+        tracer = self._api.get_tracer("lorebind", tracer_provider=self._provider)
+        attributes = dict(about)
+        if self._record_text:
+            attributes["lorebind.texts"] = list(texts)
+        with tracer.start_as_current_span(
+            name,
+            kind=self._api.SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=self._record_text,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                result = await ask()
+            except BaseException as error:
+                said = str(error) if self._record_text else None
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
+                raise
+            if found is not None:
+                span.set_attributes(dict(found(result)))
+            return result
+
+
+class _TracedEmbedder(EmbedderWrapper):
+    def __init__(self, inner: Embedder, tracing: Tracing) -> None:
+        super().__init__(inner)
+        self._tracing = tracing
+
+    async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
+        fingerprint = self.fingerprint
+        about: dict[str, Any] = {
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.provider.name": fingerprint.provider,
+            "gen_ai.request.model": fingerprint.model,
+            "lorebind.operation": name,
+            "lorebind.texts_count": len(texts),
+        }
+        if fingerprint.dimension is not None:
+            about["gen_ai.embeddings.dimension.count"] = fingerprint.dimension
+        return await self._tracing.span(f"embeddings {fingerprint.model}", about, texts, ask)
+
+
+class _TracedStore(StoreWrapper):
+    def __init__(self, inner: VectorStore, tracing: Tracing) -> None:
+        super().__init__(inner)
+        self._tracing = tracing
+
+    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+        about: dict[str, Any] = {
+            "db.system.name": str(self.inner).partition(" ")[0],
+            "db.operation.name": asked.name,
+        }
+        texts: list[str] = []
+        if asked.index is not None:
+            namespace = asked.index.namespace
+            about["db.collection.name"] = namespace.kb
+            about["db.namespace"] = f"{namespace.tenant}/{namespace.project}/{namespace.scope}"
+        elif asked.name == "upsert":
+            records = asked.arguments[0]
+            about["db.operation.batch.size"] = len(records)
+            texts = [record.text for record in records]
+        if asked.name == "lexical_search":
+            texts = [asked.arguments[0]]
+
+        def found(result: R) -> Mapping[str, Any]:
+            rows = isinstance(result, list | dict)
+            return {"db.response.returned_rows": len(result)} if rows else {}  # type: ignore[arg-type]
+
+        return await self._tracing.span(asked.name, about, texts, ask, found)

@@ -1,0 +1,89 @@
+"""What a third party's plugins make passes the conformance kit, through all that is around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.declarations.embedders import RetryConfig
+from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
+from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.wrapper import StoreWrapper
+from lorebind_knowledge.testing import (
+    BulkStoreConformance,
+    EmbedderConformance,
+    FetchStoreConformance,
+    LexicalStoreConformance,
+    VectorStoreConformance,
+)
+from lorebind_knowledge.wrapping.cache import QueryCache
+from lorebind_knowledge.wrapping.retrying import StoreRetries
+from lorebind_knowledge.wrapping.tracing import Tracing
+from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.stores.base import VectorStore
+
+
+def wrapped(store: VectorStore) -> VectorStore:
+    """A store with everything around it that leaves its answers as they are."""
+    for wrapper in (Tracing(), StoreRetries(RetryConfig(attempts=1)), QueryCache(10, 10)):
+        store = wrapper.store(store)
+    return store
+
+
+class TestPluggedEmbedder(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self) -> Callable[[], Embedder]:
+        return lambda: AcmeEmbedder(64, "a-key")
+
+    @pytest.fixture
+    def secrets(self) -> list[str]:
+        return ["a-key"]
+
+
+class TestWrappedEmbedder(EmbedderConformance):
+    @pytest.fixture
+    def make_embedder(self) -> Callable[[], Embedder]:
+        return lambda: Tracing().embedder(EmbedderWrapper(AcmeEmbedder(64)))
+
+
+class TestPluggedStore(VectorStoreConformance):
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        return AcmeStore()
+
+
+class TestWrappedStore(VectorStoreConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[VectorStore]:
+        store = SqliteStore(tmp_path / "store.db")
+        yield wrapped(store)
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], VectorStore]:
+        return lambda: wrapped(SqliteStore(tmp_path / "store.db"))
+
+
+class TestWrappedStoreLexical(LexicalStoreConformance):
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        return wrapped(MemoryStore())
+
+
+class TestWrappedStoreFetch(FetchStoreConformance):
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        return wrapped(MemoryStore())
+
+
+class TestWrappedStoreBulk(BulkStoreConformance):
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        return wrapped(StoreWrapper(MemoryStore()))

@@ -1,0 +1,73 @@
+"""Extensions that a project declares: made with the project, told of what happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_knowledge.optional import import_of_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOOKS = """\
+from lorebind import Extension
+
+SEEN = []
+
+
+class Audit(Extension):
+    def __init__(self, name, token=""):
+        if token:
+            raise ValueError(f"bad {token}")
+        self.name = name
+
+    def ingest_completed(self, event):
+        SEEN.append((self.name, event.kb_id))
+
+
+class NoExtension:
+    pass
+"""
+
+
+def _service(root: Path, *extensions: Any, **environ: str) -> KnowledgeService:
+    (root / "hooks.py").write_text(HOOKS, encoding="utf-8")
+    documents = [{"id": "a", "text": "alpha"}]
+    data = {
+        "name": "p",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "memory"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "inline", "documents": documents}]}
+        ],
+        "extensions": list(extensions),
+    }
+    return KnowledgeService(build_project(data, root=root, environ=environ))
+
+
+def _audit(**config: str) -> dict[str, Any]:
+    return {"provider": "python", "class": "hooks:Audit", "config": config}
+
+
+async def test_hooks_of_the_project_are_called_in_order(tmp_path: Path) -> None:
+    """Two of one class, each with its configuration, from a module of the project folder."""
+    service = _service(tmp_path, _audit(name="one"), _audit(name="two"))
+    await service.ingest("docs")
+    assert import_of_project("hooks:SEEN", tmp_path) == [("one", "docs"), ("two", "docs")]
+    await service.close()
+
+
+def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A class that is none, one that refuses its configuration, and no class at all."""
+    with pytest.raises(UsageError, match="hooks:NoExtension is not derived from lorebind"):
+        _service(tmp_path, {"provider": "python", "class": "hooks:NoExtension"})
+    with pytest.raises(UsageError, match=r"hooks:Audit cannot .*: ValueError: bad \[secret\]"):
+        _service(tmp_path, _audit(name="x", token="{{ .env.T }}"), T="abcdef")
+    with pytest.raises(ConfigurationError, match="missing key 'class'"):
+        _service(tmp_path, {"provider": "python"})
+    with pytest.raises(ConfigurationError, match="token holds a literal value"):
+        _service(tmp_path, _audit(name="x", token="abc"))

@@ -1,0 +1,295 @@
+"""The query cache: what it gives again, and what it never does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.records import DocumentMatch, QueryResult
+from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
+from lorebind_knowledge.wrapping.base import Retrieval
+from lorebind_knowledge.wrapping.cache import QueryCache, key_of
+
+from .bench import Diary
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+names = st.sampled_from(["a", "b", "ab", "", "a/b", "workflow/a", "project"])
+namespaces = st.builds(Namespace, tenant=names, project=names, scope=names, kb=names)
+retrievals = st.builds(
+    RetrievalDeclaration,
+    top_k=st.integers(1, 3),
+    strategy=st.sampled_from(["hybrid", "similarity"]),
+    min_score=st.none() | st.just(0.0) | st.just(0.5),
+    filters=st.sampled_from([{}, {"a": 1}, {"a": "1"}, {"a": True}]),
+) | st.sampled_from([RetrievalDeclaration(), RetrievalDeclaration(strategy="hybrid")])
+
+
+def _kb(namespace: Namespace, number: int = 1, run: str = "r", status: str = "completed") -> Any:
+    """As much of a knowledge base as the cache looks at."""
+    manifest = SimpleNamespace(embedder_key="e")
+    ledger = SimpleNamespace(
+        index=lambda owner, state: SimpleNamespace(
+            key=SimpleNamespace(number=number), manifest=manifest
+        ),
+        last_runs=lambda owner, limit: [{"run_id": run, "status": status}],
+    )
+    return SimpleNamespace(
+        id=namespace.kb,
+        namespace=namespace,
+        catalog=SimpleNamespace(ledger=ledger),
+        embedder=SimpleNamespace(fingerprint=SimpleNamespace(key="e")),
+        events=Events(),
+    )
+
+
+def _asked(*owners: Namespace, question: str = "q", **more: Any) -> Retrieval:
+    kbs = tuple(_kb(owner, **more) for owner in owners)
+    return Retrieval(kbs, question, RetrievalDeclaration(), together=len(kbs) > 1)
+
+
+class Searches:
+    """Counts what really was searched, and answers with whose it is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.fail = False
+
+    async def __call__(self, asked: Retrieval) -> QueryResult:
+        self.count += 1
+        if self.fail:
+            raise StoreError("down")
+        match = DocumentMatch("id", 1.0, {"dense": 1.0}, _decides(asked), {"tags": ["x"]})
+        return QueryResult([match], "hybrid", [kb.id for kb in asked.kbs], [], 0.0)
+
+
+OWNER = Namespace("t", "p", "project", "docs")
+
+Question: TypeAlias = tuple[list[Namespace], str, RetrievalDeclaration, bool]
+
+one_question = st.tuples(
+    st.lists(namespaces, min_size=1, max_size=2, unique=True),
+    st.sampled_from(["q", "Q", "q ", ""]),
+    retrievals,
+    st.booleans(),
+)
+
+
+@st.composite
+def near(draw: st.DrawFn) -> tuple[Question, Question]:
+    """Two questions that differ in one thing, or in none."""
+    owners, question, chosen, together = one = draw(one_question)
+    change = draw(st.sampled_from(["tenant", "project", "scope", "kb", "question", "how", "all"]))
+    if change in Namespace.__slots__:
+        owners = [replace(owners[0], **{change: draw(names)}), *owners[1:]]
+    elif change == "question":
+        question = draw(st.sampled_from(["q", "Q"]))
+    elif change == "how":
+        chosen = draw(retrievals)
+    else:
+        together = not together
+    return one, (owners, question, chosen, together)
+
+
+def _retrieval(asked: Question) -> Retrieval:
+    owners, question, chosen, together = asked
+    return Retrieval(tuple(map(_kb, owners)), question, chosen, together)
+
+
+def _decides(asked: Retrieval) -> str:
+    """All that an answer depends on, told without the cache's help."""
+    owners = [(kb.namespace, kb.namespace.tenant) for kb in asked.kbs]
+    written = "strategy" in asked.settings.model_fields_set
+    settings = sorted(asked.settings.model_dump().items())
+    return repr((owners, asked.question, settings, written, asked.together))
+
+
+@given(st.lists(near(), min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Question]]) -> None:
+    """Whatever was asked before: an answer is of exactly the tenant, project, workflow, knowledge
+    bases, question and settings that are asked for."""
+
+    async def ask_all() -> None:
+        retrieve = QueryCache(4, 60).retrieval(Searches())
+        questions = [question for pair in pairs for question in pair]
+        for question in [*questions, *questions[::-1]]:
+            asked = _retrieval(question)
+            result = await retrieve(asked)
+            assert result.matches[0].text == _decides(asked)
+
+    asyncio.run(ask_all())
+
+
+@given(near())
+@settings(max_examples=300, deadline=None)
+def test_a_key_is_all_that_decides(pair: tuple[Question, Question]) -> None:
+    """Two questions have the same key only when all parts of them are the same."""
+    one, other = map(_retrieval, pair)
+    assert (key_of(one) == key_of(other)) == (_decides(one) == _decides(other))
+
+
+async def test_the_same_question_is_answered_once() -> None:
+    """And what a caller does to its answer changes nobody else's."""
+    searches = Searches()
+    cache = QueryCache(10, 60)
+    retrieve = cache.retrieval(searches)
+    first = await retrieve(_asked(OWNER))
+    first.matches[0].metadata["tags"].append("changed")
+    first.matches.clear()
+    second = await retrieve(_asked(OWNER))
+    assert second.matches[0].metadata["tags"] == ["x"]
+    second.matches[0].metadata["tags"].clear()
+    assert (await retrieve(_asked(OWNER))).matches[0].metadata["tags"] == ["x"]
+    assert searches.count == 1
+
+
+@pytest.mark.parametrize("change", [{"number": 2}, {"run": "later"}])
+async def test_an_ingest_makes_answers_old(change: dict[str, Any]) -> None:
+    """Another index, or another run of an ingest in whatever process."""
+    searches = Searches()
+    retrieve = QueryCache(10, 60).retrieval(searches)
+    await retrieve(_asked(OWNER))
+    await retrieve(_asked(OWNER, **change))
+    assert searches.count == 2
+
+
+async def test_nothing_is_kept_while_an_ingest_runs() -> None:
+    """Neither from before, nor of what is found meanwhile."""
+    searches = Searches()
+    cache = QueryCache(10, 60)
+    retrieve = cache.retrieval(searches)
+    await retrieve(_asked(OWNER, status="running"))
+    await retrieve(_asked(OWNER, status="running"))
+    assert (searches.count, len(cache)) == (2, 0)
+
+
+async def test_an_answer_that_an_ingest_overtook_is_not_kept() -> None:
+    """A run that began while a search was under way may have changed what it saw."""
+    runs = iter(["before", "after"])
+    asked = _asked(OWNER)
+    ledger = asked.kbs[0].catalog.ledger
+    ledger.last_runs = lambda owner, limit: [{"run_id": next(runs), "status": "completed"}]
+    cache = QueryCache(10, 60)
+    await cache.retrieval(Searches())(asked)
+    assert len(cache) == 0
+
+
+async def test_what_is_written_in_this_process_makes_answers_old() -> None:
+    """Also without an ingest: deleted, published, replaced, dropped; of its namespace only."""
+    searches = Searches()
+    cache = QueryCache(10, 60)
+    retrieve = cache.retrieval(searches)
+    driver = Driver(cache.store(MemoryStore()))
+    mine, others = _asked(INDEX.namespace), _asked(OWNER)
+    await driver.open()
+    await driver.upsert(record("a"))
+    for change in (driver.publish, driver.delete, driver.drop):
+        await retrieve(mine)
+        await retrieve(others)
+        before = searches.count
+        await change()
+        await retrieve(others)
+        assert searches.count == before
+        await retrieve(mine)
+        assert searches.count == before + 1
+    with pytest.raises(StoreError):
+        await driver.publish()
+    await retrieve(mine)
+    assert searches.count == before + 2
+
+
+async def test_errors_are_not_kept() -> None:
+    """What failed is tried again by the next who asks."""
+    searches = Searches()
+    retrieve = QueryCache(10, 60).retrieval(searches)
+    searches.fail = True
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await retrieve(_asked(OWNER))
+    searches.fail = False
+    await retrieve(_asked(OWNER))
+    assert searches.count == 3
+
+
+async def test_answers_grow_old_and_make_room() -> None:
+    """After their time they are searched for anew; the least recently used goes first."""
+    now = [0.0]
+    searches = Searches()
+    cache = QueryCache(2, 10, clock=lambda: now[0])
+    retrieve = cache.retrieval(searches)
+    await retrieve(_asked(OWNER, question="1"))
+    now[0] = 9.9
+    await retrieve(_asked(OWNER, question="1"))
+    assert searches.count == 1
+    now[0] = 10.0
+    await retrieve(_asked(OWNER, question="1"))
+    assert searches.count == 2
+    await retrieve(_asked(OWNER, question="2"))
+    await retrieve(_asked(OWNER, question="1"))
+    await retrieve(_asked(OWNER, question="3"))
+    assert (searches.count, len(cache)) == (4, 2)
+    await retrieve(_asked(OWNER, question="1"))
+    assert searches.count == 4
+    await retrieve(_asked(OWNER, question="2"))
+    assert searches.count == 5
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def service(
+    request: pytest.FixtureRequest, tmp_path: Path, diary: Diary
+) -> AsyncIterator[KnowledgeService]:
+    """A project with a cache, whose knowledge base is one folder."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("alpha beta gamma")
+    data = {
+        "name": "p",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": request.param}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
+        ],
+        "wrappers": [{"type": "cache"}],
+    }
+    loaded = build_project(data, root=tmp_path)
+    made = KnowledgeService(loaded, Events([diary]))  # type: ignore[list-item]
+    yield made
+    await made.close()
+
+
+async def test_a_project_caches_what_it_found(
+    service: KnowledgeService, diary: Diary, tmp_path: Path
+) -> None:
+    """Subscribers still see each search; a tenant sees its own; an ingest shows at once."""
+    await service.ingest("docs")
+    for _ in range(2):
+        assert [m.text for m in await service.query("docs", "alpha")] == ["alpha beta gamma"]
+    done = diary.data("retrieval_completed")
+    assert [event.get("cached", False) for event in done] == [False, True]
+    assert done[1]["matches"] == 1
+    with tenant("acme"):
+        (tmp_path / "docs" / "a.md").write_text("alpha of acme")
+        await service.ingest("docs")
+        assert [m.text for m in await service.query("docs", "alpha")] == ["alpha of acme"]
+    assert [m.text for m in await service.query("docs", "alpha")] == ["alpha beta gamma"]
+    await service.ingest("docs")
+    assert [m.text for m in await service.query("docs", "alpha")] == ["alpha of acme"]

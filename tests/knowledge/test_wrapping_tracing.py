@@ -1,0 +1,123 @@
+"""Tracing: spans around embedders, stores and searches, which tell no text."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, use_span
+
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.wrapping.base import Retrieval
+from lorebind_knowledge.wrapping.chain import _search
+from lorebind_knowledge.wrapping.tracing import Tracing
+
+from .bench import Bench, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Span(NonRecordingSpan):
+    """Keeps what it is told."""
+
+    def __init__(self, name: str, parent: str, attributes: dict[str, Any]) -> None:
+        super().__init__(SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(1)))
+        self.name, self.parent, self.attributes = name, parent, dict(attributes)
+        self.status: Any = None
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        self.attributes[key] = value
+
+    def set_attributes(self, attributes: Any) -> None:
+        self.attributes.update(attributes)
+
+    def set_status(self, status: Any, description: str | None = None) -> None:
+        self.status = status
+
+
+class Provider:
+    """A tracer provider that keeps all spans; OpenTelemetry's own comes with its SDK."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def get_tracer(self, *arguments: Any, **more: Any) -> Provider:
+        return self
+
+    @contextmanager
+    def start_as_current_span(self, name: str, **more: Any) -> Iterator[Span]:
+        from opentelemetry.trace import get_current_span
+
+        parent = getattr(get_current_span(), "name", "")
+        span = Span(name, parent, more["attributes"])
+        self.spans.append(span)
+        with use_span(span, record_exception=False, set_status_on_exception=False):
+            yield span
+
+    def told(self) -> str:
+        return repr([(span.name, span.attributes, span.status) for span in self.spans])
+
+
+@pytest.fixture
+def provider() -> Provider:
+    return Provider()
+
+
+async def _traced(bench: Bench, tracing: Tracing) -> None:
+    bench.write("a.md", paragraph("alpha"))
+    bench.change(embedder=tracing.embedder(bench.kb.embedder), store=tracing.store(bench.kb.store))
+    await bench.ingest()
+    await tracing.retrieval(_search)(Retrieval((bench.kb,), "alpha?", bench.kb.retrieval))
+
+
+async def test_a_search_is_one_trace(
+    make_bench: Callable[[str], Bench], provider: Provider
+) -> None:
+    """Embedding and store calls are below the search, with model, store, sizes and figures."""
+    await _traced(make_bench("memory"), Tracing(provider=provider))
+    below = [span for span in provider.spans if span.parent == "retrieval docs"]
+    assert {span.name for span in below} == {
+        "embeddings bag-of-words",
+        "similarity_search",
+        "lexical_search",
+    }
+    (search,) = [span for span in provider.spans if span.name == "retrieval docs"]
+    assert search.attributes["lorebind.tenant"] == "default"
+    assert search.attributes["lorebind.matches"] == 1
+    assert search.attributes["lorebind.strategy"] == "hybrid"
+    spans = {span.name: span.attributes for span in provider.spans}
+    assert spans["embeddings bag-of-words"]["gen_ai.provider.name"] == "counting"
+    assert spans["similarity_search"]["db.system.name"] == "memory"
+    assert spans["similarity_search"]["db.response.returned_rows"] == 1
+    assert spans["upsert"]["db.operation.batch.size"] == 1
+
+
+async def test_no_text_is_told(make_bench: Callable[[str], Bench], provider: Provider) -> None:
+    """Neither questions nor documents stand in a span, unless that was switched on."""
+    await _traced(make_bench("memory"), Tracing(provider=provider))
+    assert "alpha" not in provider.told()
+    await _traced(make_bench("memory"), Tracing(provider=provider, record_text=True))
+    assert "alpha?" in provider.told()
+    assert paragraph("alpha") in provider.told()
+
+
+async def test_failures_are_marked_without_their_words(provider: Provider) -> None:
+    """An exception's kind is told; its words may quote a text, and are not."""
+
+    class Failing(HashingEmbedder):
+        def embed_query(self, text: str) -> Any:
+            raise EmbedderError(f"refused: {text}")
+
+    with pytest.raises(EmbedderError):
+        await Tracing(provider=provider).embedder(Failing()).embed_query("alpha")  # type: ignore[misc]
+    (span,) = provider.spans
+    assert span.attributes["error.type"] == "EmbedderError"
+    assert span.status.status_code is StatusCode.ERROR
+    assert "alpha" not in provider.told()
+    store: Any = Tracing(provider=provider, record_text=True).store(MemoryStore())
+    await store.close()
+    assert provider.spans[-1].status is None

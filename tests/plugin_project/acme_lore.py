@@ -1,0 +1,282 @@
+"""A third party's package: one plugin for each group, as its author would write them."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lorebind_knowledge.chunking.base import Chunker
+from lorebind_knowledge.declarations.base import Declaration
+from lorebind_knowledge.declarations.chunking import ChunkerBase
+from lorebind_knowledge.declarations.embedders import EmbedderBase
+from lorebind_knowledge.declarations.extensions import ExtensionBase
+from lorebind_knowledge.declarations.retrieval import RerankerBase
+from lorebind_knowledge.declarations.secrets import Secret  # noqa: TC001 - read at run time
+from lorebind_knowledge.declarations.sources import SourceBase
+from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.events import Extension
+from lorebind_knowledge.loaders.base import LoadedDocument
+from lorebind_knowledge.rerankers.base import Reranker
+from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.stores.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.chunking.base import Interval
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.events import Event
+    from lorebind_knowledge.records import Matrix, Vector
+
+WORD = re.compile(r"\w+")
+
+
+class AcmeConfig(Declaration):
+    """Settings of the Acme embedder."""
+
+    dimension: int = Field(64, ge=8, le=512, description="Length of the vectors.")
+
+
+class AcmeEmbedderDeclaration(EmbedderBase):
+    """Acme's embedding service."""
+
+    templated = ("api_key",)
+
+    provider: Literal["acme"] = Field(description="Calls Acme.")
+    api_key: Secret | None = Field(None, description="Sent with every call.")
+    config: AcmeConfig = Field(default_factory=AcmeConfig, description="The shape of vectors.")
+
+
+class AcmeEmbedder(Embedder):
+    """Letters in threes, hashed."""
+
+    batch_size = 16
+
+    def __init__(self, dimension: int, api_key: str | None = None) -> None:
+        self._dimension, self._api_key = dimension, api_key
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint("acme", "threes", "1", self._dimension)
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        if self._api_key == "refused-key":
+            raise RuntimeError(f"401: {self._api_key} is not valid")
+        matrix: Matrix = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            padded = f"  {text.lower()} "
+            for at in range(len(padded) - 2):
+                part = padded[at : at + 3].encode("utf-8", "replace")
+                matrix[row, zlib.crc32(part) % self._dimension] += 1
+        return matrix
+
+    def embed_query(self, text: str) -> Vector:
+        vector: Vector = self.embed_documents([text])[0]
+        return vector
+
+
+class embedder:  # noqa: N801 - an entry point names it
+    """`lorebind.embedders`: acme."""
+
+    Declaration = AcmeEmbedderDeclaration
+
+    @staticmethod
+    def make(declaration: AcmeEmbedderDeclaration, environment: Environment) -> AcmeEmbedder:
+        key = environment.resolve(declaration.api_key)
+        if key == "unreachable-key":
+            raise RuntimeError(f"no route to acme with {key}")
+        return AcmeEmbedder(declaration.config.dimension, key)
+
+
+class AcmeVectorDB(VectorDBBase):
+    """Vectors in Acme's cloud."""
+
+    type: Literal["acme"] = Field(description="Kept at Acme's.")
+
+
+class AcmeStore(MemoryStore):
+    """Forgets everything when the process ends, and says so."""
+
+    persistent = False
+
+
+class vector_db:  # noqa: N801
+    """`lorebind.vector_dbs`: acme."""
+
+    Declaration = AcmeVectorDB
+
+    @staticmethod
+    def make(declaration: AcmeVectorDB, environment: Environment) -> AcmeStore:
+        return AcmeStore()
+
+
+class AcmeWikiDeclaration(SourceBase):
+    """Pages of a wiki, which is one file of JSON."""
+
+    templated = ("file",)
+
+    type: Literal["acme_wiki"] = Field(description="A wiki of Acme.")
+    file: str = Field(description="The file, relative to the project folder.")
+
+
+class AcmeWiki:
+    """A page of the wiki is a document."""
+
+    def __init__(self, key: str, path: str) -> None:
+        self.key, self._path = key, path
+
+    def items(self) -> Iterator[SourceItem]:
+        with open(self._path, encoding="utf-8") as file:
+            pages = json.load(file)
+        for name, text in pages.items():
+            yield SourceItem(name, partial(_page, text))
+
+
+def _page(text: str, version: str) -> Content:
+    return Content(text.encode(), "text/plain")
+
+
+class source:  # noqa: N801
+    """`lorebind.sources`: acme_wiki."""
+
+    Declaration = AcmeWikiDeclaration
+
+    @staticmethod
+    def make(declaration: AcmeWikiDeclaration, environment: Environment) -> AcmeWiki:
+        file = environment.resolve(declaration.file)
+        return AcmeWiki(declaration.file, str(environment.root / file))
+
+
+class loader:  # noqa: N801
+    """`lorebind.loaders`: acme. Reads notes, whose first line is the title, in capitals."""
+
+    suffixes = (".acme",)
+    media_types = ("application/x-acme",)
+
+    @staticmethod
+    def load(data: bytes, uri: str) -> LoadedDocument:
+        text = data.decode()
+        return LoadedDocument(text, text.partition("\n")[0].title(), format="acme")
+
+
+class AcmeChunking(ChunkerBase):
+    """Cut at semicolons."""
+
+    strategy: Literal["acme"] = Field(description="Cuts at a mark.")
+    mark: str = Field(";", min_length=1, max_length=1, description="Where it is cut.")
+
+
+class AcmeChunker(Chunker):
+    """Each part ends with its mark."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    @property
+    def fingerprint(self) -> str:
+        return f"at {self._mark}"
+
+    def split(
+        self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
+    ) -> list[Interval]:
+        found: list[Interval] = []
+        while start < end:
+            at = text.find(self._mark, start, end)
+            stop = end if at < 0 else at + 1
+            if text[start:stop].strip():
+                found.append((start, stop))
+            start = stop
+        return found
+
+
+class chunker:  # noqa: N801
+    """`lorebind.chunkers`: acme."""
+
+    Declaration = AcmeChunking
+
+    @staticmethod
+    def make(declaration: AcmeChunking, environment: Environment) -> AcmeChunker:
+        return AcmeChunker(declaration.mark)
+
+
+class AcmeReranking(RerankerBase):
+    """Counts the words that question and passage share."""
+
+    provider: Literal["acme"] = Field(description="Asks Acme.")
+
+
+class AcmeReranker(Reranker):
+    def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
+        words = set(WORD.findall(question.lower()))
+        found = [words & set(WORD.findall(text.lower())) for text in texts]
+        return [len(shared) / max(1, len(words)) for shared in found]
+
+
+class reranker:  # noqa: N801
+    """`lorebind.rerankers`: acme."""
+
+    Declaration = AcmeReranking
+
+    @staticmethod
+    def make(declaration: AcmeReranking, environment: Environment) -> AcmeReranker:
+        return AcmeReranker()
+
+
+class AcmeTokenizing(TokenizerBase):
+    """A token for each word."""
+
+    provider: Literal["acme"] = Field(description="Counts words.")
+
+
+class AcmeCounter:
+    name = "acme words"
+    exact = True
+
+    def count(self, text: str) -> int:
+        return len(WORD.findall(text))
+
+
+class tokenizer:  # noqa: N801
+    """`lorebind.tokenizers`: acme."""
+
+    Declaration = AcmeTokenizing
+
+    @staticmethod
+    def make(declaration: AcmeTokenizing, environment: Environment) -> AcmeCounter:
+        return AcmeCounter()
+
+
+class AcmeAudit(ExtensionBase):
+    """Writes down what happens."""
+
+    provider: Literal["acme"] = Field(description="Acme's audit.")
+    file: str = Field(description="The file, relative to the project folder.")
+
+
+class Audit(Extension):
+    """One line for each search, without its text."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def retrieval_completed(self, event: Event) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(f"{event.kb_id} {event.data['matches']}\n")
+
+
+class extension:  # noqa: N801
+    """`lorebind.extensions`: acme."""
+
+    Declaration = AcmeAudit
+
+    @staticmethod
+    def make(declaration: AcmeAudit, environment: Environment) -> Audit:
+        return Audit(str(environment.root / declaration.file))
