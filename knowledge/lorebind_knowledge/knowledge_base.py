@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.chunking.base import Chunker
-    from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
+    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.rerankers.base import Reranker
@@ -38,12 +38,20 @@ class KnowledgeBase:
     """Whether HTML tags are taken out of Markdown and text."""
     dedupe: bool = True
     """Whether passages that say the same are found once."""
-    reranker: Callable[[RerankDeclaration], Reranker] | None = None
+    reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
 
     @property
     def ingest_command(self) -> str:
         """The command that ingests it, for messages that send a user there."""
+        return self._command("ingest")
+
+    @property
+    def reindex_command(self) -> str:
+        """The command that builds its index anew."""
+        return self._command("reindex")
+
+    def _command(self, verb: str) -> str:
         _, _, workflow = self.namespace.scope.partition("workflow/")
         where = f" --workflow {workflow}" if workflow else ""
-        return f"lorebind knowledge ingest {self.id}{where}"
+        return f"lorebind knowledge {verb} {self.id}{where}"

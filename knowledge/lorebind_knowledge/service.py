@@ -14,19 +14,21 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.registry import make_chunker
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.embedders.registry import make_embedder
-from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.errors import SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
+from lorebind_knowledge.extensions import make_extension
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
+from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.once import Once
 from lorebind_knowledge.rerankers.registry import make_reranker
-from lorebind_knowledge.retrieval.search import search
-from lorebind_knowledge.retrieval.several import search_several
 from lorebind_knowledge.scope import Namespace, current_tenant
 from lorebind_knowledge.sources.registry import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 from lorebind_knowledge.stores.registry import make_store
+from lorebind_knowledge.wrapping.base import Retrieval
+from lorebind_knowledge.wrapping.chain import Wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,15 +36,17 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import (
+        AnyReranker,
         KnowledgeBaseDeclaration,
-        RerankDeclaration,
         RetrievalDeclaration,
     )
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import Matrix, QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
     from lorebind_knowledge.stores.base import VectorStore
+    from lorebind_knowledge.stores.face import LorebindVectorStore
 
 
 class KnowledgeService:
@@ -53,7 +57,14 @@ class KnowledgeService:
     """
 
     def __init__(self, loaded: LoadedProject, events: Events | None = None) -> None:
+        """
+        Raises:
+            UsageError, PluginError: an extension or a wrapper that is declared cannot be made.
+        """
         self.events = events or Events()
+        for declared in loaded.project.extensions:
+            self.events.subscribe(make_extension(declared, loaded.environment))
+        self._wrapping = Wrapping(loaded.project.wrappers, loaded.environment)
         self._loaded = loaded
         self._making = threading.Lock()
         self._embedders: dict[str, Embedder] = {}
@@ -92,6 +103,7 @@ class KnowledgeService:
                 declaration.chunking,
                 partial(_vectors, catalog, embedder),
                 embedder.fingerprint.key,
+                loaded.environment,
             ),
             embedder=embedder,
             store=store,
@@ -115,7 +127,7 @@ class KnowledgeService:
         with self._making:
             if declaration.id not in self._embedders:
                 made = make_embedder(declaration, self._loaded.environment)
-                self._embedders[declaration.id] = made
+                self._embedders[declaration.id] = self._wrapping.embedder(made)
             return self._embedders[declaration.id]
 
     def store(self, db_id: str | None = None) -> tuple[VectorStore, Catalog]:
@@ -128,10 +140,11 @@ class KnowledgeService:
         declaration = self._loaded.vector_db(db_id)
         with self._making:
             if declaration.id not in self._stores:
-                self._stores[declaration.id] = make_store(declaration, self._loaded.environment)
+                store, catalog = make_store(declaration, self._loaded.environment)
+                self._stores[declaration.id] = self._wrapping.store(store), catalog
             return self._stores[declaration.id]
 
-    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+    def reranker(self, declaration: AnyReranker) -> Reranker:
         """A declared reranker, made at its first use.
 
         Raises:
@@ -170,15 +183,29 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
     ) -> IngestPlan:
-        """What an ingest would do now; touches nothing, and asks no embedder for anything.
+        """What an ingest would do now; touches nothing, and asks no embedder for vectors.
 
         A semantic chunker so compares words, and its chunks are an estimate.
         """
         kb = self.knowledge_base(kb_id, workflow, given)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
-        chunker = make_chunker(declaration.chunking, None, kb.embedder.fingerprint.key)
-        return await plan(replace(kb, chunker=chunker))
+        chunker = make_chunker(
+            declaration.chunking, None, kb.embedder.fingerprint.key, self._loaded.environment
+        )
+        price = self._loaded.embedder(declaration.embedder).token_price
+        return await plan(replace(kb, chunker=chunker), strategy=strategy, price=price)
+
+    async def reindex(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> IngestReport:
+        """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `knowledge_base`."""
+        return await reindex(self.knowledge_base(kb_id, workflow, given))
 
     async def start(
         self,
@@ -221,7 +248,9 @@ class KnowledgeService:
     ) -> QueryResult:
         """See `lorebind_knowledge.retrieval.search.search`; ingests first what wants that."""
         await self.start(kb_id, workflow=workflow)
-        return await search(self.knowledge_base(kb_id, workflow), question, settings)
+        kb = self.knowledge_base(kb_id, workflow)
+        asked = Retrieval((kb,), question, settings or kb.retrieval)
+        return await self._wrapping.retrieve(asked)
 
     async def query_several(
         self,
@@ -234,8 +263,43 @@ class KnowledgeService:
         """See `lorebind_knowledge.retrieval.several.search_several`."""
         for kb_id in kb_ids:
             await self.start(kb_id, workflow=workflow)
-        kbs = [self.knowledge_base(kb_id, workflow) for kb_id in kb_ids]
-        return await search_several(kbs, question, settings)
+        kbs = tuple(self.knowledge_base(kb_id, workflow) for kb_id in kb_ids)
+        if not kbs:
+            raise UsageError("there is no knowledge base to search")
+        return await self._wrapping.retrieve(Retrieval(kbs, question, settings, together=True))
+
+    def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
+        """A knowledge base as LangChain's `VectorStore`, which searches it and cannot change it.
+
+        Raises:
+            NotFoundError: no such knowledge base.
+        """
+        from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
+
+        return KnowledgeBaseVectorStore(self.knowledge_base(kb_id, workflow))
+
+    def collection(
+        self, name: str, *, embedder: str | None = None, vector_db: str | None = None
+    ) -> LorebindVectorStore:
+        """Documents that are added by hand, as LangChain's `VectorStore`, made when first used.
+
+        They are no knowledge base's, whatever the name: no ingest finds or deletes them. They
+        belong to the project and to the tenant of this call.
+
+        Args:
+            name: what the collection is called.
+            embedder, vector_db: declared ones; None means the project's defaults.
+
+        Raises:
+            NotFoundError: no such embedder or vector database.
+        """
+        from lorebind_knowledge.stores.collection import COLLECTION_SCOPE
+        from lorebind_knowledge.stores.face import LorebindVectorStore
+
+        store, catalog = self.store(vector_db)
+        project = self._loaded.project.name
+        namespace = Namespace(current_tenant(), project, COLLECTION_SCOPE, name)
+        return LorebindVectorStore(store, self.embedder(embedder), namespace, catalog)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""

@@ -53,6 +53,7 @@ def with_(required: Data, **optional: Any) -> DataStrategy:
 
 
 retry = some(attempts=st.integers(1, 20), backoff_ms=st.just(5), max_backoff_ms=st.just(500))
+price = {"price_per_million_tokens": st.sampled_from([0.02, 3])}
 steady = {"retry": retry, "max_concurrent": st.integers(1, 64), "requests_per_minute": st.just(60)}
 EMBEDDERS: list[DataStrategy] = [
     with_(
@@ -63,6 +64,7 @@ EMBEDDERS: list[DataStrategy] = [
     with_({"provider": "hashing"}, config=some(dimension=st.integers(8, 64))),
     with_(
         {"provider": "openai", "api_key": secret},
+        **price,
         model=st.sampled_from(["text-embedding-3-large", "own"]),
         config=some(
             dimension=st.just(512), base_url=addresses, strip_newlines=st.booleans(), **steady
@@ -73,11 +75,16 @@ EMBEDDERS: list[DataStrategy] = [
         model=words,
         api_key=secret,
         config=settings_maps,
+        **price,
         **steady,
     ),
 ]
 VECTOR_DBS: list[DataStrategy] = [
-    with_({"type": "memory"}, config=st.just({})),
+    with_(
+        {"type": "memory"},
+        config=st.just({}),
+        embedding_cache=some(max_bytes=st.sampled_from([0, 10**9])),
+    ),
     with_({"type": "sqlite"}, config=some(path=st.sampled_from(["x.db", "{{ .env.KEY }}/x.db"]))),
     with_(
         {
@@ -97,7 +104,8 @@ VECTOR_DBS: list[DataStrategy] = [
             "type": "qdrant",
             "config": with_({"url": "http://host:6333"}, auth=some(api_key=secret))
             | with_({"path": "data"}, collection=ids, consistency=st.just("quorum")),
-        }
+        },
+        catalog=st.just({"dsn": "{{ .env.DSN }}"}),
     ),
     with_({"type": "langchain", "class": class_path}, config=settings_maps),
 ]
@@ -146,7 +154,11 @@ CHUNKING: list[DataStrategy] = [
 OVERRIDES: Data = {
     "strategy": st.sampled_from(["similarity", "lexical", "mmr", "hybrid"]),
     "fusion": some(method=st.just("rrf"), dense_weight=st.sampled_from([0, 0.25])),
-    "rerank": with_({"class": class_path}, config=settings_maps),
+    "rerank": with_({"class": class_path}, config=settings_maps)
+    | with_({"provider": "onnx", "model_path": "m.onnx"}, threads=st.none() | st.just(2)),
+    "stages": st.lists(
+        with_({"min_score": st.none() | st.just(0.5)}, filters=json_maps), max_size=2
+    ),
     "top_k": st.integers(1, 50),
     "min_score": st.sampled_from([0, 1, 0.25]),
     "max_tokens": st.integers(1, 99),

@@ -205,7 +205,7 @@ MISTAKES = [
         "zzz: 0.1",
         "lorebind.yaml:26:27: unknown key 'zzz'; known: fallback, filters, fusion, "
         "inject_as, max_tokens, min_results, min_score, min_score_on, mmr_lambda, "
-        "neighbours, rerank, strategy, top_k",
+        "neighbours, on_error, render, rerank, stages, strategy, tool_fallback, top_k",
     ),
     Mistake(
         "a misspelt section",
@@ -213,8 +213,8 @@ MISTAKES = [
         "embedders:",
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
-        "autoload, description, embedders, knowledge, knowledge_bases, models, name, "
-        "vector_dbs, workflows",
+        "autoload, description, embedders, extensions, knowledge, knowledge_bases, models, name, "
+        "vector_dbs, workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(
@@ -230,7 +230,7 @@ MISTAKES = [
         'class: "langchain_openai:OpenAIEmbeddings"',
         'clas: "langchain_openai:OpenAIEmbeddings"',
         "lorebind.yaml:9:5: unknown key 'clas'; did you mean 'class'; known: api_key, "
-        "batch_size, class, config, id, max_concurrent, model, provider, "
+        "batch_size, class, config, id, max_concurrent, model, price_per_million_tokens, provider, "
         "requests_per_minute, retry",
     ),
     Mistake(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,40 @@ def _index(bench: Bench, kb: KnowledgeBase) -> Any:
     entry = bench.catalog.ledger.index(kb.namespace, "active")
     assert entry is not None
     return entry.key
+
+
+async def test_every_one_is_announced(bench: Bench) -> None:
+    """Each knowledge base's search begins and ends, with its own share of the matches; one that is
+    skipped says why, and an outage is told of all."""
+    kbs = await three(bench)
+    later = other(bench, "later")
+    bench.diary.entries.clear()
+
+    def heard(hook: str) -> dict[str, Any]:
+        return {event.kb_id: event.data for name, event in bench.diary.entries if name == hook}
+
+    result = await ask([*kbs, later], top_k=4)
+    ids = ["one", "two", "three", "later"]
+    begun = {"strategy": "hybrid", "top_k": 4}
+    assert heard("retrieval_started") == dict.fromkeys(ids, begun)
+    done = heard("retrieval_completed")
+    found = Counter(match.metadata["kb_id"] for match in result)
+    assert {name: data["matches"] for name, data in done.items()} == {
+        name: found[name] for name in ids[:3]
+    }
+    assert {data["seconds"] for data in done.values()} == {result.seconds}
+    (skipped,) = heard("retrieval_failed").items()
+    assert skipped[0] == "later"
+    assert "knowledge ingest later" in skipped[1]["reason"]
+    assert bench.diary.names()[:4] == ["retrieval_started"] * 4
+
+    bench.diary.entries.clear()
+    bench.store.drop(_index(bench, kbs[1]))
+    with pytest.raises(StoreError) as caught:
+        await ask(kbs)
+    failure = {"strategy": "hybrid", "reason": str(caught.value)}
+    assert list(heard("retrieval_failed").items()) == [(name, failure) for name in ids[:3]]
+    assert len(bench.diary.entries) == 6
 
 
 async def test_a_reindex_that_overtakes(bench: Bench) -> None:

@@ -83,9 +83,49 @@ async def test_ingest_and_query(service: KnowledgeService) -> None:
     assert (again.strategy, again.texts_embedded) == ("replace", 0)
 
 
+async def test_the_cost_of_a_plan(tmp_path: Path) -> None:
+    """It is told where the embedder declares a price, and by that price."""
+    _write(tmp_path, "guides", "alpha", "beta")
+    paid = {
+        "id": "paid",
+        "provider": "langchain",
+        "class": "langchain_core.embeddings:DeterministicFakeEmbedding",
+        "config": {"size": 8},
+        "price_per_million_tokens": 500_000,
+    }
+    data = {
+        "name": "support",
+        "embedders": [paid, {"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "memory"}],
+        "knowledge_bases": [
+            _base("charged", "guides", embedder="paid"),
+            _base("free", "guides", embedder="words"),
+        ],
+    }
+    service = KnowledgeService(build_project(data, root=tmp_path))
+    charged, free = await service.plan("charged"), await service.plan("free")
+    assert charged.tokens_to_embed == free.tokens_to_embed > 0
+    assert (charged.cost, free.cost) == (charged.tokens_to_embed / 2, None)
+    await service.ingest("charged")
+    assert (await service.plan("charged")).cost == 0
+    assert (await service.plan("charged", strategy="replace")).cost == 0
+    await service.close()
+
+
+async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
+    """A declared knowledge base, a workflow's own too, is built anew."""
+    for workflow in (None, "triage"):
+        await service.ingest("guides", workflow=workflow)
+        before = await _found(service, "guides", workflow=workflow)
+        report = await service.reindex("guides", workflow=workflow)
+        assert (report.strategy, report.texts_embedded) == ("replace", 0)
+        assert await _found(service, "guides", workflow=workflow) == before
+    assert diary.names().count("reindex_completed") == 2
+
+
 async def test_unknown_knowledge_base(service: KnowledgeService) -> None:
     """An id that is not declared gives the nearest, and all there are, whatever is asked."""
-    for ask in (service.ingest, service.plan, service.stats):
+    for ask in (service.ingest, service.reindex, service.plan, service.stats):
         with pytest.raises(NotFoundError, match="did you mean 'policies'; known: guides, policies"):
             await ask("polices")
     with pytest.raises(NotFoundError, match="'polices'"):

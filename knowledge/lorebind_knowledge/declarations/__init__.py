@@ -16,6 +16,7 @@ from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclara
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
 from lorebind_knowledge.declarations.retrieval import (
+    AnyReranker,
     FusionDeclaration,
     RerankDeclaration,
     RetrievalDeclaration,
@@ -43,6 +44,7 @@ from lorebind_knowledge.declarations.workflows import (
 __all__ = [
     "EXTRACTIVE",
     "AgentDeclaration",
+    "AnyReranker",
     "AutoloadDeclaration",
     "BasicTask",
     "BindingDeclaration",

@@ -10,6 +10,18 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Positio
 from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+
+def _or_null(info: FieldInfo) -> Any:
+    """The type of a field, or the null that clears it; the field's checks are for values alone."""
+    checked: Any = info.annotation
+    if info.metadata:
+        checked = Annotated[(checked, *info.metadata)]
+    return Annotated[checked | None, Field(description=info.description)]
+
+
+if TYPE_CHECKING:
     # The fields are made below; what was overridden is read through `overrides`, not one by one.
     RetrievalOverrides = Declaration
 else:
@@ -19,13 +31,7 @@ else:
         __module__=__name__,
         __doc__="Every field of `retrieval`, to be overridden; null clears what was set before.",
         **{
-            name: (
-                Annotated[
-                    info.annotation | None, Field(description=info.description), *info.metadata
-                ],
-                None,
-            )
-            for name, info in RetrievalDeclaration.model_fields.items()
+            name: (_or_null(info), None) for name, info in RetrievalDeclaration.model_fields.items()
         },
     )
 

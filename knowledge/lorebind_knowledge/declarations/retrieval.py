@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
 from lorebind_knowledge.declarations.plugging import Open
@@ -28,6 +28,12 @@ InjectAs = Annotated[
     WithJsonSchema({"type": "string", "pattern": _INJECT_AS}),
 ]
 """A label or a variable for a block of passages."""
+
+
+Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
+"""How passages are ranked."""
+ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
+"""A figure of a passage that a bar may be about."""
 
 
 class FusionDeclaration(Declaration):
@@ -68,16 +74,64 @@ class RerankDeclaration(RerankerBase):
     config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
 
 
+class OnnxRerankDeclaration(RerankerBase):
+    """A cross-encoder on this machine, exported to ONNX."""
+
+    templated: ClassVar[tuple[str, ...]] = ("model_path", "tokenizer_path")
+
+    provider: Literal["onnx"] = Field(description="A cross-encoder on ONNX Runtime.")
+    model_path: str = Field(
+        min_length=1, description="The model.onnx, relative to the project folder."
+    )
+    tokenizer_path: str | None = Field(
+        None, min_length=1, description="Its tokenizer.json; left out, the one beside the model."
+    )
+    max_length: int = Field(
+        512, ge=8, le=8192, description="Tokens of question and passage; what is longer is cut."
+    )
+    batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the model; left out, it is fitted to the machine."
+    )
+
+
+def _reranker_of(value: Any) -> Any:
+    """Its `provider`, which may be left out for a class of LangChain."""
+    if isinstance(value, dict):
+        return value.get("provider", "langchain")
+    return getattr(value, "provider", None)
+
+
 AnyReranker: TypeAlias = Annotated[
-    RerankDeclaration, Open("rerankers", RerankerBase, RerankDeclaration)
+    Annotated[RerankDeclaration, Tag("langchain")] | Annotated[OnnxRerankDeclaration, Tag("onnx")],
+    Discriminator(_reranker_of),
+    Open("rerankers", RerankerBase, RerankDeclaration | OnnxRerankDeclaration),
 ]
-"""A reranker, chosen by `provider`: of LangChain or a plugin's."""
+"""A reranker, chosen by `provider`: of LangChain, a graph, or a plugin's."""
+
+
+class StageDeclaration(Declaration):
+    """Another way to search, where what came before found too little."""
+
+    strategy: Strategy | None = Field(None, description="Another strategy.")
+    min_score: float | None = Field(None, ge=0, le=1, description="Another bar; null is none.")
+    min_score_on: ScoredOn | None = Field(None, description="The figure that it is about.")
+    filters: JsonMap = Field(default_factory=dict, description="Other conditions; {} are none.")
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> StageDeclaration:
+        if not self.model_fields_set:
+            hint = f"write at least one of {', '.join(type(self).model_fields)}"
+            raise RefusedError([Fault("the stage is that before it", hint)])
+        if "strategy" in self.model_fields_set and self.strategy is None:
+            raise RefusedError([Fault("a strategy has to be named", "leave it out", ("strategy",))])
+        return self
 
 
 class RetrievalDeclaration(Declaration):
     """How a knowledge base is searched, and what a prompt is given of it."""
 
-    strategy: Literal["similarity", "lexical", "mmr", "hybrid", "rerank"] = Field(
+    strategy: Strategy = Field(
         "hybrid",
         description="`similarity`: nearest by the cosine of the embeddings; `lexical`: by words, "
         "with BM25; `hybrid`: both, fused; `mmr`: hybrid, and unlike each other; `rerank`: hybrid, "
@@ -87,7 +141,7 @@ class RetrievalDeclaration(Declaration):
     min_score: float | None = Field(
         None, ge=0, le=1, description="Passages that score lower are left out."
     )
-    min_score_on: Literal["dense", "lexical", "fused", "rerank"] | None = Field(
+    min_score_on: ScoredOn | None = Field(
         None,
         description="The figure that `min_score` is compared with; left out, the cosine, for "
         "`rerank` the reranker's.",
@@ -123,6 +177,12 @@ class RetrievalDeclaration(Declaration):
     fallback: str | None = Field(None, description="The text used when too little is found.")
     min_results: int = Field(
         1, ge=1, le=50, description="Fewer passages than this count as nothing found."
+    )
+    stages: list[StageDeclaration] = Field(
+        default_factory=list,
+        max_length=5,
+        description="Further ways to search, tried in order while fewer than `min_results` are "
+        "found, or none that is likely to answer; each says what it changes of these settings.",
     )
     on_error: Literal["fail", "fallback", "skip"] = Field(
         "fail",

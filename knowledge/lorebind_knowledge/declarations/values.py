@@ -75,11 +75,11 @@ def inside_project(pattern: str) -> str:
     return pattern
 
 
-_CLASS_PATH = "^[^:]+:[^:]+$"
+CLASS_PATH = "^[^:]+:[^:]+$"
 
 
 def _class_path(value: str) -> str:
-    if not re.fullmatch(_CLASS_PATH, value):
+    if not re.fullmatch(CLASS_PATH, value):
         raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
     return value
 
@@ -135,7 +135,7 @@ FilePattern = Annotated[
 ClassPath = Annotated[
     str,
     AfterValidator(_class_path),
-    WithJsonSchema({"type": "string", "pattern": _CLASS_PATH}),
+    WithJsonSchema({"type": "string", "pattern": CLASS_PATH}),
 ]
 """A class, as 'package.module:Class'."""
 SqlName = Annotated[

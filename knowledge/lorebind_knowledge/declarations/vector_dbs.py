@@ -7,25 +7,52 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.catalogs import (
+    CatalogDeclaration,
+    refuse_catalog_in_memory,
+)
+from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, SqlName
 
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]
 """What an approximate index orders by; scores are the cosine whatever it is."""
 
+_CATALOG = "Where its catalog is kept; left out, in a SQLite file of the project."
+_CATALOG_ALONE = _CATALOG + " Its documents' ids are in another such file, wherever the catalog is."
 
-class _VectorDB(Declaration):
+
+class EmbeddingCacheConfig(Declaration):
+    """Vectors of texts that were embedded once: no ingest pays for them again."""
+
+    max_bytes: int = Field(
+        10_000_000_000,
+        ge=0,
+        description=(
+            "Room for the vectors; where they take more, those used least recently go at the end "
+            "of an ingest."
+        ),
+    )
+
+
+class VectorDBBase(Declaration):
+    """What all vector databases declare, those of plugins too."""
+
     label: ClassVar[str] = "vector database"
     kind_key: ClassVar[str] = "type"
 
     id: Id = Field(description="The name by which knowledge bases refer to the database.")
+    embedding_cache: EmbeddingCacheConfig = Field(
+        default_factory=EmbeddingCacheConfig,
+        description="What is kept of the work of embedders, beside the chunks.",
+    )
 
 
 class MemoryVectorDBConfig(Declaration):
     """The memory store has no settings."""
 
 
-class MemoryVectorDB(_VectorDB):
+class MemoryVectorDB(VectorDBBase):
     """Vectors in memory, gone when the process ends."""
 
     type: Literal["memory"] = Field(description="Kept in memory.")
@@ -46,7 +73,7 @@ class SqliteVectorDBConfig(Declaration):
     )
 
 
-class SqliteVectorDB(_VectorDB):
+class SqliteVectorDB(VectorDBBase):
     """Vectors in one SQLite file: the default."""
 
     type: Literal["sqlite"] = Field(description="Kept in a SQLite file.")
@@ -62,9 +89,14 @@ class AnnIndexConfig(Declaration):
     name: SqlName | None = Field(None, description="Its name; left out, made from the table's.")
     m: int = Field(16, ge=2, le=100, description="hnsw: links of each vector.")
     ef_construction: int = Field(
-        64, ge=4, le=1000, description="hnsw: candidates while the index is built."
+        128, ge=4, le=1000, description="hnsw: candidates while the index is built."
     )
-    ef_search: int = Field(100, ge=1, le=1000, description="hnsw: candidates of a search.")
+    ef_search: int = Field(
+        200,
+        ge=1,
+        le=1000,
+        description="hnsw: candidates of a search; more find more of the nearest, more slowly.",
+    )
     lists: int | None = Field(
         None, ge=1, le=32768, description="ivfflat: lists; left out, fitted to the rows."
     )
@@ -113,7 +145,7 @@ class PgvectorConfig(Declaration):
     pool: PoolConfig = Field(default_factory=PoolConfig, description="Connections kept open.")
 
 
-class PgvectorVectorDB(_VectorDB):
+class PgvectorVectorDB(VectorDBBase):
     """Vectors in PostgreSQL with the extension pgvector."""
 
     type: Literal["pgvector"] = Field(description="Kept in PostgreSQL.")
@@ -181,14 +213,21 @@ class QdrantConfig(Declaration):
         return self
 
 
-class QdrantVectorDB(_VectorDB):
+class QdrantVectorDB(VectorDBBase):
     """Vectors in Qdrant."""
 
     type: Literal["qdrant"] = Field(description="Kept in Qdrant.")
     config: QdrantConfig = Field(description="Which server and collection.")
+    catalog: CatalogDeclaration | None = Field(None, description=_CATALOG)
+
+    @model_validator(mode="after")
+    def _catalog_lasts_as_long(self) -> QdrantVectorDB:
+        if self.config.path == ":memory:":
+            refuse_catalog_in_memory(self.catalog)
+        return self
 
 
-class LangChainVectorDB(_VectorDB):
+class LangChainVectorDB(VectorDBBase):
     """Any `VectorStore` class of LangChain."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
@@ -205,10 +244,19 @@ class LangChainVectorDB(_VectorDB):
             "left out, all but InMemoryVectorStore do."
         ),
     )
+    catalog: CatalogDeclaration | None = Field(None, description=_CATALOG_ALONE)
+
+    @model_validator(mode="after")
+    def _catalog_lasts_as_long(self) -> LangChainVectorDB:
+        if self.persistent is False:
+            refuse_catalog_in_memory(self.catalog)
+        return self
 
 
+_BuiltIn: TypeAlias = (
+    MemoryVectorDB | SqliteVectorDB | PgvectorVectorDB | QdrantVectorDB | LangChainVectorDB
+)
 VectorDBDeclaration: TypeAlias = Annotated[
-    MemoryVectorDB | SqliteVectorDB | PgvectorVectorDB | QdrantVectorDB | LangChainVectorDB,
-    Field(discriminator="type"),
+    _BuiltIn, Field(discriminator="type"), Open("vector_dbs", VectorDBBase, _BuiltIn)
 ]
-"""One of the vector databases, chosen by `type`."""
+"""One of the vector databases, chosen by `type`: one of these or a plugin's."""

@@ -32,6 +32,9 @@ MAX_TOKENS = 256
 ROWS_PER_RUN = 8
 """Texts in one run of the graph. More of them buys nothing but memory."""
 
+_inherited: list[Any] = []
+"""Sessions from before a fork: to end one would wait for its threads, which the child has not."""
+
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 
@@ -90,6 +93,7 @@ class LocalEmbedder(Embedder):
         with self._loading:
             # A forked child has the session, but none of the threads it would wait for.
             if self._loaded is None or self._loaded[0] != os.getpid():
+                _inherited.append(self._loaded)
                 session = load_session(self._threads, self._model_path)
                 self._loaded = os.getpid(), load_tokenizer(), session
             return self._loaded[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lorebind_knowledge.bridge import call
@@ -45,3 +46,8 @@ async def rerank_texts(
     if wrong:
         raise RerankerError(f"the reranker gave the figure {wrong[0]}; expected 0 to 1")
     return figures
+
+
+def logistic(figure: float) -> float:
+    """A figure of any size as one from 0 to 1, in the same order."""
+    return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))

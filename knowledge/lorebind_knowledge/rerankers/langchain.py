@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import RerankerError
-from lorebind_knowledge.rerankers.base import Reranker
+from lorebind_knowledge.rerankers.base import Reranker, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +43,5 @@ class LangChainReranker(Reranker):
             figures[at] = float(raw[place]) if complete else 1 - place / len(found)
         known = [figure for figure in figures if figure is not None]
         if any(not 0 <= figure <= 1 for figure in known):
-            return [None if figure is None else _logistic(figure) for figure in figures]
+            return [None if figure is None else logistic(figure) for figure in figures]
         return figures
-
-
-def _logistic(figure: float) -> float:
-    return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))

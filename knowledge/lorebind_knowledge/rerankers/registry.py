@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.declarations.retrieval import OnnxRerankDeclaration, RerankDeclaration
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
@@ -14,15 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations import RerankDeclaration
+    from lorebind_knowledge.declarations.retrieval import RerankerBase
 
 
-def make_reranker(declaration: RerankDeclaration, environment: Environment) -> Reranker:
-    """The reranker that a declaration names: a compressor of LangChain, or a `Reranker` of ours.
+def make_reranker(declaration: RerankerBase, environment: Environment) -> Reranker:
+    """The reranker that a declaration names: a compressor of LangChain, a `Reranker`, a plugin's.
 
     Raises:
         RerankerError: it cannot be made with the configuration given.
     """
+    if isinstance(declaration, OnnxRerankDeclaration):
+        return _onnx(declaration, environment)
+    if not isinstance(declaration, RerankDeclaration):
+        from lorebind_knowledge.rerankers.plugged import make_plugged_reranker
+
+        return make_plugged_reranker(declaration, environment)
     from langchain_core.documents import BaseDocumentCompressor
 
     from lorebind_knowledge.rerankers.langchain import LangChainReranker
@@ -43,6 +50,21 @@ def make_reranker(declaration: RerankDeclaration, environment: Environment) -> R
         return _Discreet(made, made, written, settings)
     raise RerankerError(
         f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a Reranker"
+    )
+
+
+def _onnx(declaration: OnnxRerankDeclaration, environment: Environment) -> Reranker:
+    from lorebind_knowledge.rerankers.onnx import OnnxReranker
+
+    model_path = environment.root / environment.resolve(declaration.model_path)
+    written = environment.resolve(declaration.tokenizer_path)
+    beside = model_path.with_name("tokenizer.json")
+    return OnnxReranker(
+        model_path,
+        beside if written is None else environment.root / written,
+        max_length=declaration.max_length,
+        batch_size=declaration.batch_size,
+        threads=declaration.threads,
     )
 
 

@@ -15,7 +15,7 @@ from lorebind_knowledge.stores.base import FetchStore, LexicalStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
+    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, StoredRecord, Vector
@@ -67,12 +67,21 @@ class Searching(Protocol):
         """
         ...
 
-    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+    def reranker(self, declaration: AnyReranker) -> Reranker:
         """A declared reranker."""
         ...
 
     def part(self, match: DocumentMatch) -> Search:
         """The search of the one index that a match is from."""
+        ...
+
+    @property
+    def hit_score(self) -> float | None:
+        """The cosine from which a question's best passage usually answers it; None if unknown."""
+        ...
+
+    def under(self, settings: RetrievalDeclaration) -> Searching:
+        """The same question with other settings; it is not embedded again."""
         ...
 
 
@@ -142,13 +151,22 @@ class Search:
     def dedupe(self) -> bool:
         return self.kb.dedupe
 
-    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+    def reranker(self, declaration: AnyReranker) -> Reranker:
         if self.kb.reranker is None:
             raise UsageError(f"{self.name} was made without rerankers")
         return self.kb.reranker(declaration)
 
     def part(self, match: DocumentMatch) -> Search:
         return self
+
+    @property
+    def hit_score(self) -> float | None:
+        return self.kb.embedder.hit_score
+
+    def under(self, settings: RetrievalDeclaration) -> Search:
+        if self.embedding is None:
+            self.embedding = QuestionEmbedding(self.kb.embedder, self.question)
+        return replace(self, settings=settings)
 
     def _options(self, top_k: int, ids: Collection[str] | None) -> SearchOptions:
         return SearchOptions(self.index, top_k, None, self.settings.filters, ids)

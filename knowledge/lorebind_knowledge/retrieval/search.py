@@ -23,6 +23,7 @@ from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.rerank import rerank
 from lorebind_knowledge.retrieval.similarity import similarity
+from lorebind_knowledge.retrieval.stages import check_stages, stages_of, suffices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,16 +70,16 @@ async def search(
         "retrieval_started", Event(kb.id, data={"strategy": asked, "top_k": settings.top_k})
     )
     try:
-        matches, name = await _search(kb, question, settings)
+        matches, name, stage = await _search(kb, question, settings)
     except LorebindError as error:
         kb.events.emit(
             "retrieval_failed", Event(kb.id, data={"strategy": asked, "reason": str(error)})
         )
         raise
     seconds = time.perf_counter() - started
-    data = {"strategy": name, "matches": len(matches), "seconds": seconds}
+    data = {"strategy": name, "matches": len(matches), "seconds": seconds, "stage": stage}
     kb.events.emit("retrieval_completed", Event(kb.id, data=data))
-    return QueryResult(matches, name, [kb.id], [], seconds)
+    return QueryResult(matches, name, [kb.id], [], seconds, stage)
 
 
 def check_question(question: str) -> None:
@@ -89,17 +90,17 @@ def check_question(question: str) -> None:
 
 async def _search(
     kb: KnowledgeBase, question: str, settings: RetrievalDeclaration
-) -> tuple[list[DocumentMatch], str]:
+) -> tuple[list[DocumentMatch], str, int]:
     index = await index_in_use(kb)
     try:
         # Not opened first: an index that the store has lost is an error, not an empty answer.
-        return await ranked(Search(kb, index.key, question, settings))
+        return await staged(Search(kb, index.key, question, settings))
     except StoreError:
         # A reindex may have put a successor in its place between the two calls.
         successor = await index_in_use(kb)
         if successor.key == index.key:
             raise
-        return await ranked(Search(kb, successor.key, question, settings))
+        return await staged(Search(kb, successor.key, question, settings))
 
 
 async def rank(
@@ -111,6 +112,30 @@ async def rank(
     """
     search = Search(kb, (await index_in_use(kb)).key, question, settings)
     return await STRATEGIES[strategy_of(settings, has_words=search.has_words)](search, limit)
+
+
+async def staged(search: Searching) -> tuple[list[DocumentMatch], str, int]:
+    """What the first stage finds that finds enough, its strategy and its number, see `stages`.
+
+    Where none does, it is the stage that found most, the first of equals.
+    """
+    settings = search.settings
+    if not settings.stages:
+        return (*await ranked(search), 0)
+    stages = stages_of(settings)
+    check_stages(search, stages)
+    # Judged by as many passages whatever top_k is, so that fewer stay the first of more.
+    limit = max(settings.top_k, settings.min_results)
+    best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
+    for number, one in enumerate(stages):
+        matches, name = await ranked(search.under(one.model_copy(update={"top_k": limit})))
+        if suffices(matches, one, search.hit_score):
+            best = (matches, name, number)
+            break
+        if number == 0 or len(matches) > len(best[0]):
+            best = (matches, name, number)
+    matches, name, number = best
+    return matches[: settings.top_k], name, number
 
 
 async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
@@ -171,7 +196,7 @@ async def index_in_use(kb: KnowledgeBase) -> IndexEntry:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; build it anew with: {kb.ingest_command}"
+            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}"
         )
     return index
 
@@ -182,6 +207,7 @@ def shortfall(kb: KnowledgeBase, result: QueryResult, settings: RetrievalDeclara
     Where `min_score` is set, every match has passed it already. Where it is not, the best match's
     cosine is compared with the score from which the embedder's hits usually start.
     """
+    settings = stages_of(settings)[result.stage]
     found = len(result.matches)
     if found < settings.min_results:
         passing = "" if settings.min_score is None else f" scored {settings.min_score:g} or more"
@@ -189,11 +215,9 @@ def shortfall(kb: KnowledgeBase, result: QueryResult, settings: RetrievalDeclara
             f"{found or 'no'} passage{'' if found == 1 else 's'} of {kb.id!r}{passing}; "
             f"at least {settings.min_results} would count as an answer"
         )
-    if settings.min_score is not None or kb.embedder.hit_score is None:
+    if kb.embedder.hit_score is None or suffices(result.matches, settings, kb.embedder.hit_score):
         return ""
     best = max(match.scores["dense"] for match in result.matches)
-    if best >= kb.embedder.hit_score:
-        return ""
     return (
         f"no passage of {kb.id!r} is likely to answer this: the best scored {best:.2f}, and with "
         f"this embedder answers usually start at {kb.embedder.hit_score:.2f}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import NotIngestedError, StoreError, UsageError
+from lorebind_knowledge.errors import LorebindError, NotIngestedError, StoreError, UsageError
+from lorebind_knowledge.events import Event
 from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.base import QuestionEmbedding, Search, with_figures
-from lorebind_knowledge.retrieval.search import check_question, index_in_use, ranked
+from lorebind_knowledge.retrieval.search import check_question, index_in_use, staged
 from lorebind_knowledge.stores.matrix import score_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from lorebind_knowledge.declarations import RerankDeclaration, RetrievalDeclaration
+    from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, StoredRecord
     from lorebind_knowledge.rerankers.base import Reranker
@@ -42,7 +44,6 @@ async def search_several(
         LorebindError: see `search`; the first outage of any of them.
     """
     check_question(question)
-    started = time.perf_counter()
     if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
         names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
         raise UsageError(
@@ -51,35 +52,69 @@ async def search_several(
         )
     if not kbs:
         raise UsageError("there is no knowledge base to search")
+    started = time.perf_counter()
+    asked = settings.strategy
+    for kb in kbs:
+        _emit(kb, "retrieval_started", strategy=asked, top_k=settings.top_k)
+    try:
+        result, missing = await _search_several(kbs, question, settings)
+    except LorebindError as error:
+        for kb in kbs:
+            _emit(kb, "retrieval_failed", strategy=asked, reason=str(error))
+        raise
+    result = replace(result, seconds=time.perf_counter() - started)
+    found = Counter(match.metadata["kb_id"] for match in result.matches)
+    for kb in kbs:
+        if kb.id in missing:
+            _emit(kb, "retrieval_failed", strategy=asked, reason=missing[kb.id])
+        else:
+            done = {"strategy": result.strategy, "matches": found[kb.id]}
+            _emit(kb, "retrieval_completed", **done, seconds=result.seconds)
+    return result
+
+
+def _emit(kb: KnowledgeBase, hook: str, **data: Any) -> None:
+    kb.events.emit(hook, Event(kb.id, data=data))
+
+
+async def _search_several(
+    kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
+) -> tuple[QueryResult, dict[str, str]]:
+    """What was found, and why the knowledge bases were skipped that were, by id."""
     embedding = QuestionEmbedding(kbs[0].embedder, question)
-    indexes = await _indexes_in_use(kbs)
+    indexes, missing = await _indexes_in_use(kbs)
     try:
         searches = _searches(kbs, indexes, question, settings, embedding)
-        matches, name = await ranked(searches)
+        matches, name, stage = await staged(searches)
     except StoreError:
         # A reindex may have put a successor in the place of one of them between the two calls.
-        successors = await _indexes_in_use(kbs)
+        successors, missing = await _indexes_in_use(kbs)
         if successors == indexes:
             raise
         searches = _searches(kbs, successors, question, settings, embedding)
-        matches, name = await ranked(searches)
-    searched = list(searches.parts)
-    skipped = [kb.id for kb in kbs if kb.id not in searches.parts]
-    return QueryResult(matches, name, searched, skipped, time.perf_counter() - started)
+        matches, name, stage = await staged(searches)
+    result = QueryResult(matches, name, list(searches.parts), list(missing), 0.0, stage)
+    return result, missing
 
 
-async def _indexes_in_use(kbs: Sequence[KnowledgeBase]) -> dict[str, IndexKey]:
-    """By the id of the knowledge base, for those that have one."""
+async def _indexes_in_use(
+    kbs: Sequence[KnowledgeBase],
+) -> tuple[dict[str, IndexKey], dict[str, str]]:
+    """By the ids of the knowledge bases: the index of those that have one, else why there is none.
+
+    Raises:
+        NotIngestedError: none has one.
+    """
     found: dict[str, IndexKey] = {}
-    missing: list[NotIngestedError] = []
+    missing: dict[str, str] = {}
     for kb in kbs:
         try:
             found[kb.id] = (await index_in_use(kb)).key
         except NotIngestedError as error:
-            missing.append(error)
+            missing[kb.id] = str(error)
     if not found:
-        raise missing[0]
-    return found
+        raise NotIngestedError(next(iter(missing.values())))
+    return found, missing
 
 
 def _searches(
@@ -134,8 +169,16 @@ class Searches:
         found = await asyncio.gather(*(part.stored(ids) for part in self.parts.values()))
         return {name: record for records in found for name, record in records.items()}
 
-    def reranker(self, declaration: RerankDeclaration) -> Reranker:
+    def reranker(self, declaration: AnyReranker) -> Reranker:
         return next(iter(self.parts.values())).reranker(declaration)
+
+    @property
+    def hit_score(self) -> float | None:
+        return next(iter(self.parts.values())).hit_score
+
+    def under(self, settings: RetrievalDeclaration) -> Searches:
+        parts = {kb_id: part.under(settings) for kb_id, part in self.parts.items()}
+        return Searches(self.question, settings, parts)
 
     def part(self, match: DocumentMatch) -> Search:
         return self.parts[match.metadata["kb_id"]]

@@ -13,6 +13,8 @@ from lorebind_knowledge.declarations.vector_dbs import (
     QdrantVectorDB,
     SqliteVectorDB,
 )
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.identity import digest
 from lorebind_knowledge.optional import import_object
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations import VectorDBDeclaration
+    from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
     from lorebind_knowledge.stores.base import VectorStore
 
 IN_MEMORY = ":memory:"
+_LONGEST_NAME = 63
 
 
 def make_store(
@@ -32,22 +36,28 @@ def make_store(
 
     The catalog says what the store holds, so the two share one fate: one file, or memory.
     """
+    cache_bytes = declaration.embedding_cache.max_bytes
     match declaration:
         case MemoryVectorDB():
             from lorebind_knowledge.stores.memory.store import MemoryStore
 
-            return MemoryStore(), Catalog()
+            return MemoryStore(), Catalog(cache_bytes=cache_bytes)
         case SqliteVectorDB(config=config):
             from lorebind_knowledge.stores.sqlite.store import SqliteStore
 
             path = environment.root / environment.resolve(config.path)
-            return SqliteStore(path), Catalog(path)
+            return SqliteStore(path), Catalog(path, cache_bytes=cache_bytes)
         case PgvectorVectorDB():
             return _pgvector(declaration, environment)
         case QdrantVectorDB():
             return _qdrant(declaration, environment)
         case LangChainVectorDB():
             return _langchain(declaration, environment)
+    from lorebind_knowledge.stores.plugged import make_plugged_store
+
+    store, persistent = make_plugged_store(declaration, environment)
+    file = _beside(declaration, environment) if persistent else None
+    return store, Catalog(file, cache_bytes=cache_bytes)
 
 
 def _pgvector(
@@ -69,7 +79,8 @@ def _pgvector(
         dimension=config.dimension,
         pool=config.pool,
     )
-    return store, Catalog(postgres=PostgresDatabase(address, ensure_schema=config.ensure_schema))
+    database = PostgresDatabase(address, ensure_schema=config.ensure_schema)
+    return store, Catalog(postgres=database, cache_bytes=declaration.embedding_cache.max_bytes)
 
 
 def _qdrant(declaration: QdrantVectorDB, environment: Environment) -> tuple[VectorStore, Catalog]:
@@ -87,7 +98,7 @@ def _qdrant(declaration: QdrantVectorDB, environment: Environment) -> tuple[Vect
         metric=config.metric,
         exact=config.exact,
     )
-    return store, Catalog(None if path == IN_MEMORY else _beside(declaration, environment))
+    return store, _catalog(declaration, environment, persistent=path != IN_MEMORY)
 
 
 def _langchain(
@@ -104,13 +115,44 @@ def _langchain(
         persistent = not (isinstance(make, type) and issubclass(make, InMemoryVectorStore))
     written = dict(declaration.config)
     recipe = Recipe(declaration.class_path, make, environment.resolve(written), written)
+    catalog = _catalog(declaration, environment, persistent=persistent)
+    beside = _beside(declaration, environment).with_name(f"{declaration.id}.langchain.db")
+    return LangChainStore(recipe, beside if persistent else None), catalog
+
+
+def _catalog(
+    declaration: QdrantVectorDB | LangChainVectorDB, environment: Environment, *, persistent: bool
+) -> Catalog:
+    """The catalog where it is declared to be, else in the project, or in memory as the store is."""
+    declared, cache_bytes = declaration.catalog, declaration.embedding_cache.max_bytes
+    if declared is None:
+        file = _beside(declaration, environment) if persistent else None
+        return Catalog(file, cache_bytes=cache_bytes)
     if not persistent:
-        return LangChainStore(recipe, None), Catalog()
-    file = _beside(declaration, environment)
-    sidecar = file.with_name(f"{declaration.id}.langchain.db")
-    return LangChainStore(recipe, sidecar), Catalog(file)
+        raise UsageError(
+            f"vector database {declaration.id!r} is kept in memory, and a catalog that is not "
+            "would speak of vectors that are gone; leave 'catalog' out"
+        )
+    if declared.dsn is None:
+        path = environment.root / environment.resolve(declared.path)
+        return Catalog(path, cache_bytes=cache_bytes)
+    from lorebind_knowledge.catalog.postgres import PostgresAddress
+    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+
+    database = PostgresDatabase(
+        PostgresAddress(environment.resolve(declared.dsn)),
+        ensure_schema=declared.ensure_schema,
+        own_schema=declared.table_schema or _schema_of(declaration.id),
+    )
+    return Catalog(postgres=database, cache_bytes=cache_bytes)
 
 
-def _beside(declaration: QdrantVectorDB | LangChainVectorDB, environment: Environment) -> Path:
+def _schema_of(db_id: str) -> str:
+    """PostgreSQL cuts names after 63 bytes, and two would become one."""
+    name = f"lorebind_{db_id}"
+    return name if len(name) <= _LONGEST_NAME else f"lorebind_{digest(db_id)[:40]}"
+
+
+def _beside(declaration: VectorDBBase, environment: Environment) -> Path:
     """The catalog's file for what is kept where no file of ours can be."""
     return environment.root / DATA_FOLDER / f"{declaration.id}.catalog.db"

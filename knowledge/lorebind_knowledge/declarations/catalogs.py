@@ -1,0 +1,63 @@
+"""`catalog:` where it is kept which documents a vector database holds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import ConfigDict, Field, model_validator
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import SqlName
+
+
+class CatalogDeclaration(Declaration):
+    """Where a vector database's catalog is kept: a SQLite file, or PostgreSQL."""
+
+    templated: ClassVar[tuple[str, ...]] = ("path", "dsn")
+
+    model_config = ConfigDict(
+        json_schema_extra={  # the same as `_one_place`
+            "oneOf": [{"required": ["path"]}, {"required": ["dsn"]}],
+        }
+    )
+
+    path: str | None = Field(
+        None, min_length=1, description="A SQLite file, relative to the project folder."
+    )
+    dsn: Secret | None = Field(
+        None, description="PostgreSQL: postgresql://user:password@host/database."
+    )
+    table_schema: SqlName | None = Field(
+        None,
+        alias="schema",
+        description="dsn: the schema of its tables; left out, `lorebind_` and the database's id.",
+    )
+    ensure_schema: bool = Field(
+        True, description="dsn: make schema and tables when they are not there."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> CatalogDeclaration:
+        if (self.path is None) == (self.dsn is None):
+            raise RefusedError(
+                [Fault("the catalog names no place", "write either 'path' or 'dsn'")]
+                if self.path is None
+                else [Fault("path and dsn are both given", "keep one of them", ("dsn",))]
+            )
+        if self.path is not None and self.table_schema is not None:
+            hint = "leave it out, it belongs to dsn"
+            raise RefusedError([Fault("a SQLite file has no schemas", hint, ("schema",))])
+        return self
+
+
+def refuse_catalog_in_memory(catalog: CatalogDeclaration | None) -> None:
+    """Refuse a catalog that would outlive the vectors that it speaks of.
+
+    Raises:
+        RefusedError: there is one.
+    """
+    if catalog is not None:
+        hint = "leave the catalog out, it is kept in memory too"
+        message = "the vectors are gone when the process ends, and a catalog would not be"
+        raise RefusedError([Fault(message, hint, ("catalog",))])

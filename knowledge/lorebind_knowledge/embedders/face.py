@@ -1,0 +1,41 @@
+"""An embedder of ours as LangChain's `Embeddings`: the other direction is `langchain.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_core.embeddings import Embeddings
+
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.embedders.base import embed_documents, embed_query
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.embedders.base import Embedder
+
+
+class LorebindEmbeddings(Embeddings):
+    """Asks an embedder, `batch_size` texts a call.
+
+    Raises:
+        EmbedderError: it failed, or returned something else than one finite vector a text.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = []
+        for start in range(0, len(texts), self._embedder.batch_size):
+            batch = texts[start : start + self._embedder.batch_size]
+            vectors += (await embed_documents(self._embedder, batch)).tolist()
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        numbers: list[float] = (await embed_query(self._embedder, text)).tolist()
+        return numbers
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return run(self.aembed_documents(texts))
+
+    def embed_query(self, text: str) -> list[float]:
+        return run(self.aembed_query(text))

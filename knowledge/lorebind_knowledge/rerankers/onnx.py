@@ -1,0 +1,165 @@
+"""A cross-encoder on ONNX Runtime: question and passage are read together, on this machine.
+
+The graph is what the usual exports of a sequence classifier are: `input_ids`, `attention_mask` and
+where it has them `token_type_ids` go in, and logits come out, one for each pair or two classes of
+which the second is "relevant". A logit becomes a figure by the logistic function.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.rerankers.base import Reranker, logistic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+_TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
+_KNOWN = ("input_ids", "attention_mask", "token_type_ids")
+
+_inherited: list[Any] = []
+"""Sessions from before a fork: to end one would wait for its threads, which the child has not."""
+
+
+class OnnxReranker(Reranker):
+    """Safe to share among threads. Model and tokenizer are loaded at the first call."""
+
+    def __init__(
+        self,
+        model_path: Path,
+        tokenizer_path: Path,
+        *,
+        max_length: int = 512,
+        batch_size: int = 8,
+        threads: int | None = None,
+    ) -> None:
+        """
+        Args:
+            model_path: the graph, `model.onnx`; weights of its own beside it are found.
+            tokenizer_path: the `tokenizer.json` that the model was trained with.
+            max_length: tokens of a pair; of what is longer the longer part is cut at its end.
+            batch_size: pairs in one run; they are sorted by length before.
+            threads: threads of one run; None fits them to the processors this process may use.
+        """
+        self._model_path, self._tokenizer_path = model_path, tokenizer_path
+        self._max_length, self._batch_size = max_length, batch_size
+        self._threads = threads
+        self._loading = threading.Lock()
+        self._loaded: tuple[int, Any, Any] | None = None
+
+    def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
+        tokenizer, session = self._parts()
+        pairs = [(_encodable(question), _encodable(text)) for text in texts]
+        encodings = tokenizer.encode_batch(pairs)
+        by_length = sorted(range(len(pairs)), key=lambda row: len(encodings[row].ids))
+        figures: list[float | None] = [None] * len(pairs)
+        for first in range(0, len(by_length), self._batch_size):
+            rows = by_length[first : first + self._batch_size]
+            found = self._run(session, tokenizer, [encodings[row] for row in rows])
+            for row, logit in zip(rows, found, strict=True):
+                figures[row] = logistic(logit)
+        return figures
+
+    def _run(self, session: Any, tokenizer: Any, encodings: Sequence[Any]) -> list[float]:
+        """The logits of one padded run."""
+        import numpy as np
+
+        width = max(len(encoding.ids) for encoding in encodings)
+        ids = np.full((len(encodings), width), _padding(tokenizer), dtype=np.int64)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for row, encoding in enumerate(encodings):
+            ids[row, : len(encoding.ids)] = encoding.ids
+            mask[row, : len(encoding.ids)] = 1
+            types[row, : len(encoding.ids)] = encoding.type_ids
+        given = dict(zip(_KNOWN, (ids, mask, types), strict=True))
+        asked = {one.name: given[one.name].astype(_TYPES[one.type]) for one in session.get_inputs()}
+        answer = np.asarray(session.run(None, asked)[0], dtype=np.float64)
+        return self._logits(answer, len(encodings))
+
+    def _logits(self, answer: NDArray[np.float64], pairs: int) -> list[float]:
+        import numpy as np
+
+        if answer.shape == (pairs, 2):
+            answer = answer[:, 1] - answer[:, 0]  # softmax of two is the logistic of their distance
+        if answer.shape not in ((pairs,), (pairs, 1)):
+            raise RerankerError(
+                f"the model {self._model_path} gives an array of shape {answer.shape} for {pairs} "
+                f"pairs; expected ({pairs}, 1) or ({pairs}, 2): is it a cross-encoder?"
+            )
+        if not np.isfinite(answer).all():
+            raise RerankerError(f"the model {self._model_path} gave a figure that is not finite")
+        logits: list[float] = answer.reshape(-1).tolist()
+        return logits
+
+    def _parts(self) -> tuple[Any, Any]:
+        with self._loading:
+            # A forked child has the session, but none of the threads it would wait for.
+            if self._loaded is None or self._loaded[0] != os.getpid():
+                _inherited.append(self._loaded)
+                self._loaded = os.getpid(), self._load_tokenizer(), self._load_session()
+            return self._loaded[1:]
+
+    def _load_tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        try:
+            tokenizer = Tokenizer.from_str(self._tokenizer_path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RerankerError(
+                f"cannot read the tokenizer {self._tokenizer_path}: {error.strerror}"
+            ) from error
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise RerankerError(f"{self._tokenizer_path} is no tokenizer.json: {error}") from error
+        tokenizer.enable_truncation(self._max_length)
+        tokenizer.no_padding()
+        return tokenizer
+
+    def _load_session(self) -> Any:
+        import onnxruntime
+
+        if not self._model_path.is_file():
+            raise RerankerError(f"there is no model {self._model_path}")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads or _usable_processors()
+        options.inter_op_num_threads = 1
+        # The arena keeps the largest batch's memory for ever.
+        options.enable_cpu_mem_arena = False
+        try:
+            session = onnxruntime.InferenceSession(
+                str(self._model_path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its exceptions have no base of their own
+            raise RerankerError(f"cannot load the model {self._model_path}: {error}") from error
+        for one in session.get_inputs():
+            if one.name not in _KNOWN or one.type not in _TYPES:
+                raise RerankerError(
+                    f"the model {self._model_path} has an input {one.name!r} of {one.type}; "
+                    f"a cross-encoder has whole numbers in {', '.join(_KNOWN)}"
+                )
+        return session
+
+
+def _padding(tokenizer: Any) -> int:
+    """The token that fills up; some graphs count positions by it."""
+    for name in ("[PAD]", "<pad>"):
+        if (found := tokenizer.token_to_id(name)) is not None:
+            return int(found)
+    return 0
+
+
+def _encodable(text: str) -> str:
+    """The text with a question mark for each half of a character, which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _usable_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

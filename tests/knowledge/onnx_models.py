@@ -1,0 +1,111 @@
+"""Tiny cross-encoders as real ONNX files: what the field numbers mean is in onnx.proto."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FLOAT, INT64 = 1, 7
+WEIGHTS = {"rotate": 2.0, "keys": 1.0, "daily": 0.5, "snow": -3.0, "question": 50.0, "huge": 900.0}
+"""What each word of a passage adds to the logit of the models made here; others add nothing."""
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+WORDS = [*_SPECIAL, *WEIGHTS, "filler"]
+
+
+def _number(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    if isinstance(value, int):
+        return _number(number << 3) + _number(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _number(number << 3 | 2) + _number(len(data)) + data
+
+
+def _node(kind: str, given: str, made: str, **attributes: int) -> bytes:
+    message = b"".join(_field(1, name) for name in given.split())
+    message += _field(2, made) + _field(4, kind)
+    for name, value in attributes.items():
+        message += _field(5, _field(1, name) + _field(3, value) + _field(20, 2))
+    return message
+
+
+def _tensor(name: str, values: np.ndarray[Any, Any], kind: int) -> bytes:
+    dims = b"".join(_field(1, size) for size in values.shape)
+    return dims + _field(2, kind) + _field(8, name) + _field(9, values.tobytes())
+
+
+def _value(name: str, kind: int, *dims: str) -> bytes:
+    shape = b"".join(_field(1, _field(2, dim)) for dim in dims)
+    told = _field(1, kind) + (_field(2, shape) if dims else b"")
+    return _field(1, name) + _field(2, _field(1, told))
+
+
+def cross_encoder(
+    *, classes: int = 1, inputs: str = "input_ids attention_mask token_type_ids"
+) -> bytes:
+    """A model whose logit is the sum of the weights of a passage's words.
+
+    Args:
+        classes: 1: the logit; 2: its negative half and its positive half; 3: what cannot be.
+        inputs: their names. What has another name than the usual ones is taken for the last.
+    """
+    ids, mask, types = inputs.split()
+    weights = np.array([0.0, 0.0, 0.0, 0.0, *WEIGHTS.values(), 0.0], np.float32)
+    half = [np.array([sign * 0.5], np.float32) for sign in (-1, 1)]
+    nodes = [
+        _node("Gather", f"weights {ids}", "words"),
+        _node("Cast", mask, "real_mask", to=FLOAT),
+        _node("Cast", types, "real_types", to=FLOAT),
+        _node("Mul", "words real_mask", "seen"),
+        _node("Mul", "seen real_types", "passage"),
+        _node("ReduceSum", "passage axes", "logit", keepdims=1),
+        _node("Mul", "logit minus", "irrelevant"),
+        _node("Mul", "logit plus", "relevant"),
+        _node("Concat", "irrelevant relevant", "two", axis=1),
+        _node("Concat", "irrelevant relevant logit", "three", axis=1),
+    ]
+    graph = b"".join(_field(1, node) for node in nodes) + _field(2, "cross-encoder")
+    graph += _field(5, _tensor("weights", weights, FLOAT))
+    graph += _field(5, _tensor("axes", np.array([1], np.int64), INT64))
+    graph += _field(5, _tensor("minus", half[0], FLOAT)) + _field(
+        5, _tensor("plus", half[1], FLOAT)
+    )
+    for name in (ids, mask, types):
+        graph += _field(11, _value(name, INT64, "batch", "tokens"))
+    graph += _field(12, _value({1: "logit", 2: "two", 3: "three"}[classes], FLOAT))
+    return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
+
+
+def tokenizer() -> Any:
+    """Words by blanks, in pairs as BERT has them."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    vocabulary: Mapping[str, int] = {word: at for at, word in enumerate(WORDS)}
+    made = Tokenizer(models.WordLevel(dict(vocabulary), unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", WORDS.index("[CLS]")), ("[SEP]", WORDS.index("[SEP]"))],
+    )
+    return made
+
+
+def write(folder: Path, **settings: Any) -> Path:
+    """A model with its tokenizer beside it; gives the model's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(tokenizer().to_str(), encoding="utf-8")
+    path = folder / "model.onnx"
+    path.write_bytes(cross_encoder(**settings))
+    return path
