@@ -1,303 +1,391 @@
-"""Random edits of a project with several knowledge bases, sources and formats: exactly the new
-texts are embedded, and exactly the current ones are found."""
+"""Edits of a project with several knowledge bases, sources and formats: exactly the new texts are
+embedded, exactly the current ones are found, by readers at every moment, and every report and
+every plan says so. Edits that are hard to notice are made one by one, and all of them at random."""
 
 from __future__ import annotations
 
-import copy
-import json
-import os
-import shutil
-import tempfile
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from lorebind import Project
-
-from .helpers import NOTING, embedded, served
+from .edited_files import FORMATS, WORDS, Document
+from .edited_project import KBS, KEPT, EditedProject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from lorebind_knowledge.ingest.report import IngestReport
-    from lorebind_knowledge.records import DocumentMatch
-
-WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord")
-"""Each paragraph has one of them, so that texts come back and stand in several places."""
-
-
-def paragraph(word: str) -> str:
-    return f"{word}, and {'some more of it, ' * 3}then the end"
-
-
-def as_markdown(words: list[str]) -> str:
-    heading = "# Of trees\n\n" if len(words) % 2 else ""
-    return heading + "\n\n".join(map(paragraph, words))
-
-
-def as_text(words: list[str]) -> str:
-    return "\n\n".join(map(paragraph, words))
-
-
-def as_html(words: list[str]) -> str:
-    body = "".join(f"<p>{paragraph(word)}</p>" for word in words)
-    return f"<html><head><title>Trees</title></head><body><main>{body}</main></body></html>"
-
-
-def as_csv(words: list[str]) -> str:
-    rows = "".join(f'{number},"{paragraph(word)}"\n' for number, word in enumerate(words))
-    return f"number,said\n{rows}"
-
-
-def as_json_lines(words: list[str]) -> str:
-    return "".join(json.dumps({"said": paragraph(word)}) + "\n" for word in words)
-
-
-def as_captions(words: list[str]) -> str:
-    cues = (
-        f"00:00:{number:02}.000 --> 00:00:{number:02}.900\n{paragraph(word)}\n"
-        for number, word in enumerate(words)
-    )
-    return "WEBVTT\n\n" + "\n".join(cues)
-
-
-FORMATS: dict[str, Callable[[list[str]], str]] = {
-    ".md": as_markdown,
-    ".txt": as_text,
-    ".html": as_html,
-    ".csv": as_csv,
-    ".jsonl": as_json_lines,
-    ".vtt": as_captions,
-}
-PLACES = ("docs/a", "docs/deep/b", "files/c", "files/d")
-KEPT = ("docs/kept.md", "files/kept.vtt")
-"""Never taken away: a source without any document would be one that failed."""
+TWO_OF = (".md", ".txt", ".vtt")
+PLACES = ("docs/a", "docs/deep/b", "files/c")
 NAMES = [place + suffix for place in PLACES for suffix in FORMATS]
 
-DECLARED: dict[str, Any] = {
-    "name": "edits",
-    "embedders": [
-        {"id": name, "provider": "langchain", "class": NOTING, "batch_size": 4}
-        | {"config": {"revision": name}}
-        for name in ("one", "two")
-    ],
-    "vector_dbs": [{"id": "here", "type": "sqlite"}],
-    "knowledge_bases": [
-        {
-            "id": "guide",
-            "embedder": "one",
-            "sources": [
-                {"type": "markdown_glob", "path": "docs/**/*.md"},
-                {"type": "media_transcript", "path": "files/*.vtt"},
-                {"type": "inline", "documents": [{"id": "note", "text": paragraph("inline")}]},
-            ],
-            "chunking": {"size": 100, "overlap": 0},
-            "preprocess": {"dedupe": False},
-            "metadata": {"level": 0},
-        },
-        {
-            "id": "everything",
-            "embedder": "one",
-            "sources": [{"type": "file_glob", "paths": ["docs/**/*", "files/*"]}],
-            "chunking": {"size": 100, "overlap": 0},
-            "preprocess": {"dedupe": False},
-            "metadata": {"level": 0},
-        },
-    ],
+
+# One by one.
+
+
+@pytest.fixture(scope="module")
+def ingested() -> Iterator[EditedProject]:
+    """A long document of every format, and another one of some."""
+    project = EditedProject()
+    for name in KEPT:
+        project.files.write(name, Document(("kept0",)))
+    names = [*(name for name in NAMES if "docs/a" in name), *(f"files/c{one}" for one in TWO_OF)]
+    for number, name in enumerate(names):
+        words = [*WORDS[number:], *WORDS[:number]][:9]
+        project.files.write(name, Document((*words, words[0]), title=f"About {number}"))
+    project.ingest()
+    yield project
+    project.close()
+
+
+@pytest.fixture
+def project(ingested: EditedProject) -> Iterator[EditedProject]:
+    project = ingested.copied()
+    yield project
+    project.close()
+
+
+def everywhere(
+    edit: Callable[[EditedProject, str], None],
+) -> Callable[[EditedProject], None]:
+    """An edit of every document but those that are kept."""
+
+    def edit_all(project: EditedProject) -> None:
+        for name in sorted(project.files.documents.keys() - set(KEPT)):
+            edit(project, name)
+
+    return edit_all
+
+
+def put(place: int, *words: str, cut: int = 0, at_its_time: bool = False) -> Any:
+    return everywhere(
+        lambda project, name: project.files.edit(
+            name, place, cut=cut, put=words, at_its_time=at_its_time
+        )
+    )
+
+
+def become(**parts: Any) -> Any:
+    return everywhere(
+        lambda project, name: project.files.write(
+            name, replace(project.files.documents[name], **parts)
+        )
+    )
+
+
+def change(**parts: Any) -> Callable[[EditedProject], None]:
+    def change_all(project: EditedProject) -> None:
+        for kb in KBS:
+            project.change(kb, **parts)
+
+    return change_all
+
+
+def of_names(names: str, edit: str) -> Callable[[EditedProject], None]:
+    """An edit that takes two names, in every format that has the first or, to swap, both."""
+
+    def edit_all(project: EditedProject) -> None:
+        for suffix in FORMATS:
+            one, other = (f"{name}{suffix}" for name in names.split())
+            if edit != "swap" or other in project.files.documents:
+                getattr(project.files, edit)(one, other)
+
+    return edit_all
+
+
+def copy(project: EditedProject) -> None:
+    """A text that is there already comes again under another name."""
+    for suffix in FORMATS:
+        project.files.write(f"docs/deep/b{suffix}", project.files.documents[f"docs/a{suffix}"])
+
+
+def edit_and_move(project: EditedProject) -> None:
+    put(-2, "delta2", cut=1)(project)
+    of_names("docs/a docs/deep/b", "move")(project)
+
+
+def remove_half(project: EditedProject) -> None:
+    for suffix in FORMATS:
+        project.files.remove(f"docs/a{suffix}")
+
+
+def one_character(at_its_time: bool) -> Callable[[EditedProject], None]:
+    """In the last paragraph but one, so that no size changes."""
+
+    def edit(project: EditedProject, name: str) -> None:
+        word = project.files.documents[name].words[-2]
+        other = f"{word[:-1]}{(int(word[-1]) + 1) % 3}"
+        project.files.edit(name, -2, cut=1, put=(other,), at_its_time=at_its_time)
+
+    return everywhere(edit)
+
+
+SCENARIOS: dict[str, Callable[[EditedProject], None]] = {
+    "at the start": put(0, "delta2", cut=1),
+    "in the middle": put(4, "amber0", cut=1),
+    "at the end": put(-1, "birch1", cut=1),
+    "before everything": put(0, "amber0", "amber0"),
+    "appended": put(-1, "cedar1", "amber0", "cedar1"),
+    "shortened": put(-1, cut=4),
+    "one character": one_character(at_its_time=False),
+    "one character, same time": one_character(at_its_time=True),
+    "emptied": put(0, cut=99),
+    "touched": everywhere(lambda project, name: project.files.touch(name, 10**9)),
+    "title alone": become(title="Quite another"),
+    "front matter alone": become(draft=3),
+    "line ends": become(newline="\r\n"),
+    "encoding": become(encoding="utf-16"),
+    "moved": of_names("docs/a docs/deep/b", "move"),
+    "moved onto another": of_names("docs/a files/c", "move"),
+    "swapped": of_names("docs/a files/c", "swap"),
+    "copied": copy,
+    "edited and moved": edit_and_move,
+    "removed": remove_half,
+    "metadata": change(metadata={"level": 7}),
+    "chunk size": change(chunking={"size": 200, "overlap": 0}),
+    "chunk overlap": change(chunking={"size": 100, "overlap": 30}),
+    "chunker": change(chunking={"strategy": "markdown", "size": 100, "overlap": 0}),
+    "embedder": change(embedder="two"),
 }
-KBS = ("guide", "everything")
-INLINE = "inline:note"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_edit(project: EditedProject, name: str) -> None:
+    """What is edited in every format, or declared otherwise, is so after one ingest; what is
+    taken back then is as it was, and is not embedded again."""
+    before = dict(project.files.documents)
+    declared = {kb: dict(project.of(kb)) for kb in KBS}
+    SCENARIOS[name](project)
+    project.ingest()
+    project.files.become(before)
+    for kb in KBS:
+        project.change(kb, **declared[kb])
+    project.ingest()
+
+
+HALF_INGESTED = ("docs/a.md", "docs/a.txt", "files/c.md", "files/c.vtt")
+POINTS = (
+    "after put_documents",
+    "after embed_documents",
+    "after upsert",
+    "before replace_documents",
+    "after replace_documents",
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "strategy", "cancels"),
+    [
+        ("in the middle", "upsert", False),
+        ("in the middle", "upsert", True),
+        ("in the middle", "replace", False),
+        ("embedder", "upsert", True),
+    ],
+)
+def test_an_edit_that_was_half_ingested(
+    project: EditedProject, edit: str, strategy: str, cancels: bool
+) -> None:
+    """Wherever an ingest is cut off, its documents are whole, and the next one believes nothing
+    that the cut one only began: neither what is new nor, if that was taken back, what is old."""
+    for name in sorted(project.files.documents.keys() - {*KEPT, *HALF_INGESTED}):
+        project.files.remove(name)
+    before = dict(project.files.documents)
+
+    def edit_or_take_back() -> None:
+        edited = (project.files.documents, project.of("guide")["embedder"]) != (before, "one")
+        project.files.become(before)
+        change(embedder="one")(project)
+        if not edited:
+            SCENARIOS[edit](project)
+
+    for point in POINTS:
+        edit_or_take_back()
+        project.ingest(strategy, fatal=point, cancels=cancels)
+        project.ingest()
+        edit_or_take_back()
+        project.ingest(strategy, fatal=point, cancels=cancels)
+        edit_or_take_back()
+        project.ingest()
+
+
+def test_far_into_a_long_document(project: EditedProject) -> None:
+    """An edit of one character is found wherever in a long text it is."""
+    change(chunking={"size": 4000, "overlap": 0})(project)
+    for suffix in (".md", ".txt", ".csv"):
+        project.files.write(f"docs/a{suffix}", Document(WORDS * 60))
+    project.ingest()
+    for place in (100, 719):
+        for suffix in (".md", ".txt", ".csv"):
+            name = f"docs/a{suffix}"
+            other = WORDS[(WORDS.index(project.files.documents[name].words[place]) + 1) % 12]
+            project.files.edit(name, place, cut=1, put=(other,), at_its_time=True)
+        project.ingest()
+
+
+# All of them at random.
+
+
+class Ingest(NamedTuple):
+    """What follows an edit."""
+
+    strategy: str
+    fatal: int | None = None
+    cancels: bool = False
+
+
+THEN = st.one_of(
+    st.none(),
+    st.just(Ingest("upsert")),
+    st.just(Ingest("upsert")),
+    st.builds(Ingest, st.just("upsert"), st.integers(1, 40), st.booleans()),
+    st.builds(Ingest, st.just("replace"), st.sampled_from([None, None, 7, 20]), st.booleans()),
+)
+WORD = st.sampled_from(WORDS)
+SOME_WORDS = st.lists(WORD, max_size=16).map(tuple)
+NUMBER = st.integers(0, 99)
+PLACE = st.sampled_from([0, 1, 6, -2, -1])
+KB = st.sampled_from(KBS)
+CHUNKING = [
+    {"size": 100, "overlap": 0},
+    {"size": 200, "overlap": 0},
+    {"size": 100, "overlap": 30},
+    {"strategy": "markdown", "size": 150, "overlap": 0},
+]
+
+
+def drawn(**given: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An edit that may be drawn, and what follows it."""
+
+    def make(method: Callable[..., None]) -> Callable[..., None]:
+        @rule(**given, then=THEN)
+        @wraps(method)
+        def step(self: Edits, then: Ingest | None, **values: Any) -> None:
+            method(self, **values)
+            if then is not None:
+                self.project.ingest(then.strategy, fatal=then.fatal, cancels=then.cancels)
+
+        return step
+
+    return make
 
 
 class Edits(RuleBasedStateMachine):
-    """The same edits are done to a model of what the files say: words by file."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.root = self.folder / "project"
-        self.declared = copy.deepcopy(DECLARED)
-        self.files: dict[str, list[str]] = {}
-        self.paid: set[tuple[str, str]] = set()
-        """What the embedder was ever given for: never again."""
-        self.last: dict[str, dict[str, list[DocumentMatch]]] = {}
-        """What each knowledge base served after its last ingest."""
-        self.built_by: dict[str, str] = {}
-        self.log = os.environ.get("EMBEDDED_LOG")
+        self.project = EditedProject()
+        self.files = self.project.files
+        self.as_it_was: dict[str, Document] = {}
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(clock_stands=st.booleans(), words=SOME_WORDS)
+    def begin(self, clock_stands: bool, words: tuple[str, ...]) -> None:
+        self.files.clock_stands = clock_stands
         for name in KEPT:
-            self.write(name, ["amber", "kept"])
-        self.ingest("upsert")
+            self.files.write(name, Document(("kept0",)))
+        for name in ("docs/a.md", "files/c.txt"):
+            self.files.write(name, Document(words * 2))
+        self.project.ingest()
 
     def teardown(self) -> None:
-        if self.log is None:
-            os.environ.pop("EMBEDDED_LOG", None)
-        shutil.rmtree(self.folder)
+        self.project.close()
 
-    # Edits.
-
-    def write(self, name: str, words: list[str]) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(FORMATS[path.suffix](words))
-        self.files[name] = words
-
-    def pick(self, number: int) -> str:
-        """A file that is there, and may go."""
-        names = sorted(self.files.keys() - set(KEPT))
+    def pick(self, number: int, suffix: str = "") -> str:
+        """A file that is there, and may go; of one format, if that is named."""
+        names = sorted(self.files.documents.keys() - set(KEPT))
+        names = [name for name in names if name.endswith(suffix)]
         return names[number % len(names)]
 
     def some_files(self) -> bool:
-        return len(self.files) > len(KEPT)
+        return len(self.files.documents) > len(KEPT)
 
-    @rule(name=st.sampled_from(NAMES), words=st.lists(st.sampled_from(WORDS), max_size=5))
-    def add_or_rewrite(self, name: str, words: list[str]) -> None:
-        self.write(name, words or ["lonely"])
+    @drawn(name=st.sampled_from(NAMES), words=SOME_WORDS)
+    def write(self, name: str, words: tuple[str, ...]) -> None:
+        self.files.write(name, Document(words))
 
     @precondition(some_files)
-    @rule(number=st.integers(0, 99), place=st.integers(0, 5), word=st.sampled_from(WORDS))
-    def insert(self, number: int, place: int, word: str) -> None:
+    @drawn(number=NUMBER, place=PLACE, cut=st.integers(0, 2), words=st.lists(WORD, max_size=2))
+    def edit_somewhere(self, number: int, place: int, cut: int, words: list[str]) -> None:
+        self.files.edit(self.pick(number), place, cut=cut, put=tuple(words))
+
+    @precondition(some_files)
+    @drawn(number=NUMBER, place=PLACE, word=WORD)
+    def edit_at_its_time(self, number: int, place: int, word: str) -> None:
+        self.files.edit(self.pick(number), place, cut=1, put=(word,), at_its_time=True)
+
+    @precondition(some_files)
+    @drawn(
+        number=NUMBER,
+        parts=st.one_of(
+            st.builds(dict, title=st.sampled_from(["", "One", "Two"])),
+            st.builds(dict, draft=st.integers(0, 2)),
+            st.builds(dict, newline=st.sampled_from(["\n", "\r\n"])),
+            st.builds(dict, encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])),
+        ),
+    )
+    def dress(self, number: int, parts: dict[str, Any]) -> None:
         name = self.pick(number)
-        words = list(self.files[name])
-        words.insert(min(place, len(words)), word)
-        self.write(name, words[:6])
+        self.files.write(name, replace(self.files.documents[name], **parts))
 
     @precondition(some_files)
-    @rule(number=st.integers(0, 99))
-    def delete(self, number: int) -> None:
-        name = self.pick(number)
-        (self.root / name).unlink()
-        del self.files[name]
+    @drawn(number=NUMBER)
+    def remove(self, number: int) -> None:
+        self.files.remove(self.pick(number))
 
     @precondition(some_files)
-    @rule(number=st.integers(0, 99), place=st.sampled_from(PLACES))
-    def move(self, number: int, place: str) -> None:
+    @drawn(number=NUMBER, place=st.sampled_from(PLACES), word=st.none() | WORD)
+    def move(self, number: int, place: str, word: str | None) -> None:
         old = self.pick(number)
-        new = place + Path(old).suffix
-        (self.root / new).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / old).rename(self.root / new)
-        self.files[new] = self.files.pop(old)
+        if word is not None:
+            self.files.edit(old, -1, put=(word,))
+        self.files.move(old, place + Path(old).suffix)
 
     @precondition(some_files)
-    @rule(number=st.integers(0, 99), when=st.integers(1, 10**9))
+    @drawn(number=NUMBER, place=st.sampled_from(PLACES))
+    def copy(self, number: int, place: str) -> None:
+        old = self.pick(number)
+        self.files.write(place + Path(old).suffix, self.files.documents[old])
+
+    @precondition(some_files)
+    @drawn(number=NUMBER, other=NUMBER)
+    def swap(self, number: int, other: int) -> None:
+        one = self.pick(number)
+        self.files.swap(one, self.pick(other, Path(one).suffix))
+
+    @drawn()
+    def take_back(self) -> None:
+        """All that was edited since this was done last."""
+        self.files.become(self.as_it_was or dict(self.files.documents))
+        self.as_it_was = dict(self.files.documents)
+
+    @drawn()
+    def remember(self) -> None:
+        """Take back to here."""
+        self.as_it_was = dict(self.files.documents)
+
+    @precondition(some_files)
+    @drawn(number=NUMBER, when=st.integers(1, 2 * 10**18))
     def touch(self, number: int, when: int) -> None:
-        os.utime(self.root / self.pick(number), (when, when))
+        self.files.touch(self.pick(number), when)
 
-    def change(self, kb: int, **parts: Any) -> None:
-        self.declared["knowledge_bases"][kb] |= parts
+    @drawn(kb=KB, level=st.integers(0, 2))
+    def change_metadata(self, kb: str, level: int) -> None:
+        self.project.change(kb, metadata={"level": level})
 
-    @rule(kb=st.integers(0, 1), level=st.integers(0, 2))
-    def change_metadata(self, kb: int, level: int) -> None:
-        self.change(kb, metadata={"level": level})
+    @drawn(kb=KB, chunking=st.sampled_from(CHUNKING))
+    def change_chunking(self, kb: str, chunking: dict[str, Any]) -> None:
+        self.project.change(kb, chunking=chunking)
 
-    @rule(kb=st.integers(0, 1), size=st.sampled_from([64, 100, 200]))
-    def change_chunking(self, kb: int, size: int) -> None:
-        self.change(kb, chunking={"size": size, "overlap": 0})
-
-    @rule(kb=st.integers(0, 1), embedder=st.sampled_from(["one", "two"]))
-    def change_embedder(self, kb: int, embedder: str) -> None:
-        self.change(kb, embedder=embedder)
-
-    # What must hold.
-
-    def project(self, root: Path, log: str, **parts: Any) -> Project:
-        os.environ["EMBEDDED_LOG"] = str(self.folder / log)
-        return Project.build(self.declared | parts, root=root)
-
-    def given(self, log: str) -> list[tuple[str, str]]:
-        path = self.folder / log
-        found = embedded(path)
-        path.unlink(missing_ok=True)
-        return found
-
-    def everything(self, project: Project) -> dict[str, dict[str, list[DocumentMatch]]]:
-        names = [*NAMES, *KEPT, INLINE]
-        return {kb: served(project, kb, names, at_once=3) for kb in KBS}
-
-    @rule(strategy=st.sampled_from(["upsert", "upsert", "replace"]))
-    def ingest(self, strategy: str) -> None:
-        fresh = Path(shutil.copytree(self.root, self.folder / "fresh"))
-        shutil.rmtree(fresh / ".lorebind", ignore_errors=True)
-        memory = [{"id": "here", "type": "memory"}]
-        with self.project(fresh, "fresh.jsonl", vector_dbs=memory) as project:
-            for kb in KBS:
-                assert project.ingest(kb).status == "completed"
-            expected = self.everything(project)
-        shutil.rmtree(fresh)
-        needed = set(self.given("fresh.jsonl"))
-
-        with self.project(self.root, "given.jsonl") as project:
-            self.check_before(project)
-            reports = [self.done(project, kb, strategy=strategy) for kb in KBS]
-            new = self.given("given.jsonl")
-            assert sorted(new) == sorted(needed - self.paid)
-            assert sum(report.texts_embedded for report in reports) == len(new)
-            self.paid |= needed
-            self.last = self.everything(project)
-            assert self.last == expected
-            self.check_words()
-            for kb, report in zip(KBS, reports, strict=True):
-                self.check_again(project, kb, report)
-            assert self.everything(project) == expected
-            assert self.given("given.jsonl") == []
-        self.built_by = {kb["id"]: kb["embedder"] for kb in self.declared["knowledge_bases"]}
-
-    @staticmethod
-    def done(project: Project, kb: str, **how: Any) -> IngestReport:
-        report = project.ingest(kb, allow_mass_delete=True, **how)
-        assert (report.status, report.failures) == ("completed", [])
-        return report
-
-    def check_before(self, project: Project) -> None:
-        """Before its ingest a knowledge base serves what it served after its last one."""
-        for kb in self.declared["knowledge_bases"]:
-            if self.built_by.get(kb["id"]) == kb["embedder"]:
-                names = [*NAMES, *KEPT, INLINE]
-                assert served(project, kb["id"], names, at_once=3) == self.last[kb["id"]]
-
-    def check_words(self) -> None:
-        """The words that are found in a document are those that its file has now."""
-        said = {name: set(words) for name, words in self.files.items()}
-        of_kb = {
-            "everything": said,
-            "guide": {
-                name: words
-                for name, words in said.items()
-                if (name[:5], name[-3:]) == ("docs/", ".md")
-                or (name[:6], name[-4:]) == ("files/", ".vtt")
-            }
-            | {INLINE: {"inline"}},
-        }
-        known = {*WORDS, "kept", "lonely", "inline"}
-        for kb, documents in of_kb.items():
-            found = {
-                uri: {word for match in matches for word in known if word in match.text}
-                for uri, matches in self.last[kb].items()
-            }
-            assert found == documents
-        for kb_declared in self.declared["knowledge_bases"]:
-            for matches in self.last[kb_declared["id"]].values():
-                assert all(
-                    match.metadata["level"] == kb_declared["metadata"]["level"] for match in matches
-                )
-
-    def check_again(self, project: Project, kb: str, first: IngestReport) -> None:
-        """A second ingest finds nothing to do."""
-        again = self.done(project, kb)
-        documents = sum(first.documents.values()) - first.documents["removed"]
-        assert again.documents == dict.fromkeys(first.documents, 0) | {"unchanged": documents}
-        total = first.chunks["total"]
-        assert again.chunks == {"added": 0, "removed": 0, "unchanged": total, "total": total}
-        assert (again.texts_embedded, again.cache_hits) == (0, 0)
+    @drawn(kb=KB, embedder=st.sampled_from(["one", "two"]))
+    def change_embedder(self, kb: str, embedder: str) -> None:
+        self.project.change(kb, embedder=embedder)
 
 
 Edits.TestCase.settings = settings(
-    max_examples=10,
+    max_examples=15,
     stateful_step_count=14,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

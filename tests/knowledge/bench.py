@@ -15,6 +15,7 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
+from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.retrieval.search import search
@@ -129,8 +130,11 @@ class Bench:
     async def ingest(self, **settings: Any) -> IngestReport:
         return await ingest(self.kb, **settings)
 
-    async def plan(self) -> IngestPlan:
-        return await plan(self.kb)
+    async def reindex(self) -> IngestReport:
+        return await reindex(self.kb)
+
+    async def plan(self, **settings: Any) -> IngestPlan:
+        return await plan(self.kb, **settings)
 
     async def ask(self, question: str, **settings: Any) -> QueryResult:
         chosen = RetrievalDeclaration(**settings) if settings else None

@@ -49,9 +49,19 @@ class EditScripts(RuleBasedStateMachine):
     def begin(self) -> None:
         self.bench.write("always.md", paragraph("always"))
 
-    @rule(name=NAMES, words=st.lists(WORDS, max_size=4), heading=st.booleans())
+    @rule(name=NAMES, words=st.lists(WORDS, max_size=12), heading=st.booleans())
     def write(self, name: str, words: list[str], heading: bool) -> None:
         self.bench.write(name, *(["# Shared"] if heading else []), *map(paragraph, words))
+
+    @rule(name=NAMES, place=st.integers(0, 9), word=WORDS)
+    def edit(self, name: str, place: int, word: str) -> None:
+        """One paragraph, whose file keeps its size and its time."""
+        if self.there(name):
+            path = self.bench.root / "docs" / name
+            time, paragraphs = path.stat().st_mtime_ns, path.read_text().split("\n\n")
+            paragraphs[place % len(paragraphs)] = paragraph(word)
+            path.write_text("\n\n".join(paragraphs))
+            os.utime(path, ns=(time, time))
 
     @rule(name=NAMES, word=WORDS)
     def append(self, name: str, word: str) -> None:
@@ -96,8 +106,14 @@ class EditScripts(RuleBasedStateMachine):
         needed = set(fresh_bench.embedder.texts)
 
         bench.embedder.forget()
+        planned = await bench.plan()
+        assert bench.embedder.batches == []
         report = await bench.ingest(strategy=strategy, allow_mass_delete=True)
         assert report.status == "completed"
+        assert planned.texts_to_embed == report.texts_embedded
+        if strategy == "upsert":
+            assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
+            assert planned.cache_hits == report.cache_hits
         assert Counter(bench.embedder.texts) == Counter(needed - self.seen)
         assert report.texts_embedded == len(needed - self.seen)
         self.seen |= needed

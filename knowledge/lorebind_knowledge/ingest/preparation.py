@@ -8,13 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.loaders.html_removal import without_html
-from lorebind_knowledge.loaders.registry import LOADERS_VERSION, load_document
+from lorebind_knowledge.loaders.registry import load_document, loaders_version
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.sources.base import SourceItem
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+_TEXT_AT_ONCE = 2_000_000
+"""Characters of passages from which a group of documents is complete, however few they are."""
+
+
+class Chunk(NamedTuple):
     """A passage on its way into the store."""
 
     id: str
@@ -69,21 +72,27 @@ async def prepare_documents(
 ) -> AsyncIterator[list[PreparedDocument]]:
     """Every listed document, read when its turn comes; one that cannot be read fails alone.
 
-    They come in groups, in the order listed. Of a group, what is fetched is fetched at the same
-    time, and what is read from this machine is read in one thread.
+    They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
+    documents, those that are fetched are fetched at the same time; those that are read from this
+    machine are read in the thread that chunks their group.
     """
     recipe = recipe_of(kb)
     listed = iter(enumeration.items.values())
     while some := list(islice(listed, at_once)):
         versions = {item.uri: _version_to_ask_for(known.get(item.uri), recipe) for _, item in some}
-        fetched = await asyncio.gather(
-            *(
-                _fetch(item, versions[item.uri])
-                for _, item in some
-                if iscoroutinefunction(item.read)
+        fetched = dict(
+            await asyncio.gather(
+                *(
+                    _fetch(item, versions[item.uri])
+                    for _, item in some
+                    if iscoroutinefunction(item.read)
+                )
             )
         )
-        yield await call(_prepare_all, kb, recipe, some, versions, dict(fetched), known)
+        while some:
+            prepared = await call(_prepare_some, kb, recipe, some, versions, fetched, known)
+            some = some[len(prepared) :]
+            yield prepared
 
 
 _Fetched: TypeAlias = "Content | SourceError | None"
@@ -102,24 +111,29 @@ async def _fetch(item: SourceItem, version: str) -> tuple[str, _Fetched]:
         return item.uri, error
 
 
-def _prepare_all(
+def _prepare_some(
     kb: KnowledgeBase,
     recipe: str,
     some: Sequence[tuple[str, SourceItem]],
     versions: Mapping[str, str],
-    fetched: Mapping[str, _Fetched],
+    fetched: dict[str, _Fetched],
     known: Mapping[str, DocumentEntry],
 ) -> list[PreparedDocument]:
+    """The first of these documents, as many as make a group; what was fetched of them is taken."""
     prepared: list[PreparedDocument] = []
+    size = 0
     for source, item in some:
+        if size >= _TEXT_AT_ONCE:
+            break
         uri, entry = item.uri, known.get(item.uri)
         try:
-            content = fetched[uri] if uri in fetched else item.read(versions[uri])
+            content = fetched.pop(uri) if uri in fetched else item.read(versions[uri])
             if isinstance(content, SourceError):
                 raise content
             prepared.append(_prepare(kb, recipe, source, uri, content, entry))
         except (SourceError, MissingDependencyError) as error:
             prepared.append(PreparedDocument(uri, source, "failed", reason=str(error)))
+        size += sum(len(chunk.text) for chunk in prepared[-1].chunks)
     return prepared
 
 
@@ -131,7 +145,7 @@ def recipe_of(kb: KnowledgeBase) -> str:
 def chunker_fingerprint(kb: KnowledgeBase) -> str:
     """What decides, beside a document's bytes, which texts are embedded."""
     html = ", without HTML" if kb.remove_html else ""
-    return f"{kb.chunker.fingerprint}, loaders {LOADERS_VERSION}{html}"
+    return f"{kb.chunker.fingerprint}, loaders {loaders_version()}{html}"
 
 
 def _prepare(
@@ -144,7 +158,13 @@ def _prepare(
 ) -> PreparedDocument:
     if content is None and entry is not None:  # not changed since the version we have
         return PreparedDocument(
-            uri, source, "unchanged", entry.title, entry.signature, version=entry.version
+            uri,
+            source,
+            "unchanged",
+            entry.title,
+            entry.signature,
+            version=entry.version,
+            recipe=entry.recipe,
         )
     if not isinstance(content, Content):
         raise SourceError(f"{uri}: its source gave {type(content).__name__} instead of a content")
@@ -152,7 +172,13 @@ def _prepare(
     signature = digest(content.data, content.media_type, said, recipe)
     if entry and entry.state == "ready" and entry.signature == signature:
         return PreparedDocument(
-            uri, source, "unchanged", entry.title, signature, version=content.version
+            uri,
+            source,
+            "unchanged",
+            entry.title,
+            signature,
+            version=content.version,
+            recipe=recipe,
         )
     document = load_document(content.data, uri, content.media_type)
     if kb.remove_html:
@@ -172,6 +198,14 @@ def _prepare(
 def _chunks(
     kb: KnowledgeBase, uri: str, document: LoadedDocument, said: Mapping[str, Any]
 ) -> Iterator[Chunk]:
+    shared = {
+        **document.metadata,
+        **said,
+        **kb.metadata,
+        "kb_id": kb.id,
+        "uri": uri,
+        "title": document.title,
+    }
     seen: Counter[str] = Counter()
     whole, headings_at = document.text, [heading.start for heading in document.headings]
     for start, end in kb.chunker.split(whole, document.body_start, len(whole), headings_at):
@@ -179,12 +213,7 @@ def _chunks(
         headings = document.heading_path(start)
         path = headings if document.title in headings else [document.title, *headings]
         metadata = {
-            **document.metadata,
-            **said,
-            **kb.metadata,
-            "kb_id": kb.id,
-            "uri": uri,
-            "title": document.title,
+            **shared,
             "heading": " > ".join(headings),
             **document.span(start, end).as_metadata(),
         }

@@ -1,0 +1,375 @@
+"""A project whose files, metadata, chunking and embedder are edited, and what must always hold.
+
+What is expected comes from two sides. A project that never saw anything before ingests the same
+documents: it knows nothing of earlier versions, but shares every mistake that is made in reading
+one. So what was meant when the files were written is compared too.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind import Project
+from lorebind_knowledge.bridge import run
+
+from .edited_files import EditedFiles, body, paragraph, words_in
+from .helpers import NOTING, embedded
+from .watched_ingest import Steps
+from .whole_index import (
+    QUESTION,
+    active_index,
+    all_passages,
+    check_file,
+    check_whole,
+    contents,
+    read_by_embedder,
+)
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.records import DocumentMatch
+
+    from .whole_index import Passages
+
+KBS = ("guide", "everything")
+INLINE = "inline:note"
+KEPT = ("docs/kept.md", "files/kept.vtt")
+"""Never taken away: a source without any document would be one that failed."""
+BATCH = 8
+CALLS_AT_ONCE = {"one": 1, "two": 2}
+
+DECLARED: dict[str, Any] = {
+    "name": "edits",
+    "embedders": [
+        {"id": name, "provider": "langchain", "class": NOTING, "batch_size": BATCH}
+        | {"max_concurrent": calls, "config": {"revision": name}}
+        for name, calls in CALLS_AT_ONCE.items()
+    ],
+    "vector_dbs": [{"id": "here", "type": "sqlite"}],
+    "knowledge_bases": [
+        {
+            "id": "guide",
+            "sources": [
+                {"type": "markdown_glob", "path": "docs/**/*.md"},
+                {"type": "media_transcript", "path": "files/*.vtt"},
+                {"type": "inline", "documents": [{"id": "note", "text": paragraph("inline0")}]},
+            ],
+        },
+        {
+            "id": "everything",
+            "sources": [{"type": "file_glob", "paths": ["docs/**/*", "files/*"]}],
+        },
+    ],
+}
+for declared in DECLARED["knowledge_bases"]:
+    declared |= {
+        "embedder": "one",
+        "chunking": {"size": 100, "overlap": 0},
+        "preprocess": {"dedupe": False},
+        "metadata": {"level": 0},
+    }
+
+
+class State:
+    """What is known of the index of a knowledge base."""
+
+    def __init__(self) -> None:
+        self.embedder: str | None = None
+        """The one it was built with; None if there is no index."""
+        self.passages: Passages = {}
+        """What is served."""
+        self.made_of: dict[str, object] | None = {}
+        """What every document was when it was ingested; None if an ingest was cut off."""
+        self.begun_another = False
+        """Whether a successor was left unfinished."""
+
+
+class EditedProject:
+    """Files and declarations to be edited; every ingest checks all that must hold."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp())
+        self.files = EditedFiles(self._folder / "project")
+        self.declared = copy.deepcopy(DECLARED)
+        self._states = {kb: State() for kb in KBS}
+        self._fresh: dict[object, list[DocumentMatch]] = {}
+        self._paid: set[tuple[str, str]] = set()
+        """What the embedder was ever given."""
+        self._doubtful: set[tuple[str, str]] = set()
+        """What it was given in ingests that were cut off."""
+        self._may_be_lost = 0
+        """How much of that it may be given again."""
+        self._ids: dict[tuple[object, ...], str] = {}
+        """Of every passage there ever was."""
+        self._log = os.environ.get("EMBEDDED_LOG")
+
+    def copied(self) -> EditedProject:
+        """Another one, in a folder of its own, that is where this one is."""
+        other = EditedProject()
+        shutil.copytree(self._folder, other._folder, dirs_exist_ok=True)
+        other.declared = copy.deepcopy(self.declared)
+        other.files.documents = dict(self.files.documents)
+        other._states = {kb: copy.copy(state) for kb, state in self._states.items()}
+        other._fresh, other._ids = self._fresh, self._ids
+        other._paid, other._doubtful = set(self._paid), set(self._doubtful)
+        other._may_be_lost = self._may_be_lost
+        return other
+
+    def close(self) -> None:
+        os.environ.pop("EMBEDDED_LOG", None)
+        if self._log is not None:
+            os.environ["EMBEDDED_LOG"] = self._log
+        shutil.rmtree(self._folder)
+
+    def of(self, kb: str) -> dict[str, Any]:
+        """The declaration of a knowledge base."""
+        (found,) = (one for one in self.declared["knowledge_bases"] if one["id"] == kb)
+        declared: dict[str, Any] = found
+        return declared
+
+    def change(self, kb: str, **parts: Any) -> None:
+        self.of(kb).update(parts)
+
+    # Ingesting.
+
+    def ingest(
+        self, strategy: str = "upsert", *, fatal: int | str | None = None, cancels: bool = False
+    ) -> None:
+        """Bring every knowledge base up to date, or be cut off in each at a step, see `Steps`."""
+        expected = {kb: self._expected(kb) for kb in KBS}
+        with self._project(self.files.root) as project, self._project(self.files.root) as reader:
+            for kb in KBS:
+                self._check_meaning(kb, expected[kb])
+                planned = project.plan(kb)
+                report = self._run(project, reader, kb, expected[kb], strategy, fatal, cancels)
+                if report is None:
+                    continue
+                if strategy == "upsert":
+                    check_plan(planned, report)
+                self._check_again(project, kb, expected[kb])
+                self._check_search(project, kb, expected[kb])
+                assert self._served(reader, kb) == contents(expected[kb])
+        if all(state.made_of is not None for state in self._states.values()):
+            successors = {kb: state.begun_another for kb, state in self._states.items()}
+            check_file(self.files.root / ".lorebind" / "lorebind.db", expected, successors)
+
+    def _run(
+        self,
+        project: Project,
+        reader: Project,
+        kb: str,
+        expected: Passages,
+        strategy: str,
+        fatal: int | str | None,
+        cancels: bool,
+    ) -> IngestReport | None:
+        """What an ingest reports, of which everything is checked; None if it was cut off."""
+        state, embedder = self._states[kb], self.of(kb)["embedder"]
+        anew = state.embedder != embedder or strategy == "replace"
+        at_once = anew and state.embedder is not None
+        before, after = contents(state.passages), contents(expected)
+
+        def look() -> None:
+            check_whole(self._served(reader, kb), before, after, at_once=at_once)
+
+        assert self._served(reader, kb) == before
+        assert self._given() == []
+        index = active_index(project, kb)
+        steps = Steps(look, fatal, cancels=cancels)
+        with steps.watching():
+            ingest = project.aingest(kb, strategy=strategy, allow_mass_delete=True)
+            report: IngestReport | None = run(steps.run(ingest))
+        look()
+        self._account(kb, expected, complete=report is not None)
+        if active_index(project, kb) != index:
+            state.embedder = embedder
+        if report is None:
+            state.passages, state.made_of = all_passages(reader, kb, embedder), None
+            state.begun_another |= anew
+            return None
+        assert (report.status, report.failures) == ("completed", [])
+        assert self._served(reader, kb) == after
+        self._check_counts(kb, report, expected, anew)
+        state.passages, state.made_of = expected, self._made_of(kb)
+        state.begun_another &= not anew
+        return report
+
+    def _project(self, root: Path, **parts: Any) -> Project:
+        os.environ["EMBEDDED_LOG"] = str(self._folder / "embedded.jsonl")
+        return Project.build(self.declared | parts, root=root)
+
+    def _given(self) -> list[tuple[str, str]]:
+        """What the embedder was given since this was asked last."""
+        path = self._folder / "embedded.jsonl"
+        found = embedded(path)
+        path.unlink(missing_ok=True)
+        return found
+
+    # What is expected.
+
+    def _listed(self, kb: str) -> list[str]:
+        """The documents that the sources of a knowledge base have now."""
+        names = list(self.files.documents)
+        if kb == "everything":
+            return names
+        of_guide = [
+            name for name in names if fnmatch(name, "docs/*.md") or fnmatch(name, "files/*.vtt")
+        ]
+        return [*of_guide, INLINE]
+
+    def _made_of(self, kb: str) -> dict[str, object]:
+        """What decides about the passages of each document."""
+        return {
+            uri: (
+                json.dumps(self.of(kb), sort_keys=True),
+                uri,
+                b"" if uri == INLINE else self.files.said(uri),
+            )
+            for uri in self._listed(kb)
+        }
+
+    def _expected(self, kb: str) -> Passages:
+        """What a project that is new ingests; each version of a document is ingested once."""
+        made_of = self._made_of(kb)
+        missing = {uri for uri, version in made_of.items() if version not in self._fresh}
+        if missing:
+            root = self._folder / "fresh"
+            for name in (missing | set(KEPT)) - {INLINE}:
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.files.said(name))
+            memory = [{"id": "here", "type": "memory"}]
+            with self._project(root, vector_dbs=memory) as project:
+                assert project.ingest(kb).status == "completed"
+                found = all_passages(project, kb, self.of(kb)["embedder"])
+            shutil.rmtree(root)
+            self._given()
+            self._fresh |= {made_of[uri]: found.get(uri, []) for uri in missing}
+        fresh = {uri: self._fresh[version] for uri, version in made_of.items()}
+        return {uri: found for uri, found in fresh.items() if found}
+
+    def _check_meaning(self, kb: str, expected: Passages) -> None:
+        """What is expected is what was meant when the files were written; a passage has one id,
+        wherever in its document it stands, and no other passage has it."""
+        declared = self.of(kb)
+        for uri, found in expected.items():
+            texts: Counter[str] = Counter()
+            for one in found:
+                texts[one.text] += 1
+                passage = (kb, uri, one.text, texts[one.text])
+                assert self._ids.setdefault(passage, one.id) == one.id
+        assert len(set(self._ids.values())) == len(self._ids)
+        of_files = set(self._listed(kb)) - {INLINE}
+        assert {uri for uri in of_files if self.files.documents[uri].words} <= expected.keys()
+        for uri, found in expected.items():
+            said = [one.text for one in found]
+            assert {one.metadata["uri"] for one in found} == {uri}
+            assert {one.metadata["level"] for one in found} == {declared["metadata"]["level"]}
+            if uri == INLINE:
+                assert said == [paragraph("inline0")]
+                continue
+            document = self.files.documents[uri]
+            assert words_in("\n".join(said)) == set(document.words)
+            assert {one.metadata["title"] for one in found} == {self.files.title(uri)}
+            if uri.endswith((".md", ".txt")) and not declared["chunking"]["overlap"]:
+                assert "".join("".join(said).split()) == "".join(body(document).split())
+            if uri.endswith(".md") and (document.title or document.draft):
+                assert {one.metadata["draft"] for one in found} == {document.draft}
+
+    # What must hold.
+
+    @staticmethod
+    def _served(project: Project, kb: str) -> dict[str, list[tuple[str, ...]]]:
+        return contents(all_passages(project, kb, "one"))
+
+    def _account(self, kb: str, expected: Passages, *, complete: bool) -> None:
+        """The embedder was given what is new, once; a cut cost what was under way at most."""
+        embedder = self.of(kb)["embedder"]
+        needed = {(embedder, read_by_embedder(one)) for found in expected.values() for one in found}
+        given = Counter(self._given())
+        assert given.keys() <= needed
+        again = given.keys() & self._paid
+        assert again <= self._doubtful
+        twice = given.total() - len(given)
+        assert not (complete and twice)
+        self._may_be_lost += 0 if complete else BATCH * CALLS_AT_ONCE[embedder]
+        self._may_be_lost -= len(again) + twice
+        assert self._may_be_lost >= 0
+        self._paid |= given.keys()
+        if complete:
+            assert needed <= self._paid
+            self._doubtful -= needed
+        else:
+            self._doubtful |= given.keys()
+
+    def _check_counts(self, kb: str, report: IngestReport, expected: Passages, anew: bool) -> None:
+        """The report counts what happened, to what the knowledge base served before."""
+        state, now = self._states[kb], self._made_of(kb)
+        before = {} if anew else state.made_of
+        documents, chunks = report.documents, report.chunks
+        new_ids = {one.id for found in expected.values() for one in found}
+        assert chunks["total"] == len(new_ids) == chunks["added"] + chunks["unchanged"]
+        assert len(now) == sum(documents[name] for name in ("added", "updated", "unchanged"))
+        if before is None or (anew and state.begun_another):
+            return  # what was done before it was cut off is not done again
+        same = {uri for uri in now if before.get(uri) == now[uri]}
+        assert documents == {
+            "added": len(now.keys() - before.keys()),
+            "updated": len((now.keys() & before.keys()) - same),
+            "removed": len(before.keys() - now.keys()),
+            "unchanged": len(same),
+            "failed": 0,
+        }
+        old = {} if anew else state.passages
+        old_ids = {one.id for found in old.values() for one in found}
+        assert chunks == {
+            "added": len(new_ids - old_ids),
+            "removed": len(old_ids - new_ids),
+            "unchanged": len(new_ids & old_ids),
+            "total": len(new_ids),
+        }
+        read_again = [uri for uri in now if uri not in same]
+        hits = sum(len(expected.get(uri, ())) for uri in read_again) - report.texts_embedded
+        assert report.cache_hits == hits
+
+    def _check_again(self, project: Project, kb: str, expected: Passages) -> None:
+        """A second ingest finds nothing to do."""
+        planned, again = project.plan(kb), project.ingest(kb)
+        check_plan(planned, again)
+        listed, total = len(self._listed(kb)), sum(map(len, expected.values()))
+        assert again.documents == dict.fromkeys(again.documents, 0) | {"unchanged": listed}
+        assert again.chunks == {"added": 0, "removed": 0, "unchanged": total, "total": total}
+        assert (again.texts_embedded, again.cache_hits, self._given()) == (0, 0, [])
+
+    @staticmethod
+    def _check_search(project: Project, kb: str, expected: Passages) -> None:
+        """What a user asks is answered from what is there now, by vectors and by words."""
+        ranked = sorted(
+            (one for found in expected.values() for one in found),
+            key=lambda one: (-one.score, one.id),
+        )
+        near = project.query(kb, QUESTION, strategy="similarity", top_k=50).matches
+        assert near == ranked[:50]
+        for word in ("amber1", "cedar2"):
+            with_it = {one.id for one in ranked if word in one.text}
+            found = project.query(kb, word, strategy="lexical", top_k=50).matches
+            assert {one.id for one in found} <= with_it
+            assert len(found) == min(len(with_it), 50)
+
+
+def check_plan(planned: IngestPlan, report: IngestReport) -> None:
+    """What was planned is what was done."""
+    assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
+    assert (planned.texts_to_embed, planned.cache_hits) == (
+        report.texts_embedded,
+        report.cache_hits,
+    )
+    assert (planned.failures, planned.sources) == (report.failures, report.sources)

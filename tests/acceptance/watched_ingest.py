@@ -1,0 +1,84 @@
+"""Ingests that are looked into at every step, and cut off at any of them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.errors import LorebindError, StoreError
+from lorebind_knowledge.stores import SqliteStore
+
+from .noting_embedder import Noting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+SEEN = (
+    *((SqliteStore, name) for name in ("upsert", "publish", "replace_documents")),
+    (SqliteStore, "delete_by_filter"),
+    (Ledger, "activate_index"),
+)
+"""What an ingest does that a search may see."""
+UNSEEN = (
+    *((Ledger, name) for name in ("put_documents", "remove_document")),
+    (Noting, "embed_documents"),
+)
+
+CUT_OFF = "an outage that was planned"
+
+
+class Steps:
+    """What an ingest does, the beginning and the end of each call of those above being a step.
+
+    After what may be seen it looks, in the thread that did it. At the step `fatal` it cuts the
+    ingest off: a number, from 1, or the first one of a name such as `after upsert`.
+    """
+
+    def __init__(self, look: Callable[[], None], fatal: int | str | None, *, cancels: bool) -> None:
+        self._look = look
+        self._fatal = fatal
+        self._taken = 0
+        self._cancels = cancels
+        self._cancel: Callable[[], object] = lambda: None
+
+    async def run(self, ingest: Coroutine[Any, Any, Any]) -> Any:
+        """The outcome of an ingest, or None if it was cut off."""
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(ingest)
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        try:
+            return await task
+        except (LorebindError, asyncio.CancelledError) as error:
+            if isinstance(error, LorebindError) and CUT_OFF not in str(error):
+                raise
+            return None
+
+    def step(self, name: str) -> None:
+        self._taken += 1
+        if self._fatal in (self._taken, name):
+            self._fatal = None
+            if not self._cancels:
+                raise StoreError(CUT_OFF)
+            self._cancel()
+
+    def watched(self, write: Callable[..., Any], *, seen: bool) -> Callable[..., Any]:
+        def watched(*arguments: Any, **settings: Any) -> Any:
+            self.step(f"before {write.__name__}")
+            done = write(*arguments, **settings)
+            if seen:
+                self._look()
+            self.step(f"after {write.__name__}")
+            return done
+
+        return watched
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name in (*SEEN, *UNSEEN):
+                seen = (owner, name) in SEEN
+                patch.setattr(owner, name, self.watched(getattr(owner, name), seen=seen))
+            yield
