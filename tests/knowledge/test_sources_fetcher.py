@@ -276,7 +276,7 @@ async def test_cut_off(server: WebServer) -> None:
     ("body", "encoding", "says"),
     [
         (b"not gzip", "gzip", "is not the gzip data"),
-        (gzip.compress(b"text" * 99)[:-9], "gzip", "ends in the middle"),
+        (gzip.compress(b"text" * 99, mtime=0)[:-9], "gzip", "ends in the middle"),
         (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not asked for"),
         (b"", "", "is empty"),
     ],
