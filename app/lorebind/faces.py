@@ -186,7 +186,8 @@ class Faces:
     ) -> AnswerStream:
         """The same as `agenerate`, part by part.
 
-        Iterate over it, in a plain loop or an asynchronous one; then it has the whole `answer`.
+        Iterate over it once, in a plain loop or an asynchronous one; then it has the whole
+        `answer`. The search is made when reading begins, for the tenant of this call.
         """
         place = Place(self.loaded, kb_ids, workflow, task, agent)
         return stream(self.knowledge, *self._ready(place, model, question, request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ from lorebind_bindings.placing import literal
 from lorebind_knowledge.bridge import iterate
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError
 from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.scope import current_tenant, tenant
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -113,11 +115,13 @@ class AnswerStream:
     """An answer as it is being said: parts of its text, to be iterated over once.
 
     `answer` holds the whole of it afterwards: the text is the parts put together, and its
-    citations are checked just as if it had come in one piece.
+    citations are checked just as if it had come in one piece. Who stops reading ends the call of
+    the model. Whoever reads it, it is the answer for the tenant that asked.
     """
 
-    def __init__(self, parts: AsyncIterator[str | Answer]) -> None:
+    def __init__(self, parts: AsyncGenerator[str | Answer, None]) -> None:
         self._parts = parts
+        self._begun = False
         self._answer: Answer | None = None
 
     @property
@@ -131,15 +135,19 @@ class AnswerStream:
             raise UsageError("the answer is not complete; read the stream to its end first")
         return self._answer
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        async for part in self._parts:
-            if isinstance(part, str):
-                yield part
-            else:
-                self._answer = part
+    async def __aiter__(self) -> AsyncGenerator[str, None]:
+        if self._begun:
+            raise UsageError("a stream is read once; ask for another one to read it again")
+        self._begun = True
+        async with aclosing(self._parts):
+            async for part in self._parts:
+                if isinstance(part, str):
+                    yield part
+                else:
+                    self._answer = part
 
     def __iter__(self) -> Iterator[str]:
-        return iterate(aiter(self))
+        return iterate(self.__aiter__())
 
 
 def stream(
@@ -151,8 +159,11 @@ def stream(
 ) -> AnswerStream:
     """The same as `answer`, part by part; errors are raised while it is read."""
 
-    async def parts() -> AsyncIterator[str | Answer]:
-        asked = await _prepare(service, bindings, counter, request)
+    asking = current_tenant()  # it is often read where another is, or none
+
+    async def parts() -> AsyncGenerator[str | Answer, None]:
+        with tenant(asking):
+            asked = await _prepare(service, bindings, counter, request)
         whole: Any = None
         try:
             async for chunk in model.astream(asked.messages, request.config):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from lorebind_knowledge.errors import (
     LorebindError,
@@ -16,12 +16,12 @@ from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.search import shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
 
-Verdict: TypeAlias = Literal["hit", "fallback", "escalated", "error", "none"]
+Verdict: TypeAlias = Literal["hit", "escalated", "error", "fallback", "none"]
 """`hit`: passages were offered; `fallback`: too little was found; `escalated`: too little was
 found, and an agent is to search by itself; `error`: the search failed, and `on_error` let the call
 go on; `none`: nothing is bound."""
@@ -98,6 +98,13 @@ def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:
     verdicts = [result.verdict for result in results]
     # A hit that is not offered did not fit its budget, which leaves as little as a miss.
     return next((one for one in verdicts if one in ("escalated", "error")), "fallback")
+
+
+def best_of(verdicts: Iterable[str]) -> Verdict:
+    """What several searches for one answer come to: what the best of them says."""
+    known = set(verdicts)
+    found: Verdict = next((one for one in get_args(Verdict) if one in known), "none")
+    return found
 
 
 def _is_a_mistake(error: LorebindError) -> bool:

@@ -10,6 +10,7 @@ from lorebind_bindings.answering import Request, answer
 from lorebind_bindings.inputs import check_inputs, running_scope
 from lorebind_bindings.placing import Prompt
 from lorebind_bindings.resolver import resolve
+from lorebind_bindings.retrieving import best_of
 from lorebind_knowledge.configuration import resolve as fill
 from lorebind_knowledge.declarations import CompositeTask
 from lorebind_knowledge.optional import import_extra
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import BasicTask, TaskDeclaration, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
-
-
-# What of its tasks' verdicts a workflow that is run as a task gives as its own: the first there is.
-_WEIGHT = ("hit", "escalated", "error", "fallback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +173,7 @@ def _composite(
     async def run(scopes: dict[str, Any]) -> _Done:
         inputs = fill(dict(task.input), scopes)
         found = await run_workflow(loaded, service, models, task.workflow, inputs)
-        verdicts = [inner.verdict for inner in found.tasks.values()]
-        verdict = next((v for v in _WEIGHT if v in verdicts), "none")
+        verdict = best_of(inner.verdict for inner in found.tasks.values())
         unknown = [marker for inner in found.tasks.values() for marker in inner.unknown_markers]
         return _Done(TaskResult(found.output, verdict, found.citations, unknown), found.usage)
 

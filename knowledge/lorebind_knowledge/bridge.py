@@ -16,10 +16,11 @@ import inspect
 import os
 import threading
 from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,10 +47,19 @@ class _LoopThread:
             return
 
     def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        asyncio.run_coroutine_threadsafe(self._wind_up(), self.loop)
         self.thread.join(timeout=5)
         if not self.thread.is_alive():
             self.loop.close()
+
+    async def _wind_up(self) -> None:
+        """Cancel what nobody waits for any more, such as a stream that was not read to its end."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        self.loop.stop()
 
 
 _lock = threading.Lock()
@@ -115,11 +125,12 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         raise
 
 
-def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an asynchronous iterator, for a plain loop.
+def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """The items of an asynchronous generator, for a plain loop.
 
-    One task on the private loop brings them, a few ahead of who takes them; it is cancelled when
-    they are no longer wanted. Context variables of the caller are seen by the iterator.
+    One task on the private loop brings them, a few ahead of who takes them; it is cancelled, and
+    the generator closed, when they are no longer wanted. Context variables of the caller are seen
+    by the generator.
 
     Raises:
         RuntimeError: as `run` does.
@@ -129,17 +140,19 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
         while found := run(_next(waiting, bringing)):
             yield found[0]
     finally:
-        bringing.get_loop().call_soon_threadsafe(bringing.cancel)
+        with suppress(RuntimeError):  # the loop is closed when the interpreter ends
+            bringing.get_loop().call_soon_threadsafe(bringing.cancel)
 
 
 async def _begin_bringing(
-    items: AsyncIterator[T],
+    items: AsyncGenerator[T, None],
 ) -> tuple[asyncio.Queue[T], asyncio.Task[None]]:
     waiting: asyncio.Queue[T] = asyncio.Queue(_ITEMS_AHEAD)
 
     async def bring() -> None:
-        async for item in items:
-            await waiting.put(item)
+        async with aclosing(items):
+            async for item in items:
+                await waiting.put(item)
 
     return waiting, asyncio.create_task(bring())
 
@@ -147,10 +160,11 @@ async def _begin_bringing(
 async def _next(waiting: asyncio.Queue[T], bringing: asyncio.Task[None]) -> tuple[T] | None:
     """The next item; None at the end, and what ended it before is raised."""
     taking = asyncio.ensure_future(waiting.get())
-    await asyncio.wait({taking, bringing}, return_when=asyncio.FIRST_COMPLETED)
-    if not taking.done():
-        taking.cancel()
-        await asyncio.wait({taking})
+    try:
+        await asyncio.wait({taking, bringing}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        taking.cancel()  # no matter to one that is done
+    await asyncio.wait({taking})
     if not taking.cancelled():
         return (taking.result(),)
     if not waiting.empty():

@@ -11,7 +11,6 @@ from lorebind_prompts.contexts import RetrievedContext
 from lorebind_prompts.rendering.base import Passage, Renderer
 from lorebind_prompts.rendering.reading import parse
 from lorebind_prompts.rendering.registry import render, renderer_for
-from lorebind_prompts.rendering.template import TemplateRenderer
 from lorebind_prompts.sharing import Portion, assemble_together
 from lorebind_prompts.tokens import (
     EstimateCounter,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         put_before_question,
     )
     from lorebind_prompts.extractive import ExtractiveChatModel
+    from lorebind_prompts.rendering.template import TemplateRenderer
 
 __all__ = [
     "AssembleResult",
@@ -62,11 +62,12 @@ __all__ = [
     "renderer_for",
 ]
 
-# These stand on langchain-core, which takes its time to import.
+# These stand on langchain-core or the declarations, which take their time to import.
 __getattr__ = lazy_door(
     __name__,
     {
         "builder": ("build_messages", "count_messages", "last_question", "put_before_question"),
         "extractive": ("ExtractiveChatModel",),
+        "rendering.template": ("TemplateRenderer",),
     },
 )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from lorebind_prompts.sharing import BETWEEN_BLOCKS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -37,11 +39,15 @@ def put_before_question(
 ) -> list[BaseMessage]:
     """The messages with the blocks at the start of the user's last one, which is copied.
 
-    What stands in it beside text, images for example, stays. Without blocks, or without a message
-    of the user's, the messages are what they were.
+    What stands in it beside text, images for example, stays. Where what the user said has been
+    summarised away, they stand before the summary. Without blocks, or without a human message, the
+    messages are what they were.
     """
-    put = "\n\n".join(block for block in blocks if block)
+    put = BETWEEN_BLOCKS.join(block for block in blocks if block)
     at = last_question(messages)
+    if at is None:
+        humans = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
+        at = humans[-1] if humans else None
     if at is None or not put:
         return list(messages)
     asked = messages[at]
@@ -54,9 +60,23 @@ def put_before_question(
 
 
 def last_question(messages: Sequence[BaseMessage]) -> int | None:
-    """The index of the user's last message; None where there is none."""
-    users = [index for index, one in enumerate(messages) if isinstance(one, HumanMessage)]
-    return users[-1] if users else None
+    """The index of the user's last message; None where there is none.
+
+    Of several messages in a row it is the last one that has words: a picture is often sent behind
+    its question. What others wrote in the user's name, such as a summary, is none of the user's.
+    """
+    users = [index for index, one in enumerate(messages) if _is_users(one)]
+    at = users[-1] if users else None
+    while at and not str(messages[at].text).strip() and _is_users(messages[at - 1]):
+        at -= 1
+    if at is not None and not str(messages[at].text).strip():
+        return users[-1]
+    return at
+
+
+def _is_users(message: BaseMessage) -> bool:
+    marked = message.additional_kwargs.get("lc_source")  # see `add_notification_metadata`
+    return isinstance(message, HumanMessage) and not isinstance(marked, str)
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lorebind_prompts.rendering.base import Renderer
     from lorebind_prompts.tokens import TokenCounter
 
+BETWEEN_BLOCKS = "\n\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -41,9 +43,9 @@ def assemble_together(
     """A block for each portion, in their order; markers are numbered through all of them.
 
     A passage that is in several portions is shown in the block of the one that scored it best, with
-    the other sources beside it. The blocks that share a budget together take no more than that. No
-    one gets less than an equal part unless it needs less, and what it does not need goes to those
-    that need more.
+    the other sources beside it. The blocks that share a budget together take no more than that, the
+    blank lines between them counted in. No one gets less than an equal part unless it needs less,
+    and what it does not need goes to those that need more.
 
     Args:
         portions: what is to be shown.
@@ -60,47 +62,52 @@ def assemble_together(
     counter = counter or EstimateCounter()
     shares = _each_its_own(portions)
 
-    def assemble(budgets: Sequence[int]) -> list[AssembleResult]:
-        results: list[AssembleResult] = []
-        marker = first_marker
-        for portion, share, budget in zip(portions, shares, budgets, strict=True):
-            maker = Assembler(budget, counter, portion.renderer, portion.label)
-            results.append(maker.pack(share, first_marker=marker))
-            marker += len(results[-1].citations)
-        return results
-
     total = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
     sharing = [
         at for at, one in enumerate(portions) if max_tokens is not None or one.max_tokens is None
     ]
     limits = [total if one.max_tokens is None else one.max_tokens for one in portions]
-    budgets = list(limits)
-    needs = [_tokens_of(portions[at], shares[at], counter) for at in sharing]
-    asked = [min(need, limits[at]) for at, need in zip(sharing, needs, strict=True)]
-    for at, budget in zip(sharing, _fair(asked, total), strict=True):
-        budgets[at] = budget
-    results = assemble(budgets)
+    needs = {at: _tokens_of(portions[at], shares[at], counter) for at in sharing}
+    blocks = sum(need > 0 for need in needs.values())
+    total = max(0, total - max(0, blocks - 1) * counter.count(BETWEEN_BLOCKS))
+    budgets = dict(enumerate(limits))
+    asked = [min(need, limits[at]) for at, need in needs.items()]
+    budgets |= zip(sharing, _fair(asked, total), strict=True)
+
+    def pack(at: int, budget: int, marker: int) -> AssembleResult:
+        portion = portions[at]
+        maker = Assembler(budget, counter, portion.renderer, portion.label)
+        return maker.pack(shares[at], first_marker=marker)
+
+    results: list[AssembleResult] = []
+    for at in range(len(portions)):
+        results.append(pack(at, budgets[at], _after(first_marker, results)))
     # Passages do not fill a budget to the last token; what so is left may hold one more elsewhere.
-    for at in sharing:
-        used = [result.total_tokens for result in results]
-        left = total - sum(used[other] for other in sharing)
-        more = min(limits[at], used[at] + left)
-        if results[at].truncated_count and more > budgets[at]:
-            again = assemble([*used[:at], more, *used[at + 1 :]])
-            fits = sum(again[other].total_tokens for other in sharing) <= total
-            if fits and _truncated(again) < _truncated(results):
-                results = again
-    return results
+    left = total - sum(results[at].total_tokens for at in sharing)
+    final: list[AssembleResult] = []
+    for at, fair in enumerate(results):
+        marker = _after(first_marker, final)
+        moved = marker != _after(first_marker, results[:at])
+        more = min(limits[at], fair.total_tokens + left) if at in needs else limits[at]
+        chosen = fair
+        if fair.truncated_count and more > budgets[at]:
+            wider = pack(at, more, marker)
+            chosen = wider if wider.truncated_count < fair.truncated_count else fair
+        if chosen is fair and moved:  # other numbers may take more room
+            chosen = pack(at, min(more, budgets[at]), marker)
+        final.append(chosen)
+        left -= chosen.total_tokens - fair.total_tokens if at in needs else 0
+    return final
+
+
+def _after(first_marker: int, results: Sequence[AssembleResult]) -> int:
+    return first_marker + sum(len(result.citations) for result in results)
 
 
 def _tokens_of(portion: Portion, share: Sequence[Candidate], counter: TokenCounter) -> int:
     """What a block would take with everything in it."""
     assembler = Assembler(counter=counter, renderer=portion.renderer, label=portion.label)
     return assembler.tokens_of(share)
-
-
-def _truncated(results: Sequence[AssembleResult]) -> int:
-    return sum(result.truncated_count for result in results)
 
 
 def _each_its_own(portions: Sequence[Portion]) -> list[list[Candidate]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
@@ -179,13 +180,85 @@ def test_a_stream_that_breaks_raises(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_left_is_ended(tmp_path: Path) -> None:
-    """Who stops reading ends the model's call too."""
+    """Who stops reading ends the model's call too, though the stream be kept."""
     with shop(tmp_path) as project:
         model = Parts(says=[str(number) for number in range(1000)])
-        for _ in project.stream(QUESTION, model=model):
+        stream = project.stream(QUESTION, model=model)
+        for _ in stream:
             break
         assert model.ended.wait(10)
         assert len(model.said) < 100
+        with pytest.raises(UsageError, match="to its end"):
+            _ = stream.answer
+
+
+@pytest.mark.parametrize("way", ["break", "cancel"])
+async def test_an_asynchronous_stream_that_is_left_is_ended(tmp_path: Path, way: str) -> None:
+    """The same for `async for`, which is left, or whose task is cancelled."""
+    project = await asyncio.to_thread(shop, tmp_path)
+    async with project:
+        model = Parts(says=[str(number) for number in range(100_000)])
+        stream = project.stream(QUESTION, model=model)
+        begun = asyncio.Event()
+
+        async def read() -> None:
+            async for _ in stream:
+                begun.set()
+                if way == "break":
+                    break
+
+        reading = asyncio.create_task(read())
+        await begun.wait()
+        if way == "cancel":
+            reading.cancel()
+        await asyncio.wait([reading])
+        assert await asyncio.to_thread(model.ended.wait, 10)
+
+
+@pytest.mark.parametrize("when", ["after it", "during it"])
+def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
+    """Reading it again is refused, and disturbs neither the first reader nor the answer."""
+    with shop(tmp_path) as project:
+        stream = project.stream(QUESTION, model=Parts(says=["a", "b [1]"]))
+        reader = iter(stream)
+        parts = [next(reader)] if when == "during it" else list(reader)
+        with pytest.raises(UsageError, match="read once"):
+            list(stream)
+        assert [*parts, *reader] == ["a", "b [1]"]
+        assert stream.answer.text == "ab [1]"
+
+
+def test_a_stream_is_the_answer_for_the_tenant_that_asked(tmp_path: Path) -> None:
+    """Whoever reads it later, as a web server does, reads that tenant's passages and no other's."""
+    with shop(tmp_path) as project:
+        (tmp_path / "guide/keys.md").write_text("Acme rotates the keys by hand.\n")
+        with tenant("acme"):
+            project.ingest("guide")
+            stream = project.stream(QUESTION, model=ExtractiveChatModel())
+        text = "".join(stream)
+    assert "by hand" in text
+    assert "ninety days" not in text
+
+
+@pytest.mark.parametrize(
+    ("guide", "verdict"),
+    [
+        ("", "hit"),
+        (", min_score: 1, fallback: Nothing.", "fallback"),
+        (", min_score: 1, tool_fallback: auto", "escalated"),
+        (", max_tokens: 1", "fallback"),
+    ],
+)
+def test_a_streams_answer_is_that_of_generate(tmp_path: Path, guide: str, verdict: str) -> None:
+    """For every verdict: the same text, citations, budget and usage."""
+    with shop(tmp_path, guide=guide) as project:
+        stream = project.stream(QUESTION, model=Parts(says=["By command", " [1]."]))
+        text = "".join(stream)
+        whole = project.generate(QUESTION, model=Scripted(says=["By command [1]."]))
+    assert (text, stream.answer.verdict) == (whole.text, verdict)
+    found = [replace(one.result, seconds=0.0) for one in stream.answer.results]
+    assert found == [replace(one.result, seconds=0.0) for one in whole.results]
+    assert replace(stream.answer, results=[]) == replace(whole, results=[])
 
 
 def test_callbacks_reach_the_model(tmp_path: Path) -> None:

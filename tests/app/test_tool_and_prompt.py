@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableParallel
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lorebind import EmbedderError, UsageError
 from lorebind_bindings import knowledge_tool
-from lorebind_prompts import EstimateCounter, parse
+from lorebind_prompts import EstimateCounter, ExtractiveChatModel, parse
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
 
@@ -164,11 +166,92 @@ def test_an_agents_prompt(tmp_path: Path) -> None:
     assert contents(asked) == [KEYS, OLD, RULES]
 
 
-@pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, []])
+@pytest.mark.parametrize("score", [None, "high", float("nan"), float("inf")])
+def test_a_score_that_is_none(tmp_path: Path, score: Any) -> None:
+    """A document whose score says nothing counts as much as the best."""
+    documents = [
+        Document("Scored.", metadata={"score": 0.9, "source": None}),
+        Document("Odd.", metadata={"score": score}),
+    ]
+    with shop(tmp_path) as project:
+        value = project.prompt("guide").invoke({"question": QUESTION, "documents": documents})
+    assert contents(texts(value)[0][1]) == ["Odd.", "Scored."]
+
+
+@pytest.mark.parametrize("given", [{"qestion": QUESTION}, {"question": 3}, 3, [], None, b"keys"])
 def test_what_holds_no_question(tmp_path: Path, given: Any) -> None:
     """A mapping with another name, and what is no text, is refused with what is wanted."""
     with shop(tmp_path) as project, pytest.raises(UsageError, match=r"question|user's"):
         project.prompt("guide").invoke(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"messages": QUESTION},
+        {"question": QUESTION, "history": "Hello."},
+        {"question": QUESTION, "history": [3]},
+        {"question": QUESTION, "history": [{"text": "Hello."}]},
+        {"question": QUESTION, "documents": "Rotate them."},
+        {"question": QUESTION, "documents": ["Rotate them."]},
+    ],
+    ids=str,
+)
+def test_what_is_no_message_and_no_document(tmp_path: Path, given: Any) -> None:
+    """A text where a list belongs, and a list of something else, is refused by its name."""
+    with shop(tmp_path) as project, pytest.raises(UsageError, match="must be a list of LangChain"):
+        project.prompt("guide").invoke(given)
+
+
+def test_a_history_of_pairs_and_mappings(tmp_path: Path) -> None:
+    """What was said before may be written as LangChain lets messages be written."""
+    before = [("user", "Hello!"), {"role": "assistant", "content": "Hello."}]
+    with shop(tmp_path) as project:
+        value = project.prompt("guide").invoke({"question": QUESTION, "history": before})
+    assert texts(value)[:2] == [("human", "Hello!"), ("ai", "Hello.")]
+
+
+def test_numbers_go_on_from_those_of_a_tool(tmp_path: Path) -> None:
+    """In a conversation in which a tool gave passages, a prompt's have other numbers."""
+    call = {"name": "search_guide", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
+    with shop(tmp_path) as project:
+        told = project.tool("guide").invoke(call)
+        value = project.prompt("guide").invoke([("user", "Keys?"), told, ("user", QUESTION)])
+    shown = [one.marker for message in value.to_messages() for one in parse(str(message.text))]
+    assert shown == ["[1]", "[2]", "[3]", "[4]"]
+
+
+def test_a_template_that_cannot_be(tmp_path: Path) -> None:
+    """A malformed one is refused at once; one that names what is not given, when it is used."""
+    with shop(tmp_path) as project:
+        with pytest.raises(UsageError, match="not closed"):
+            project.prompt("guide", template="{{ .question")
+        prompt = project.prompt("guide", template="{{ .question }} In {{ .langage }}!")
+        with pytest.raises(UsageError, match=r"'langage'.*language"):
+            prompt.invoke({"question": QUESTION, "language": "French"})
+
+
+async def test_a_prompt_among_other_runnables(tmp_path: Path) -> None:
+    """Streams, branches, retries, fallbacks and tags go through it as through any other."""
+    project = await asyncio.to_thread(shop, tmp_path)
+    seen: list[Any] = []
+
+    class Seen(BaseCallbackHandler):
+        def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+            seen.append((kwargs["name"], kwargs["tags"]))
+
+    async with project:
+        prompt = project.prompt("guide")
+        model = ExtractiveChatModel()
+        whole = (await (prompt | model).ainvoke(QUESTION)).text
+        assert "".join([part.text async for part in (prompt | model).astream(QUESTION)]) == whole
+        both = RunnableParallel(one=prompt | model, two=prompt.with_fallbacks([prompt]) | model)
+        assert {one.text for one in (await both.ainvoke(QUESTION)).values()} == {whole}
+        config: Any = {"tags": ["mine"], "callbacks": [Seen()]}
+        await prompt.with_retry().with_config(config).ainvoke(QUESTION)
+        assert ("KnowledgePrompt", ["mine"]) in seen
+        assert "KnowledgePrompt" in (prompt | model).get_graph().draw_mermaid()
+        assert KEYS not in repr(prompt | model)
 
 
 def test_a_batch(tmp_path: Path) -> None:

@@ -186,6 +186,25 @@ except KeyboardInterrupt:
     assert out.split() == ["cleaned", "interrupted"], errors
 
 
+def test_a_loop_that_is_left_ends_quietly() -> None:
+    """Items that nobody takes any more are closed with the interpreter, without a word."""
+    with _program("""
+import asyncio
+from lorebind_knowledge.bridge import iterate
+async def items():
+    try:
+        while True:
+            await asyncio.sleep(0)
+            yield 1
+    finally:
+        print("closed")
+reader = iterate(items())
+print(next(reader))
+""") as program:
+        out, errors = program.communicate(timeout=10)
+    assert (out.split(), errors) == (["1", "closed"], "")
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no fork here")
 def test_run_after_a_fork() -> None:
     """A child process that has the parent's loop but not its thread starts its own."""

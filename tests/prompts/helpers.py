@@ -2,13 +2,71 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 from hypothesis import strategies as st
 
-from lorebind_prompts import RetrievedContext
+from lorebind_prompts import EstimateCounter, RetrievedContext, TiktokenCounter, TokenCounter
 
 from .hostile import HOSTILE
+
+TEMPLATES = [
+    "{{ .marker }} {{ .content }}",
+    "Source {{ .index }} ({{ .source }}) [{{ .index }}]\n{{ .content }}",
+    "{{ .content }}\n-- {{ .metadata.uri }}, {{ .score }}, {{ .marker }}",
+]
+RENDERERS = ["bullets", "json", "xml", "markdown", *TEMPLATES]
+
+
+class Characters:
+    """Each character is a token."""
+
+    name, exact = "characters", True
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+class Words:
+    """Each word is a token, however long: most of a block's markup costs nothing."""
+
+    name, exact = "words", True
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+class Wobbling:
+    """Now and then a longer text has fewer tokens, as merges of real tokenizers make it."""
+
+    name, exact = "wobbling", False
+
+    def count(self, text: str) -> int:
+        return max(0, len(text) // 4 + zlib.crc32(text.encode("utf-8", "replace")) % 3 - 1)
+
+
+COUNTERS: list[TokenCounter] = [
+    EstimateCounter(),
+    TiktokenCounter(),
+    Characters(),
+    Words(),
+    Wobbling(),
+]
+
+
+class Counting:
+    """Counts how often it is asked, and what for."""
+
+    def __init__(self, inner: TokenCounter) -> None:
+        self.name, self.exact = inner.name, inner.exact
+        self.asked: list[int] = []
+        self._inner = inner
+
+    def count(self, text: str) -> int:
+        self.asked.append(len(text))
+        return self._inner.count(text)
+
 
 texts = st.one_of(
     st.text(max_size=200),

@@ -11,19 +11,17 @@ from lorebind_prompts import (
     EstimateCounter,
     Portion,
     RetrievedContext,
-    TiktokenCounter,
     TokenCounter,
     assemble_together,
 )
 
-from .helpers import context, contexts
+from .helpers import COUNTERS, RENDERERS, Counting, context, contexts
 
-TEMPLATE = "Source {{ .index }} ({{ .source }}) [{{ .index }}]\n{{ .content }}"
 portions = st.builds(
     Portion,
     contexts=st.lists(contexts, max_size=6),
     max_tokens=st.one_of(st.none(), st.integers(1, 400)),
-    renderer=st.sampled_from(["bullets", "json", "xml", "markdown", TEMPLATE]),
+    renderer=st.sampled_from(RENDERERS),
     label=st.one_of(st.none(), st.just("Docs")),
 )
 
@@ -39,7 +37,7 @@ def passages(name: str, count: int, words: int = 20) -> list[RetrievedContext]:
 @given(
     st.lists(portions, min_size=1, max_size=4),
     st.one_of(st.none(), st.integers(0, 800)),
-    st.sampled_from([EstimateCounter(), TiktokenCounter()]),
+    st.sampled_from(COUNTERS),
 )
 def test_the_promises_hold(
     given_portions: list[Portion], budget: int | None, counter: TokenCounter
@@ -52,6 +50,9 @@ def test_the_promises_hold(
             assert result.total_tokens <= portion.max_tokens
     if budget is not None:
         assert sum(result.total_tokens for result in results) <= budget
+        if counter.name != "wobbling":  # of which parts and whole do not agree
+            whole = "\n\n".join(result.context for result in results if result.context)
+            assert counter.count(whole) <= budget
     cited = [citation for result in results for citation in result.citations]
     assert [one.marker for one in cited] == [f"[{at}]" for at in range(1, len(cited) + 1)]
     dropped = sum(len(result.dropped) for result in results)
@@ -87,6 +88,16 @@ def test_what_is_left_by_chance_is_used() -> None:
     assert len(large.citations) == 1
     assert small.total_tokens > 500
     assert small.total_tokens + large.total_tokens > 850
+
+
+@pytest.mark.parametrize("budget", [1000, 4096, 20_000, 35_000])
+def test_the_work_grows_with_the_passages(budget: int) -> None:
+    """Each passage is counted a few times, in however many blocks, not once for every block."""
+    counter = Counting(EstimateCounter())
+    many = [Portion(passages(f"{name} ", 20, words=80 + name)) for name in range(20)]
+    results = assemble_together(many, counter=counter, max_tokens=budget)
+    assert sum(result.truncated_count for result in results) > 0
+    assert len(counter.asked) < 6 * 20 * 20
 
 
 def test_a_passage_in_two_blocks_is_shown_once() -> None:

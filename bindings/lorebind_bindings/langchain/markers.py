@@ -2,60 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from langchain_core.messages import AIMessage, ToolMessage
 
 from lorebind_prompts import Citation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.tools import BaseTool
 
-    from lorebind_bindings.injecting import Injection
+STATE_KEY: Final = "lorebind_numbers"
+"""Where the state of an agent holds, by the name of each middleware, what it has numbered."""
+METADATA_KEY = "lorebind"
+"""Under this an answer's `response_metadata` says `verdict`, `citations` and `unknown_markers`."""
+MOST_KEY = "lorebind_most"
+"""Under this a tool's `metadata` says how many passages a call may give."""
 
-STATE_KEY = "lorebind_found"
-"""Where the state of an agent holds what was found for its question, while it works on it."""
+_FIELDS = {"marker", "id", "uri", "title", "score", "metadata", "also"}
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was found for a question."""
+class Numbers(TypedDict):
+    """What a middleware has numbered for a question. No text: a checkpointer saves it."""
 
-    question: str
-    injection: Injection
+    asked: str | None
+    """The id of the user's message."""
+    first: int
+    last: int
+    """Before `first`, where nothing was offered."""
 
 
 def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
-    """The passages that tools have given in a conversation."""
+    """The passages that tools have given in a conversation, and those that its answers cite."""
     for message in messages:
-        artifact = message.artifact if isinstance(message, ToolMessage) else None
-        if isinstance(artifact, dict) and isinstance(artifact.get("citations"), list):
-            yield from map(Citation.from_data, artifact["citations"])
+        said: Any = None
+        if isinstance(message, ToolMessage):
+            said = message.artifact
+        elif isinstance(message, AIMessage):
+            said = message.response_metadata.get(METADATA_KEY)
+        citations = said.get("citations") if isinstance(said, dict) else None
+        if isinstance(citations, list):
+            yield from (Citation.from_data(one) for one in citations if _is_ours(one))
 
 
-def next_marker(messages: Sequence[BaseMessage]) -> int:
-    """The first number that stands for no passage that a tool has given."""
-    return 1 + max((citation.number for citation in citations_in(messages)), default=0)
+def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] = {}) -> int:
+    """The first number that stands for no passage yet.
+
+    Args:
+        messages: the conversation.
+        numbers: what the state of an agent holds under `STATE_KEY`.
+    """
+    given = [citation.number for citation in citations_in(messages)]
+    given += [one["last"] for one in numbers.values()]
+    return 1 + max(given, default=0)
 
 
-def first_marker(runtime: Any, most: int) -> int:
+def first_marker(runtime: Any) -> int:
     """Where a call of a tool numbers from.
+
+    Calls that are made at once do not see each other's passages, and so each leaves room for the
+    most that those before it may give.
 
     Args:
         runtime: LangGraph's `ToolRuntime`; None outside of an agent.
-        most: the most passages that a call may give. Calls that are made at once do not see each
-            other's, and so keep this distance.
     """
     state = getattr(runtime, "state", None)
+    numbers = state.get(STATE_KEY, {}) if isinstance(state, dict) else {}
     messages = state.get("messages") if isinstance(state, dict) else state
     if not isinstance(messages, list):
         return 1
     asked = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
-    ids = [call["id"] for call in asked.tool_calls] if asked else []
-    ahead = ids.index(runtime.tool_call_id) if runtime.tool_call_id in ids else 0
-    found = state.get(STATE_KEY) if isinstance(state, dict) else None
-    before = [one.number for one in found.injection.offered] if isinstance(found, Found) else []
-    return max(next_marker(messages), 1 + max(before, default=0)) + ahead * most
+    together = asked.tool_calls if asked else []
+    ids = [call["id"] for call in together]
+    at = ids.index(runtime.tool_call_id) if runtime.tool_call_id in ids else 0
+    most = {tool.name: _most(tool) for tool in getattr(runtime, "tools", ())}
+    ahead = sum(most.get(call["name"], 0) for call in together[:at])
+    return next_marker(messages, numbers) + ahead
+
+
+def _most(tool: BaseTool) -> int:
+    most = (tool.metadata or {}).get(MOST_KEY, 0)
+    return most if isinstance(most, int) else 0
+
+
+def _is_ours(data: Any) -> bool:
+    """Other tools may give artifacts with `citations` too."""
+    if not (isinstance(data, dict) and data.keys() >= _FIELDS and isinstance(data["also"], list)):
+        return False
+    numbered = re.fullmatch(r"\[[0-9]{1,9}\]", str(data["marker"]))
+    return numbered is not None and all(map(_is_ours, data["also"]))

@@ -1,7 +1,7 @@
 """Knowledge for agents made by `langchain.agents.create_agent`: passages at each call of the model.
 
-They stand before the user's last message for the length of the call; the agent's state, and what a
-checkpointer saves of it, never holds them.
+They stand before the user's last message for the length of the call. The agent's state, what is
+streamed of it, and what a checkpointer saves, never hold them: only which numbers were given.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from langchain.agents.middleware.types import (
     PrivateStateAttr,
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.channels.untracked_value import UntrackedValue
 
 from lorebind_bindings.injecting import inject
-from lorebind_bindings.langchain.markers import STATE_KEY, Found, citations_in, next_marker
+from lorebind_bindings.langchain.checking import checked
+from lorebind_bindings.langchain.markers import STATE_KEY, Numbers, citations_in, next_marker
+from lorebind_bindings.langchain.remembering import Found, Remembered
 from lorebind_bindings.langchain.tool import knowledge_tool
 from lorebind_knowledge.bridge import run
-from lorebind_prompts import check, last_question, put_before_question
+from lorebind_prompts import last_question, put_before_question
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langgraph.runtime import Runtime
 
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 
-METADATA_KEY = "lorebind"
-"""Under this an answer's `response_metadata` says `verdict`, `citations` and `unknown_markers`."""
-
 
 class KnowledgeState(AgentState[Any]):
-    """The state of an agent; what was found in it is saved nowhere, and seen by nobody else."""
+    """The state of an agent, with what its middleware has numbered, by their names."""
 
-    lorebind_found: NotRequired[Annotated[Found | None, UntrackedValue, PrivateStateAttr]]
+    lorebind_numbers: NotRequired[Annotated[dict[str, Numbers], PrivateStateAttr]]
 
 
 class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
@@ -50,7 +48,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     The knowledge is searched once for each of the user's messages. A miss leaves the agent's tools
     alone; where a binding says `tool_fallback`, it adds a tool that searches the knowledge, which
     the model may use (`auto`) or has to before it answers (`escalate`). The message of the answer
-    says in its `response_metadata`, under `lorebind`, what it cites.
+    says in its `response_metadata`, under `lorebind`, what it cites. Several may serve one agent.
     """
 
     state_schema = KnowledgeState
@@ -77,6 +75,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._bindings = list(bindings)
         self._counter = counter
         self._max_tokens = max_tokens
+        self._remembered = Remembered()
         searchable = [one for one in bindings if one.settings.tool_fallback != "never"]
         self.tools = (
             [
@@ -93,19 +92,27 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         """What tells it from other middleware of the same agent."""
         return "_".join(["LorebindKnowledge", *(binding.id for binding in self._bindings)])
 
-    def before_agent(self, state: KnowledgeState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        return run(self.abefore_agent(state, runtime))
+    def before_model(self, state: KnowledgeState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        return run(self.abefore_model(state, runtime))
 
-    async def abefore_agent(
+    async def abefore_model(
         self, state: KnowledgeState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Search for the user's last message."""
-        return {STATE_KEY: await self._found(state["messages"], None)}
+        """Search for the user's last message, once."""
+        numbers = state.get(STATE_KEY, {})
+        asked, question = _question(state["messages"])
+        before = numbers.get(self.name)
+        if not question or (before and before["asked"] == asked is not None):
+            return None
+        first = next_marker(state["messages"], numbers)
+        found = await self._search(question, asked, first)
+        last = max((one.number for one in found.injection.offered), default=first - 1)
+        return {STATE_KEY: {**numbers, self.name: Numbers(asked=asked, first=first, last=last)}}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        found = run(self._found(request.messages, request.state.get(STATE_KEY)))
+        found = run(self._found(request.state))
         return self._checked(request, handler(self._injected(request, found)), found)
 
     async def awrap_model_call(
@@ -114,35 +121,46 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Give the model what was found beside the messages, and check what it cites."""
-        found = await self._found(request.messages, request.state.get(STATE_KEY))
+        found = await self._found(request.state)
         return self._checked(request, await handler(self._injected(request, found)), found)
 
-    async def _found(self, messages: Sequence[BaseMessage], before: Any) -> Found | None:
-        """What was found for the question, before or now: over an interrupt nothing is kept."""
-        at = last_question(messages)
-        question = "" if at is None else str(messages[at].text).strip()
-        if not question:
-            return None
-        if isinstance(before, Found) and before.question == question:
-            return before
+    async def _found(self, state: Mapping[str, Any]) -> Found | None:
+        """What was found for the question; where it is not remembered, or was edited, now.
+
+        The state's messages tell the question: in the request others may have put their blocks.
+        """
+        asked, question = _question(state["messages"])
+        gone = asked is None  # summarised away meanwhile
+        numbers: Numbers | None = state.get(STATE_KEY, {}).get(self.name)
+        if numbers:
+            asked, first = numbers["asked"], numbers["first"]
+        else:
+            first = next_marker(state["messages"])
+        found = self._remembered.get(asked, first) if numbers else None
+        if found and (gone or found.question == question):
+            return found
+        return await self._search(question, asked, first) if question else None
+
+    async def _search(self, question: str, asked: str | None, first: int) -> Found:
         injection = await inject(
             self._service,
             self._bindings,
             self._counter,
             question,
             max_tokens=self._max_tokens,
-            first_marker=next_marker(messages[:at]),
+            first_marker=first,
         )
-        return Found(question, injection)
+        found = Found(question, injection)
+        self._remembered.put(asked, first, found)
+        return found
 
     def _injected(self, request: ModelRequest[Any], found: Found | None) -> ModelRequest[Any]:
         escalated = found is not None and found.injection.verdict == "escalated"
-        own = {tool.name for tool in self.tools}
         changes: dict[str, Any] = {}
-        if own and not escalated:
-            changes["tools"] = [
-                tool for tool in request.tools if getattr(tool, "name", None) not in own
-            ]
+        if self.tools and not escalated:
+            # Not by name: the agent may have been given one like it, which stays.
+            own = {id(tool) for tool in self.tools}
+            changes["tools"] = [tool for tool in request.tools if id(tool) not in own]
         if found is None:
             return request.override(**changes)
         texts = [block.text for block in found.injection.blocks]
@@ -159,18 +177,22 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     def _checked(
         self, request: ModelRequest[Any], response: ModelResponse[Any], found: Found | None
     ) -> ModelResponse[Any]:
-        offered = [*citations_in(request.messages), *(found.injection.offered if found else [])]
+        offered = [
+            *citations_in(request.state["messages"]),
+            *(found.injection.offered if found else []),
+        ]
         verdict = found.injection.verdict if found else "none"
-        result: list[BaseMessage] = []
-        for message in response.result:
-            if isinstance(message, AIMessage) and not message.tool_calls:
-                checked = check(str(message.text), offered)
-                said = {
-                    "verdict": verdict,
-                    "citations": [one.as_data(content=False) for one in checked.citations],
-                    "unknown_markers": checked.unknown,
-                }
-                metadata = {**message.response_metadata, METADATA_KEY: said}
-                message = message.model_copy(update={"response_metadata": metadata})
-            result.append(message)
+        structured = response.structured_response
+        result = [
+            checked(message, offered, verdict, structured)
+            if isinstance(message, AIMessage) and (structured is not None or not message.tool_calls)
+            else message
+            for message in response.result
+        ]
         return replace(response, result=result)
+
+
+def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str]:
+    """The id and the words of what the user asked; no words where nothing is asked."""
+    at = last_question(messages)
+    return (None, "") if at is None else (messages[at].id, str(messages[at].text).strip())

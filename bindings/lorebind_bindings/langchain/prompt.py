@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable
 
 from lorebind_bindings.injecting import inject, inject_given
+from lorebind_bindings.langchain.markers import next_marker
 from lorebind_bindings.placing import Prompt, literal
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.configuration import references
 from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_prompts import (
     RetrievedContext,
@@ -21,7 +25,6 @@ from lorebind_prompts import (
 )
 
 if TYPE_CHECKING:
-    from langchain_core.documents import Document
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
@@ -63,7 +66,11 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 `inject_as` names may stand in it too. None means the question alone.
             instructions: the system message.
             max_tokens: the budget of all passages together, see `inject`.
+
+        Raises:
+            MalformedTemplateError: a template that is opened and not closed, and the like.
         """
+        references(template or "")
         self._service = service
         self._bindings = list(bindings)
         self._counter = counter
@@ -98,20 +105,21 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
     async def _messages(self, given: Any) -> PromptValue:
         values = _values(given)
         if (messages := values.get(MESSAGES)) is not None:
-            return ChatPromptValue(messages=await self._injected(convert_to_messages(messages)))
+            return ChatPromptValue(messages=await self._injected(_messages(messages, MESSAGES)))
         question = values.get(QUESTION)
         if not isinstance(question, str):
             raise _no_question(values)
         template = self._template
         prompt = literal(question) if template is None else Prompt(template, values)
         places = [binding.settings.inject_as for binding in self._bindings]
-        injection = await self._found(question, values.get(DOCUMENTS))
+        history = _messages(values.get(HISTORY) or [], HISTORY)
+        injection = await self._found(question, values.get(DOCUMENTS), history)
         before, asked = prompt.filled(injection.blocks, places)
         built = build_messages(
             question=asked,
             instructions=self._instructions,
             blocks=before,
-            history=convert_to_messages(values.get(HISTORY) or []),
+            history=history,
         )
         return ChatPromptValue(messages=built)
 
@@ -119,12 +127,18 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
-        injection = await self._found(str(messages[at].text), None)
+        injection = await self._found(str(messages[at].text), None, messages[:at])
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         return [*convert_to_messages(instructions), *put_before_question(messages, texts)]
 
-    async def _found(self, question: str, documents: Sequence[Document] | None) -> Injection:
+    async def _found(
+        self,
+        question: str,
+        documents: Sequence[Document] | None,
+        before: Sequence[BaseMessage],
+    ) -> Injection:
+        first = next_marker(before)
         if documents is None:
             return await inject(
                 self._service,
@@ -132,9 +146,12 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 self._counter,
                 question,
                 max_tokens=self._max_tokens,
+                first_marker=first,
             )
         contexts = [_context(document, self._counter) for document in documents]
-        return inject_given(contexts, self._counter, max_tokens=self._max_tokens)
+        return inject_given(
+            contexts, self._counter, max_tokens=self._max_tokens, first_marker=first
+        )
 
 
 def _values(given: Any) -> dict[str, Any]:
@@ -147,7 +164,7 @@ def _values(given: Any) -> dict[str, Any]:
         return {MESSAGES: [given]}
     if isinstance(given, Mapping):
         return dict(given)
-    if isinstance(given, Sequence):
+    if isinstance(given, Sequence) and not isinstance(given, bytes | bytearray):
         return {MESSAGES: given}
     raise _no_question({})
 
@@ -157,14 +174,29 @@ def _no_question(values: Mapping[str, Any]) -> UsageError:
     return UsageError(f"there is no text under {QUESTION!r}, nor are there messages; {hint}")
 
 
+def _messages(given: Any, name: str) -> list[BaseMessage]:
+    """What is given under a name, as messages."""
+    try:
+        if isinstance(given, str | bytes | Mapping):
+            raise TypeError(f"got one {type(given).__name__}")
+        return convert_to_messages(given)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        said = str(error).split("\n")[0]
+        raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
+
+
 def _context(document: Document, counter: TokenCounter) -> RetrievedContext:
     """A document of any retriever's as a passage; without a score it counts as much as the best."""
+    if not isinstance(document, Document):
+        found = type(document).__name__
+        raise UsageError(f"{DOCUMENTS!r} must be a list of LangChain's documents, not of {found}")
     metadata = dict(document.metadata)
-    metadata.setdefault("uri", metadata.get("source", ""))
+    metadata.setdefault("uri", metadata.get("source") or "")
+    score = metadata.get("score")
     return RetrievedContext(
         binding_id=str(metadata.get("kb_id", "")),
         content=document.page_content,
-        score=float(metadata.get("score", 1.0)),
+        score=float(score) if isinstance(score, int | float) and math.isfinite(score) else 1.0,
         token_estimate=counter.count(document.page_content),
         metadata=metadata,
         id=document.id or "",

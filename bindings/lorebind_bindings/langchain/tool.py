@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.tools import InjectedToolArg, StructuredTool
+from pydantic import BaseModel, Field
 
 from lorebind_bindings.injecting import inject
-from lorebind_bindings.langchain.markers import first_marker
+from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
 from lorebind_knowledge.bridge import run
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 64
 
 _HOW_TO_CITE = "Gives passages with numbers like [1]; cite them by these numbers."
+_BLANK = "Nothing was searched: the query is empty. Say what to look for."
+
+
+class _Arguments(BaseModel):
+    query: str = Field(description="What to look for: a question, or the words of its answer.")
 
 
 def knowledge_tool(
@@ -39,7 +45,8 @@ def knowledge_tool(
 
     Its artifact is `{"verdict": …, "citations": […]}`, of plain values. Within an agent its
     passages are numbered on from those that earlier calls gave, so that a number means one passage
-    in a whole conversation.
+    in a whole conversation. Arguments that are none, and a blank query, are for the model to mend:
+    an agent goes on.
 
     Args:
         service: the project's knowledge.
@@ -50,18 +57,18 @@ def knowledge_tool(
         max_tokens: the budget of all passages of a call, see `inject`.
     """
 
-    most = sum(binding.settings.top_k for binding in bindings)
-
     async def search(
         query: str, runtime: Annotated[Any, InjectedToolArg] = None
     ) -> tuple[str, dict[str, Any]]:
+        if not query.strip():
+            return _BLANK, {"verdict": "fallback", "citations": []}
         injection = await inject(
             service,
             bindings,
             counter,
             query,
             max_tokens=max_tokens,
-            first_marker=first_marker(runtime, most),
+            first_marker=first_marker(runtime),
         )
         texts = [block.text for block in injection.blocks]
         artifact = {
@@ -81,17 +88,9 @@ def knowledge_tool(
         search,
         name=name or re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{ids}")[:_LONGEST_NAME],
         description=f"{description or f'Search the knowledge of {ids}.'} {_HOW_TO_CITE}",
-        args_schema={
-            "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "description": "What to look for: a question, or the words of its answer.",
-                }
-            },
-            "required": ["query"],
-        },
+        args_schema=_Arguments,
         response_format="content_and_artifact",
+        metadata={MOST_KEY: sum(binding.settings.top_k for binding in bindings)},
     )
 
 

@@ -5,26 +5,39 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lorebind_prompts.cleaning import clean_text
+from lorebind_prompts.rendering.base import Passage
 from lorebind_prompts.rendering.bullets import Bullets
 from lorebind_prompts.rendering.json_lines import JsonLines
 from lorebind_prompts.rendering.markdown import Markdown
-from lorebind_prompts.rendering.template import read_template
 from lorebind_prompts.rendering.xml import Xml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lorebind_prompts.rendering.base import Passage
-
 _OPENING = re.compile(r'<knowledge id=([0-9a-f]{8})(?: format=([a-z]+))?(?: label="[^"]*")?>')
+_MARKER = re.compile(r"\[[0-9]+\]")
 _CLOSING = re.compile(r"</knowledge id=([0-9a-f]{8})>")
+
+
+def _read_template(lines: Sequence[str]) -> list[Passage]:
+    """What can be told of passages that a template wrote: the indented text below each marker."""
+    passages: list[tuple[str, list[str]]] = []
+    for line in lines:
+        marker = None if line.startswith("  ") else _MARKER.search(line)
+        if marker and marker[0] not in (known for known, _ in passages):
+            passages.append((marker[0], []))
+        elif passages and (line.startswith("  ") or not line):
+            passages[-1][1].append(line.removeprefix("  "))
+    return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages]
+
 
 _READERS: dict[str, Callable[[Sequence[str]], list[Passage]]] = {
     "": Bullets().read,
     "json": JsonLines().read,
     "xml": Xml().read,
     "markdown": Markdown().read,
-    "template": read_template,
+    "template": _read_template,
 }
 
 

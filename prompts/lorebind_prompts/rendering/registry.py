@@ -8,7 +8,6 @@ from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_prompts.rendering.bullets import Bullets
 from lorebind_prompts.rendering.json_lines import JsonLines
 from lorebind_prompts.rendering.markdown import Markdown
-from lorebind_prompts.rendering.template import TemplateRenderer
 from lorebind_prompts.rendering.xml import Xml
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def renderer_for(name: str) -> Renderer:
         UsageError: when there is none, with those that there are; a template that is none.
     """
     if "{{" in name:
+        from lorebind_prompts.rendering.template import TemplateRenderer  # loads the declarations
+
         return TemplateRenderer(name)
     if name not in _RENDERERS:
         raise UsageError(f"no renderer {name!r}; {did_you_mean(name, _RENDERERS)}")

@@ -63,18 +63,6 @@ class TemplateRenderer:
         return delimited(entries, label=label, form="template")
 
 
-def read_template(lines: Sequence[str]) -> list[Passage]:
-    """What can be told of passages that a template wrote: the indented text below each marker."""
-    passages: list[tuple[str, list[str]]] = []
-    for line in lines:
-        marker = None if line.startswith("  ") else _MARKER.search(line)
-        if marker and marker[0] not in (known for known, _ in passages):
-            passages.append((marker[0], []))
-        elif passages and (line.startswith("  ") or not line):
-            passages[-1][1].append(line.removeprefix("  "))
-    return [Passage(marker, "", clean_text("\n".join(text))) for marker, text in passages]
-
-
 def _lines(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata whose texts are each on one line; what is not there is written as nothing."""
     return _Missing({key: _line(str(value)) for key, value in metadata.items()})

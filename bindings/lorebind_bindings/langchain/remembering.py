@@ -1,0 +1,49 @@
+"""What was found for questions of late, kept beside an agent: its state is shown and saved."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.scope import current_tenant
+
+if TYPE_CHECKING:
+    from lorebind_bindings.injecting import Injection
+
+_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found for a question."""
+
+    question: str
+    injection: Injection
+
+
+class Remembered:
+    """The last few things found, by tenant, the id of the user's message, and its first number.
+
+    What is forgotten has to be searched for again, nothing else. Safe to share among threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[str, str | None, int], Found] = OrderedDict()
+
+    def get(self, asked: str | None, first: int) -> Found | None:
+        key = current_tenant(), asked, first
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
+
+    def put(self, asked: str | None, first: int, found: Found) -> None:
+        key = current_tenant(), asked, first
+        with self._lock:
+            self._found[key] = found
+            self._found.move_to_end(key)
+            if len(self._found) > _MOST:
+                self._found.popitem(last=False)

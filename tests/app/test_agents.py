@@ -1,0 +1,378 @@
+"""Agents as others build them: what is shown and saved of them, and what else they are made of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+)
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from lorebind import Extension, Project
+from lorebind_prompts import parse
+from tests.bindings.helpers import Agentic, Scripted, calls
+
+from .shop import KEYS, OLD, QUESTION, RULES, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+
+    from lorebind import Event
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+ASKED: Any = {"messages": [("user", QUESTION)]}
+APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with shop(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def searched(project: Project) -> list[str]:
+    """The knowledge bases that were searched, in the order of the searches."""
+    seen: list[str] = []
+
+    class Searches(Extension):
+        def retrieval_started(self, event: Event) -> None:
+            seen.append(event.kb_id)
+
+    project.knowledge.events.subscribe(Searches())
+    return seen
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"It rains in {place}."
+
+
+def asks_for_weather() -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "weather", "args": {"place": "Rome"}, "id": "w"}])
+
+
+def markers(messages: Sequence[BaseMessage]) -> list[str]:
+    """The numbers of all passages that a model was given."""
+    return [one.marker for message in messages for one in parse(str(message.text))]
+
+
+def said(state: Any) -> dict[str, Any]:
+    """What the last message says of its citations, by their uris."""
+    (data,) = [
+        message.response_metadata["lorebind"]
+        for message in state["messages"][-2:]
+        if "lorebind" in message.response_metadata
+    ]
+    return {**data, "citations": [one["uri"] for one in data["citations"]]}
+
+
+MODES = ["values", "updates", "messages", "debug", "custom", "tasks", "checkpoints"]
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_no_stream_shows_a_passage(project: Project, way: str) -> None:
+    """Whatever is streamed of an agent, and its states now and before, name no text of one."""
+    model = Agentic(says=[asks_for_weather(), AIMessage("With the command [1].")])
+    agent: Any = create_agent(
+        model, [weather], middleware=[project.middleware()], checkpointer=InMemorySaver()
+    )
+
+    async def streamed() -> list[Any]:
+        return [part async for part in agent.astream(ASKED, THREAD, stream_mode=MODES)]
+
+    if way == "stream":
+        shown: Any = list(agent.stream(ASKED, THREAD, stream_mode=MODES))
+    else:
+        shown = asyncio.run(streamed())
+    assert {mode for mode, _ in shown} == set(MODES) - {"custom"}
+    shown += [agent.get_state(THREAD), *agent.get_state_history(THREAD)]
+    assert QUESTION in str(shown)
+    assert "ninety days" not in str(shown)
+    assert "ninety days" in str(model.heard)
+
+
+async def test_only_the_model_is_traced_with_passages(project: Project) -> None:
+    """Callbacks find passages where the model is called, and in no step of the graph."""
+    agent: Any = create_agent(
+        Agentic(says=[AIMessage("ok [1]")]), [], middleware=[project.middleware()]
+    )
+    events = [event async for event in agent.astream_events(ASKED, version="v2")]
+    holding = {event["event"] for event in events if "ninety days" in str(event["data"])}
+    assert holding == {"on_chat_model_start", "on_chat_model_end"}
+
+
+@pytest.mark.parametrize("again", ["the same process", "another process"])
+def test_numbers_outlast_an_interrupt(tmp_path: Path, again: str) -> None:
+    """After a human's approval no tool gives a number that stands for one of the passages."""
+    saver = InMemorySaver()
+    asking = HumanInTheLoopMiddleware(interrupt_on={"search_rules": True})
+    model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [3].")])
+
+    def made(project: Project) -> Any:
+        parts: Any = [project.middleware("guide"), asking]
+        return create_agent(model, [project.tool("rules")], middleware=parts, checkpointer=saver)
+
+    with shop(tmp_path) as project:
+        agent = made(project)
+        assert "__interrupt__" in agent.invoke(ASKED, THREAD)
+        if again == "the same process":
+            state = agent.invoke(APPROVED, THREAD)
+    if again == "another process":
+        with Project.load(tmp_path, environ={}) as project:
+            state = made(project).invoke(APPROVED, THREAD)
+    assert markers(model.heard[1]) == ["[1]", "[2]", "[3]", "[4]"]
+    assert said(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
+
+
+def test_knowledge_may_join_a_conversation(project: Project) -> None:
+    """A run that was interrupted without our middleware goes on with it."""
+    saver = InMemorySaver()
+    asking: Any = HumanInTheLoopMiddleware(interrupt_on={"weather": True})
+    model = Agentic(says=[asks_for_weather(), AIMessage("See [1].")])
+    create_agent(model, [weather], middleware=[asking], checkpointer=saver).invoke(ASKED, THREAD)
+    parts = [asking, project.middleware()]
+    agent: Any = create_agent(model, [weather], middleware=parts, checkpointer=saver)
+    assert said(agent.invoke(APPROVED, THREAD))["citations"] == ["guide/keys.md"]
+
+
+def test_two_middlewares_of_one_agent(project: Project, searched: list[str]) -> None:
+    """Each gives its own passages, once, under numbers of their own; the answer cites both."""
+    model = Agentic(says=[asks_for_weather(), AIMessage("See [1], [3] and [9].")])
+    parts = [project.middleware("guide"), project.middleware("rules")]
+    state = create_agent(model, [weather], middleware=parts).invoke(ASKED)
+    for given in model.heard:
+        shown = {one.marker: one.content for one in parse(str(given[0].text))}
+        assert (len(shown), shown["[1]"], shown["[2]"], shown["[3]"]) == (4, KEYS, OLD, RULES)
+    assert said(state)["citations"] == ["guide/keys.md", "rules/keys.md"]
+    assert said(state)["unknown_markers"] == ["[9]"]
+    assert searched == ["guide", "rules"]
+
+
+def test_one_of_two_that_finds_nothing(project: Project, tmp_path: Path) -> None:
+    """The verdict of an answer is the best of those of all middlewares."""
+    with shop(tmp_path / "other", guide=", min_score: 1, fallback: Nothing.") as other:
+        parts = [other.middleware(), project.middleware("rules")]
+        for order in (parts, parts[::-1]):
+            agent: Any = create_agent(Agentic(says=[AIMessage("See [1].")]), [], middleware=order)
+            assert said(agent.invoke(ASKED))["verdict"] == "hit"
+
+
+def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None:
+    """A later answer may name a passage that only an earlier one was given."""
+    model = Agentic(says=[AIMessage("By command [1]."), AIMessage("As I said [1]; and [3].")])
+    agent: Any = create_agent(
+        model, [], middleware=[project.middleware("rules")], checkpointer=InMemorySaver()
+    )
+    agent.invoke(ASKED, THREAD)
+    state = agent.invoke({"messages": [("user", "What covers alpine chalets?")]}, THREAD)
+    assert markers(model.heard[1]) == ["[3]", "[4]"]
+    assert said(state)["citations"] == ["rules/keys.md", "rules/snow.md"]
+
+
+def test_a_tool_of_the_same_name_stays(tmp_path: Path) -> None:
+    """What `tool_fallback` hides on a hit is its own tool, not one that the agent was given."""
+    with shop(tmp_path, guide=", tool_fallback: auto") as project:
+        model = Agentic(says=[AIMessage("ok [1]")])
+        tools = [project.tool("guide")]
+        create_agent(model, tools, middleware=[project.middleware()]).invoke(ASKED)
+    assert model.offered == [(["search_guide"], None)]
+
+
+class Reply(BaseModel):
+    """An answer in parts."""
+
+    text: str
+    amounts: list[int]
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+def test_a_structured_answer_cites_in_its_texts(project: Project, strategy: Any) -> None:
+    """Markers count in the texts of an answer's fields; a list of numbers is none."""
+    given = {"text": "By command [1], not [8].", "amounts": [2, 7]}
+    if strategy is ToolStrategy:
+        answer = AIMessage("", tool_calls=[{"name": "Reply", "args": given, "id": "1"}])
+    else:
+        answer = AIMessage(json.dumps(given))
+    agent: Any = create_agent(
+        Agentic(says=[answer]),
+        [],
+        middleware=[project.middleware()],
+        response_format=strategy(Reply),
+    )
+    state = agent.invoke(ASKED)
+    assert state["structured_response"] == Reply(**given)
+    assert said(state)["citations"] == ["guide/keys.md"]
+    assert said(state)["unknown_markers"] == ["[8]"]
+
+
+def others() -> list[Any]:
+    keeping: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    return [
+        SummarizationMiddleware(Scripted(says=["A summary."]), **keeping),
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)]),
+        ModelRetryMiddleware(max_retries=1, initial_delay=0.0),
+        ModelFallbackMiddleware(Agentic(says=[AIMessage("not called")])),
+    ]
+
+
+@pytest.mark.parametrize("other", others(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_beside_other_middleware(
+    project: Project, searched: list[str], other: Any, first: str
+) -> None:
+    """In either order: one search, the passages before each call, and citations that are right."""
+    model = Agentic(says=[calls("who may", tool="search_rules"), AIMessage("See [1] and [4].")])
+    parts: Any = [project.middleware("guide"), other]
+    agent: Any = create_agent(
+        model, [project.tool("rules")], middleware=parts if first == "ours" else parts[::-1]
+    )
+    state = agent.invoke(ASKED)
+    assert [markers(given)[:2] for given in model.heard] == [["[1]", "[2]"]] * 2
+    assert "guide/keys.md" in said(state)["citations"]
+    assert searched == ["guide", "rules"]
+
+
+def test_a_summary_is_no_question(project: Project, searched: list[str]) -> None:
+    """When what the user said is summarised away, its passages stand before the summary."""
+    model = Agentic(says=[asks_for_weather(), AIMessage("See [1].")])
+    keeping: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    summing = SummarizationMiddleware(Scripted(says=["Snow on chalets."]), **keeping)
+    parts: Any = [project.middleware("guide"), summing]
+    create_agent(model, [weather], middleware=parts).invoke(ASKED)
+    assert str(model.heard[1][0].text).endswith("Snow on chalets.")
+    assert markers(model.heard[1]) == ["[1]", "[2]"]
+    assert searched == ["guide"]
+
+
+def test_the_fallback_model_sees_the_passages(project: Project) -> None:
+    """A model that answers in another's place is given the same."""
+    second = Agentic(says=[AIMessage("See [1].")])
+    failing = Scripted(error=ConnectionError("down"))
+    parts: Any = [ModelFallbackMiddleware(second), project.middleware()]
+    state = create_agent(failing, [], middleware=parts).invoke(ASKED)
+    assert markers(second.heard[0]) == ["[1]", "[2]"]
+    assert said(state)["citations"] == ["guide/keys.md"]
+
+
+def test_a_failed_call_is_taken_up_again(project: Project, searched: list[str]) -> None:
+    """Going on after the model failed searches nothing again."""
+    model = Scripted(error=ConnectionError("down"), says=["See [1]."])
+    agent: Any = create_agent(
+        model, [], middleware=[project.middleware()], checkpointer=InMemorySaver()
+    )
+    with pytest.raises(ConnectionError):
+        agent.invoke(ASKED, THREAD)
+    model.error = None
+    assert said(agent.invoke(None, THREAD))["citations"] == ["guide/keys.md"]
+    assert searched == ["guide"]
+
+
+def test_a_picture_behind_its_question(project: Project) -> None:
+    """Of several messages in a row the last one with words is the question."""
+    picture = HumanMessage([{"type": "image", "url": "https://example.com/key.png"}])
+    model = Agentic(says=[AIMessage("ok")])
+    agent: Any = create_agent(model, [], middleware=[project.middleware()])
+    agent.invoke({"messages": [("user", QUESTION), picture]})
+    asked, last = model.heard[0]
+    assert [one.content for one in parse(str(asked.text))] == [KEYS, OLD]
+    assert last.content == picture.content
+
+
+def test_a_picture_alone_asks_nothing(project: Project, searched: list[str]) -> None:
+    """A turn without words has no passages, those of the turn before neither."""
+    model = Agentic(says=[AIMessage("ok [1]"), AIMessage("A key.")])
+    agent: Any = create_agent(
+        model, [], middleware=[project.middleware()], checkpointer=InMemorySaver()
+    )
+    agent.invoke(ASKED, THREAD)
+    picture = HumanMessage([{"type": "image", "url": "https://example.com/key.png"}])
+    state = agent.invoke({"messages": [picture]}, THREAD)
+    assert markers(model.heard[1]) == []
+    assert state["messages"][-1].response_metadata["lorebind"]["verdict"] == "none"
+    assert searched == ["guide"]
+
+
+def test_agents_in_one_graph(project: Project) -> None:
+    """Each sees passages of its own, and the numbers of what the other cited stay taken."""
+    one = Agentic(says=[AIMessage("By command [1].")])
+    two = Agentic(says=[AIMessage("The rules [2] say so too; see [1].")])
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("one", create_agent(one, [], middleware=[project.middleware("guide")]))
+    graph.add_node("two", create_agent(two, [], middleware=[project.middleware("rules")]))
+    graph.add_edge(START, "one")
+    graph.add_edge("one", "two")
+    graph.add_edge("two", END)
+    made = graph.compile(checkpointer=InMemorySaver())
+    shown = list(made.stream(ASKED, THREAD, stream_mode=MODES, subgraphs=True))
+    assert "ninety days" not in str(shown)
+    assert (markers(one.heard[0]), markers(two.heard[0])) == (["[1]", "[2]"], ["[2]", "[3]"])
+    state = made.get_state(THREAD).values
+    assert said({"messages": state["messages"][-1:]})["citations"] == [
+        "rules/keys.md",
+        "guide/keys.md",
+    ]
+
+
+@pytest.mark.parametrize("query", ["", "  ", "\n"])
+def test_a_blank_query_is_answered_with_words(project: Project, query: str) -> None:
+    """A model that searches for nothing is told so, and the agent goes on."""
+    model = Agentic(says=[calls(query, tool="search_guide"), AIMessage("Sorry.")])
+    *_, told, answer = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
+    assert (str(told.text), answer.text) == (
+        "Nothing was searched: the query is empty. Say what to look for.",
+        "Sorry.",
+    )
+
+
+@pytest.mark.parametrize("wrong", [{}, {"q": "keys"}, {"query": 3}, {"query": None}], ids=str)
+def test_wrong_arguments_are_for_the_model_to_mend(project: Project, wrong: Any) -> None:
+    """A call without a text to search for gives an error message, and the agent goes on."""
+    called = AIMessage("", tool_calls=[{"name": "search_guide", "args": wrong, "id": "1"}])
+    model = Agentic(says=[called, AIMessage("Sorry.")])
+    *_, told, _ = create_agent(model, [project.tool("guide")]).invoke(ASKED)["messages"]
+    assert told.status == "error"
+    assert "query: " in str(told.text)
+
+
+def test_tools_at_once_leave_room_for_each_other(project: Project) -> None:
+    """Of two different tools that are called together, none gives a number of the other's."""
+    both = calls("keys", tool="search_guide_rules").tool_calls
+    both += calls("keys and rules", tool="search_rules").tool_calls
+    model = Agentic(says=[AIMessage("", tool_calls=both), AIMessage("ok")])
+    create_agent(model, [project.tool("guide", "rules"), project.tool("rules")]).invoke(ASKED)
+    given = markers(model.heard[1])
+    assert len(given) == len(set(given)) > 4
+
+
+@tool(response_format="content_and_artifact")
+def foreign(query: str) -> tuple[str, Any]:
+    """Search elsewhere."""
+    return query, {"citations": ["a", {"marker": "[x]"}, {"marker": "[7]", "also": 3}]}
+
+
+def test_citations_of_other_tools_are_left_alone(project: Project) -> None:
+    """An artifact that has `citations` of another kind disturbs nothing."""
+    model = Agentic(says=[calls("keys", tool="foreign"), AIMessage("See [1] and [7].")])
+    agent: Any = create_agent(model, [foreign], middleware=[project.middleware()])
+    assert said(agent.invoke(ASKED))["unknown_markers"] == ["[7]"]
