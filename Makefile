@@ -34,7 +34,7 @@ format: setup ## Put the code into its format
 	$(BIN)/ruff check --fix .
 
 test: setup ## Run all tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores
