@@ -38,8 +38,8 @@ from lorebind_knowledge.embedders.local import (
     load_session,
     load_tokenizer,
     run_graph,
-    usable_processors,
 )
+from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,11 +28,11 @@ from lorebind_knowledge.embedders.local import (
     DIMENSION,
     LocalEmbedder,
     load_tokenizer,
-    usable_processors,
 )
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 from lorebind_knowledge.embedders.registry import make_embedder
 from lorebind_knowledge.errors import EmbedderError, StoreError, UsageError
+from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

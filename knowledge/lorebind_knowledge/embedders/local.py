@@ -8,8 +8,6 @@ shipped here. Mean pooling over the mask, then L2 normalisation, as the model's 
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
 from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.declarations.embedders import LOCAL_DIMENSION
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.inference import PerProcess, cpu_session
+from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,6 @@ MAX_TOKENS = 256
 
 ROWS_PER_RUN = 8
 """Texts in one run of the graph. More of them buys nothing but memory."""
-
-_inherited: list[Any] = []
-"""Sessions from before a fork: to end one would wait for its threads, which the child has not."""
 
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
@@ -58,8 +55,7 @@ class LocalEmbedder(Embedder):
         self.batch_size = batch_size
         self._threads = threads or usable_processors()
         self._model_path = model_path
-        self._loading = threading.Lock()
-        self._loaded: tuple[int, Any, Any] | None = None
+        self._parts = PerProcess(self._load)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -71,7 +67,7 @@ class LocalEmbedder(Embedder):
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
-        tokenizer, session = self._parts()
+        tokenizer, session = self._parts.get()
         encodings = tokenizer.encode_batch(list(texts))
         by_length = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
@@ -85,25 +81,12 @@ class LocalEmbedder(Embedder):
         return vector
 
     def count_truncated(self, texts: Sequence[str]) -> int:
-        tokenizer, _ = self._parts()
+        tokenizer, _ = self._parts.get()
         encodings = tokenizer.encode_batch(list(map(encodable, texts)))
         return sum(bool(encoding.overflowing) for encoding in encodings)
 
-    def _parts(self) -> tuple[Any, Any]:
-        with self._loading:
-            # A forked child has the session, but none of the threads it would wait for.
-            if self._loaded is None or self._loaded[0] != os.getpid():
-                _inherited.append(self._loaded)
-                session = load_session(self._threads, self._model_path)
-                self._loaded = os.getpid(), load_tokenizer(), session
-            return self._loaded[1:]
-
-
-def usable_processors() -> int:
-    """The processors this process may run on; more threads than those make each other wait."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    def _load(self) -> tuple[Any, Any]:
+        return load_tokenizer(), load_session(self._threads, self._model_path)
 
 
 def load_tokenizer() -> Any:
@@ -123,17 +106,9 @@ def load_session(threads: int, model_path: Path | None = None) -> Any:
     Raises:
         EmbedderError: when the weights are not there or are not the ones this version knows.
     """
-    import onnxruntime
-
     from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # The arena keeps the largest batch's memory for ever and is not faster here.
-    options.enable_cpu_mem_arena = False
-    model = without_nan_guards(_read_weights(model_path))
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return cpu_session(without_nan_guards(_read_weights(model_path)), threads)
 
 
 def _read_weights(model_path: Path | None) -> bytes:

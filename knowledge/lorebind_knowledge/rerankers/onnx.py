@@ -7,11 +7,11 @@ which the second is "relevant". A logit becomes a figure by the logistic functio
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.inference import PerProcess, cpu_session
+from lorebind_knowledge.processors import usable_processors
 from lorebind_knowledge.rerankers.base import Reranker, logistic
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _KNOWN = ("input_ids", "attention_mask", "token_type_ids")
-
-_inherited: list[Any] = []
-"""Sessions from before a fork: to end one would wait for its threads, which the child has not."""
 
 
 class OnnxReranker(Reranker):
@@ -50,12 +47,11 @@ class OnnxReranker(Reranker):
         """
         self._model_path, self._tokenizer_path = model_path, tokenizer_path
         self._max_length, self._batch_size = max_length, batch_size
-        self._threads = threads
-        self._loading = threading.Lock()
-        self._loaded: tuple[int, Any, Any] | None = None
+        self._threads = threads or usable_processors()
+        self._parts = PerProcess(self._load)
 
     def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
-        tokenizer, session = self._parts()
+        tokenizer, session = self._parts.get()
         pairs = [(_encodable(question), _encodable(text)) for text in texts]
         encodings = tokenizer.encode_batch(pairs)
         by_length = sorted(range(len(pairs)), key=lambda row: len(encodings[row].ids))
@@ -98,13 +94,8 @@ class OnnxReranker(Reranker):
         logits: list[float] = answer.reshape(-1).tolist()
         return logits
 
-    def _parts(self) -> tuple[Any, Any]:
-        with self._loading:
-            # A forked child has the session, but none of the threads it would wait for.
-            if self._loaded is None or self._loaded[0] != os.getpid():
-                _inherited.append(self._loaded)
-                self._loaded = os.getpid(), self._load_tokenizer(), self._load_session()
-            return self._loaded[1:]
+    def _load(self) -> tuple[Any, Any]:
+        return self._load_tokenizer(), self._load_session()
 
     def _load_tokenizer(self) -> Any:
         from tokenizers import Tokenizer
@@ -122,19 +113,10 @@ class OnnxReranker(Reranker):
         return tokenizer
 
     def _load_session(self) -> Any:
-        import onnxruntime
-
         if not self._model_path.is_file():
             raise RerankerError(f"there is no model {self._model_path}")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads or _usable_processors()
-        options.inter_op_num_threads = 1
-        # The arena keeps the largest batch's memory for ever.
-        options.enable_cpu_mem_arena = False
         try:
-            session = onnxruntime.InferenceSession(
-                str(self._model_path), options, providers=["CPUExecutionProvider"]
-            )
+            session = cpu_session(str(self._model_path), self._threads)
         except Exception as error:  # its exceptions have no base of their own
             raise RerankerError(f"cannot load the model {self._model_path}: {error}") from error
         for one in session.get_inputs():
@@ -157,9 +139,3 @@ def _padding(tokenizer: Any) -> int:
 def _encodable(text: str) -> str:
     """The text with a question mark for each half of a character, which no tokenizer takes."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _usable_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

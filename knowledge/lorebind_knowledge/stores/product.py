@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorebind_knowledge.processors import usable_processors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
@@ -54,13 +56,7 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
     return figures
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-_THREADS = min(_processors(), _MOST)
+_THREADS = min(usable_processors(), _MOST)
 
 
 def _make_helpers() -> None:

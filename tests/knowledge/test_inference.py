@@ -1,0 +1,57 @@
+"""What is loaded once in a process, and once more in a forked one."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from lorebind_knowledge.inference import PerProcess
+
+
+def test_many_threads_load_once() -> None:
+    """Whoever asks first loads; the others wait for it and get the same."""
+    loads: list[object] = []
+
+    def load() -> object:
+        loads.append(object())
+        return loads[-1]
+
+    parts = PerProcess(load)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(parts.get())) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1
+    assert found == loads * 20
+
+
+def test_a_failure_is_tried_again() -> None:
+    """What could not be loaded is not kept."""
+    outcomes = iter([ValueError("not yet"), None])
+
+    def load() -> str:
+        if (error := next(outcomes)) is not None:
+            raise error
+        return "loaded"
+
+    parts = PerProcess(load)
+    with pytest.raises(ValueError, match="not yet"):
+        parts.get()
+    assert parts.get() == "loaded"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_loads_again() -> None:
+    """What a child inherits is of no use to it, and stays until it ends."""
+    parts = PerProcess(os.getpid)
+    assert parts.get() == os.getpid()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if parts.get() == os.getpid() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert parts.get() == os.getpid()
