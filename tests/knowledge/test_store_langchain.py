@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.records import RecordFilter, SearchOptions
@@ -231,6 +231,12 @@ class Reader(InMemoryVectorStore):
         return super().add_documents(documents, **kwargs)
 
 
+class Undeleting(InMemoryVectorStore):
+    """Only adds, as SKLearnVectorStore does."""
+
+    delete = VectorStore.delete
+
+
 def test_a_class_without_search_by_vector() -> None:
     """The one method that every class has is enough."""
     store = make(Searchable)
@@ -246,6 +252,12 @@ def test_a_class_that_cannot_be_used(kind: Any, says: str) -> None:
     store.open(INDEX, 4)
     with pytest.raises(StoreError, match=says):
         store.upsert([record("a")])
+
+
+def test_a_class_that_cannot_delete() -> None:
+    """It is refused when it is opened, not when a document changes for the first time."""
+    with pytest.raises(StoreError, match="Undeleting has no method that deletes"):
+        make(Undeleting).open(INDEX, 4)
 
 
 def test_a_class_that_refuses_unknown_ids(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from lorebind_knowledge.stores.checks import (
     check_options,
     check_query,
     check_room,
-    entry_of,
+    entries_of,
     named,
     not_opened,
 )
@@ -213,7 +213,7 @@ class LangChainStore:
         with self._using() as view:
             for index, group in groups.items():
                 db, found = self._opened(view, index)
-                entries = [entry_of(record, found.dimension) for record in group]
+                entries = entries_of(group, found.dimension)
                 documents = {str(uuid.uuid4()): entry for entry in entries}
                 sidecar.enter(db, found, documents)
                 coming.append((found, documents))

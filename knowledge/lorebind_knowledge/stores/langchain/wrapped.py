@@ -116,6 +116,11 @@ class Wrapped:
             store = recipe.make(**{parameter: self._given}, **recipe.settings)
         if not isinstance(store, VectorStore):
             raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
+        if type(store).delete is VectorStore.delete:
+            raise StoreError(
+                f"{recipe.name} has no method that deletes documents, so that no document could "
+                "ever change; use another class"
+            )
         self._given.probing = False
         self._store = store
 
