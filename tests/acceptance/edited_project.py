@@ -199,7 +199,7 @@ class EditedProject:
         assert self._served(reader, kb) == after
         self._check_counts(kb, report, expected, anew)
         state.passages, state.made_of = expected, self._made_of(kb)
-        state.begun_another &= not anew
+        state.begun_another = False
         return report
 
     def _project(self, root: Path, **parts: Any) -> Project:

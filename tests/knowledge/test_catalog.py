@@ -200,6 +200,20 @@ def test_states_of_indexes(catalog: Catalog) -> None:
     assert set(ledger.documents(second.key)) == {"a.md"}
 
 
+def test_retiring_a_successor(catalog: Catalog) -> None:
+    """One that is given up is no successor any more, and waits to be dropped like an old index."""
+    ledger = catalog.ledger
+    first = ledger.create_index(HERE, MANIFEST)
+    ledger.activate_index(first.key)
+    second = ledger.create_index(HERE, MANIFEST)
+    ledger.retire_index(second.key)
+    assert ledger.index(HERE, "building") is None
+    assert ledger.retired_indexes(HERE) == [second.key]
+    active = ledger.index(HERE, "active")
+    assert active is not None
+    assert active.key == first.key
+
+
 def test_manifest(catalog: Catalog) -> None:
     """A manifest can be written anew."""
     key = catalog.ledger.create_index(HERE, MANIFEST).key

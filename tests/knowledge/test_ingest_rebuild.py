@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from lorebind_knowledge.errors import (
 )
 
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.scope import IndexKey
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:
@@ -88,7 +92,7 @@ async def test_another_embedder(bench: Bench) -> None:
     old = bench.index
     bench.embedder = CountingEmbedder(revision="2", dimension=32)
     bench.change(embedder=bench.embedder)
-    with pytest.raises(IndexMismatchError, match="lorebind knowledge ingest docs"):
+    with pytest.raises(IndexMismatchError, match="lorebind knowledge reindex docs"):
         await bench.ask("word1a")
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
@@ -118,3 +122,112 @@ async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
             assert (await bench.ingest()).texts_embedded == spent
     assert len(await bench.visible()) == 12
     assert bench.catalog.ledger.index(bench.kb.namespace, "building") is None
+
+
+async def leave_successor(bench: Bench) -> IndexKey:
+    """A successor that waits for a document to be mended; the index in use is behind in nothing."""
+    fill(bench)
+    await bench.ingest()
+    bench.write_bytes("2.md", b"\0\xff")
+    assert (await bench.ingest(strategy="replace")).status == "completed_with_failures"
+    bench.write("2.md", *(paragraph(f"word2{part}") for part in "abc"))
+    key = begun(bench)
+    assert key is not None
+    assert bench.store.count(key) == 9
+    return key
+
+
+def begun(bench: Bench) -> IndexKey | None:
+    entry = bench.catalog.ledger.index(bench.kb.namespace, "building")
+    return entry.key if entry else None
+
+
+def dropped(bench: Bench, key: IndexKey) -> bool:
+    """Whether neither the catalog nor the store has anything of an index."""
+    ledger = bench.catalog.ledger
+    assert begun(bench) != key
+    assert key not in ledger.retired_indexes(bench.kb.namespace)
+    with pytest.raises(StoreError):
+        bench.store.count(key)
+    return ledger.documents(key) == {}
+
+
+async def test_a_successor_is_gone_on_with(bench: Bench) -> None:
+    """The next replace keeps what the one before it has built."""
+    key = await leave_successor(bench)
+    report = await bench.ingest(strategy="replace")
+    assert (report.documents, report.texts_embedded) == (counts(added=1, unchanged=3), 0)
+    assert bench.index == key
+    assert len(await bench.visible()) == 12
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_an_abandoned_successor(bench: Bench, failing: bool) -> None:
+    """An upsert of the index in use drops it, also when a document fails; vectors stay cached."""
+    key = await leave_successor(bench)
+    old, before = bench.index, await bench.visible()
+    if failing:
+        bench.write_bytes("3.md", b"\0\xff")
+    report = await bench.ingest()
+    assert report.status == ("completed_with_failures" if failing else "completed")
+    assert dropped(bench, key)
+    assert (bench.index, await bench.visible()) == (old, before)
+    fill(bench)
+    report = await bench.ingest(strategy="replace")
+    assert (report.documents, report.texts_embedded) == (counts(added=4), 0)
+    assert bench.index != old
+
+
+async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None:
+    """What was built with the other embedder goes with the next ingest."""
+    fill(bench)
+    await bench.ingest()
+    first, old = bench.embedder, bench.index
+
+    def fail(number: int) -> None:
+        if number == 2:
+            raise RuntimeError("down")
+
+    bench.embedder = CountingEmbedder(revision="2")
+    bench.embedder.before_batch = fail
+    bench.change(embedder=bench.embedder)
+    with pytest.raises(EmbedderError):
+        await bench.ingest()
+    key = begun(bench)
+    assert key is not None
+    bench.change(embedder=first)
+    assert (await bench.ingest()).documents == counts(unchanged=4)
+    assert dropped(bench, key)
+    assert bench.index == old
+
+
+async def test_a_successor_that_is_kept(bench: Bench) -> None:
+    """A run that failed, or that read only what had failed, says nothing about it."""
+    key = await leave_successor(bench)
+    assert (await bench.ingest(only_failed=True)).status == "completed"
+    assert begun(bench) == key
+    (bench.root / "docs").rename(bench.root / "away")
+    assert (await bench.ingest()).status == "failed"
+    assert begun(bench) == key
+    (bench.root / "away").rename(bench.root / "docs")
+    assert (await bench.ingest(strategy="replace")).documents == counts(added=1, unchanged=3)
+
+
+async def test_a_successor_that_was_half_dropped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No replace goes on with one whose vectors are gone; the next run drops the rest of it."""
+    key = await leave_successor(bench)
+
+    def drop(index: IndexKey) -> None:
+        real(index)
+        raise StoreError("cut off")
+
+    real = bench.store.drop
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "drop", drop)
+        with pytest.raises(StoreError, match="cut off"):
+            await bench.ingest()
+    await bench.ingest(strategy="replace")
+    assert dropped(bench, key)
+    assert len(await bench.visible()) == 12

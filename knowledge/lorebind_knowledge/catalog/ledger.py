@@ -110,6 +110,11 @@ class Ledger:
                 update(indexes).where(ours, indexes.c.number == key.number).values(state="active")
             )
 
+    def retire_index(self, key: IndexKey) -> None:
+        """This index is to be dropped: nothing goes on with it, whatever is left of it."""
+        with self._database.writing() as connection:
+            connection.execute(update(indexes).where(_in(indexes, key)).values(state="retired"))
+
     def set_manifest(self, key: IndexKey, manifest: Manifest) -> None:
         with self._database.writing() as connection:
             connection.execute(

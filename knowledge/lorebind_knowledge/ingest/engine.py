@@ -65,7 +65,8 @@ async def ingest(
         kb: the knowledge base.
         strategy: `upsert` changes the index in use, document by document; `replace` builds a new
             one beside it and switches when that is complete. A change of the embedder always
-            builds a new one.
+            builds a new one. What a `replace` that was cut off has built is gone on with by the
+            next, and dropped by an `upsert` of the index in use that comes between them.
         only_failed: read only the documents that failed or were interrupted before; the others
             are not looked at, and nothing is removed. With `upsert` only, into the index in use.
         allow_mass_delete: let the run remove more than half of the known documents.
@@ -77,14 +78,23 @@ async def ingest(
             Nothing was changed.
         EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
     """
-    if strategy not in STRATEGIES:
-        hint = did_you_mean(strategy, STRATEGIES)
-        raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
+    check_strategy(strategy)
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
     with ExitStack() as stack:
         await _take_turn(stack, kb, wait=wait)
         return await _Run(kb, strategy, only_failed=only_failed).execute(allow_mass_delete)
+
+
+def check_strategy(strategy: str) -> None:
+    """Refuse a strategy that there is not.
+
+    Raises:
+        UsageError: naming those that there are.
+    """
+    if strategy not in STRATEGIES:
+        hint = did_you_mean(strategy, STRATEGIES)
+        raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
 
 
 async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> None:
@@ -137,6 +147,8 @@ class _Run:
         self._emit("ingest_started", strategy=report.strategy)
         try:
             await self._three_steps(allow_mass_delete)
+            # Not after a failure: the next run needs what this one has had embedded.
+            await kb.catalog.embeddings.trim()
         except BaseException as error:
             cancelled = isinstance(error, asyncio.CancelledError)
             report.status = "cancelled" if cancelled else "failed"
@@ -190,10 +202,14 @@ class _Run:
         else:
             index = await call(self._ledger.index, kb.namespace, "building")
             if index and index.manifest.embedder_key != kb.embedder.fingerprint.key:
-                await self._drop(index.key)
+                await self._give_up(index.key)
                 index = None
         if index is None:
-            index = await call(self._ledger.create_index, kb.namespace, await self._manifest())
+            manifest = await self._manifest()
+            index = await call(self._ledger.create_index, kb.namespace, manifest)
+            if active is None:
+                about = {"embedder": manifest.embedder, "dimension": manifest.dimension}
+                self._emit("collection_created", **about)
         self._serves_nothing = active is None
         await call(kb.store.open, index.key, index.manifest.dimension)
         return index
@@ -292,17 +308,18 @@ class _Run:
                 report.failures.append(Failure(document.uri, document.reason, attempts))
                 report.chunks["total"] += entry.chunk_count
                 rows.append(
-                    replace(entry, state="failed", reason=document.reason, attempts=attempts)
+                    entry._replace(state="failed", reason=document.reason, attempts=attempts)
                 )
             elif document.action == "unchanged":
                 report.chunks["unchanged"] += entry.chunk_count
                 report.chunks["total"] += entry.chunk_count
-                now = replace(entry, source=document.source, version=document.version)
+                now = entry._replace(
+                    source=document.source, version=document.version, recipe=document.recipe
+                )
                 if now != entry:
                     rows.append(now)
             else:
-                staged = replace(
-                    entry,
+                staged = entry._replace(
                     source=document.source,
                     title=document.title,
                     state="pending",
@@ -368,10 +385,10 @@ class _Run:
             return
         generations = {pending.document.uri: pending.entry.staged for pending in complete}
         await replace_documents(self._kb.store, index, generations)
-        old = await call(self._ledger.chunk_ids_of, index, list(generations))
+        served = [pending.entry.uri for pending in complete if pending.entry.generation]
+        old = await call(self._ledger.chunk_ids_of, index, served)
         ready = [
-            replace(
-                pending.entry,
+            pending.entry._replace(
                 state="ready",
                 reason="",
                 attempts=0,
@@ -410,18 +427,22 @@ class _Run:
         if index.manifest.chunker != chunker_fingerprint(kb) and not self._only_failed:
             manifest = replace(index.manifest, chunker=chunker_fingerprint(kb))
             await call(self._ledger.set_manifest, index.key, manifest)
-        active = await call(self._ledger.index, kb.namespace, "active")
-        if active is not None and active.key != index.key:
-            await self._switch(active.key, index.key)
-        for retired in await call(self._ledger.retired_indexes, kb.namespace):
-            await self._drop(retired)
-        if isinstance(kb.store, ApproximateStore):
-            await call(kb.store.finish_load, index.key)
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):
             report.status = "failed"
         elif failed_sources or report.failures:
             report.status = "completed_with_failures"
+        active = await call(self._ledger.index, kb.namespace, "active")
+        if active is not None and active.key != index.key:
+            await self._switch(active.key, index.key)
+        elif report.status != "failed" and not self._only_failed:
+            successor = await call(self._ledger.index, kb.namespace, "building")
+            if successor is not None:
+                await self._give_up(successor.key)
+        for retired in await call(self._ledger.retired_indexes, kb.namespace):
+            await self._drop(retired)
+        if isinstance(kb.store, ApproximateStore):
+            await call(kb.store.finish_load, index.key)
 
     async def _switch(self, old: IndexKey, new: IndexKey) -> None:
         """Let the successor serve, unless it would lose a document that the old one has."""
@@ -437,6 +458,14 @@ class _Run:
             )
         else:
             await call(self._ledger.activate_index, new)
+
+    async def _give_up(self, key: IndexKey) -> None:
+        """Drop a successor, which first ceases to be one: what is half gone is never gone on with.
+
+        Its vectors stay in the cache, so that one that is begun again embeds nothing twice.
+        """
+        await call(self._ledger.retire_index, key)
+        await self._drop(key)
 
     async def _drop(self, key: IndexKey) -> None:
         await call(self._kb.store.drop, key)
