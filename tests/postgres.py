@@ -63,11 +63,16 @@ class Server:
 
         return psycopg.connect(self.dsn(), autocommit=True)
 
-    def start(self) -> None:
+    def start(self, *settings: str) -> None:
+        """Start it, and wait until it answers.
+
+        Args:
+            settings: of the server, as `fsync=on`; those of tests are quick and keep nothing.
+        """
         import psycopg
 
         command = [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port)]
-        command += ["-k", "", *(word for one in _QUICK for word in ("-c", one))]
+        command += ["-k", "", *(word for one in (*_QUICK, *settings) for word in ("-c", one))]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*_as_nobody(), *command], cwd="/", stdout=log, stderr=subprocess.STDOUT
@@ -82,6 +87,12 @@ class Server:
                     self.stop()
                     raise RuntimeError((self._folder / "log").read_text()) from None
             time.sleep(0.02)
+
+    @property
+    def process(self) -> int:
+        """The id of the process that is the parent of all others of the server."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """Stop at once, as in a crash. A stopped one may be started again."""

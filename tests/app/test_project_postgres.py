@@ -82,7 +82,10 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
     with psycopg.connect(dsn) as db:
         left = "select count(*), count(distinct number) from knowledge_chunks"
         assert db.execute(left).fetchone() == (project.stats("docs").chunks, 1)
-        assert db.execute("select count(*) from knowledge_chunks_staged").fetchone() == (0,)
+        rows = (
+            "select (select count(*) from knowledge_chunks_rows) = count(*) from knowledge_chunks"
+        )
+        assert db.execute(rows).fetchone() == (True,)
     assert not (tmp_path / ".lorebind").exists()
 
 

@@ -21,6 +21,9 @@ from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 from lorebind_knowledge.records import Record, SearchOptions
 from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.stores.pgvector import rows as pgvector_rows
+from lorebind_knowledge.stores.pgvector.ann import AnnIndex
+from lorebind_knowledge.stores.pgvector.schema import Tables
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, ids, ramp, record, vector
 
@@ -68,14 +71,15 @@ def found(store: PgvectorStore, index: IndexKey = INDEX, **options: Any) -> list
 
 
 def tables(db: psycopg.Connection) -> list[str]:
-    query = "select tablename from pg_tables where schemaname = current_schema() order by 1"
+    query = """select relname from pg_class where relkind in ('r', 'v') and
+        relnamespace = current_schema()::regnamespace order by 1"""
     return [name for (name,) in db.execute(query)]
 
 
 def indexes(db: psycopg.Connection) -> dict[str, bool]:
     """The approximate indexes, and whether each is valid."""
     query = """select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = indexrelid
-        join pg_am a on a.oid = c.relam where indrelid = to_regclass('knowledge_chunks')
+        join pg_am a on a.oid = c.relam where indrelid = to_regclass('knowledge_chunks_rows')
         and amname in ('hnsw', 'ivfflat')"""
     return dict(db.execute(query).fetchall())
 
@@ -159,8 +163,9 @@ def test_a_newer_schema(make_store: Callable[..., PgvectorStore], db: psycopg.Co
 def test_dropped_tables(store: PgvectorStore, db: psycopg.Connection) -> None:
     """Tables that somebody drops are an error, and are made anew when an index is opened."""
     store.open(INDEX, 4)
-    for name in tables(db):
-        db.execute(f"drop table {name}")
+    schema = db.execute("select current_schema()").fetchone()
+    assert schema is not None
+    db.execute(f"drop schema {schema[0]} cascade; create schema {schema[0]}")
     with pytest.raises(StoreError, match="was the table dropped"):
         found(store)
     store.open(INDEX, 4)
@@ -184,7 +189,8 @@ def test_statistics_stay_right(store: PgvectorStore, db: psycopg.Connection) -> 
     counted = "select records, words from knowledge_chunks_indexes"
     assert db.execute(counted).fetchall() == [(2, 3)]
     assert store.count(INDEX) == 2
-    real = "select count(*), sum(length) from knowledge_chunks"
+    real = """select count(*), sum(length) from knowledge_chunks_rows
+        join knowledge_chunks_docs using (version) where published"""
     assert db.execute(real).fetchall() == [(2, 3)]
 
 
@@ -196,6 +202,42 @@ def test_writers_of_the_same_record(store: PgvectorStore) -> None:
         list(threads.map(lambda _: store.upsert(many), range(8)))
     store.publish(INDEX, "a.md", 1)
     assert store.count(INDEX) == 50
+
+
+def test_writers_of_the_same_documents(make_store: Callable[..., PgvectorStore]) -> None:
+    """Writers that stage and switch the same documents, in any order, wait for each other."""
+    stores = [make_store() for _ in range(3)]
+    stores[0].open(INDEX, 4)
+    uris = [f"{number}.md" for number in range(12)]
+
+    def write(number: int) -> None:
+        store, order = stores[number % 3], uris[:: 1 if number % 2 else -1]
+        records = [record(f"{uri}{n}", uri=uri, generation=number) for uri in order for n in "ab"]
+        store.upsert(records)
+        store.upsert(records[:6])
+        store.replace_documents(INDEX, dict.fromkeys(order, number))
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(write, range(1, 19)))
+    # Whichever was the last, what had been staged since may have been deleted by it, or waits.
+    stores[0].upsert([record(f"{uri}{n}", uri=uri, generation=99) for uri in uris for n in "ab"])
+    stores[0].replace_documents(INDEX, dict.fromkeys(uris, 99))
+    assert stores[1].count(INDEX) == 24
+    assert len(found(stores[2], top_k=50)) == 24
+
+
+def test_records_of_more_than_a_block(
+    store: PgvectorStore, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many parts a call is written in, all of its records are there, or none."""
+    monkeypatch.setattr(pgvector_rows, "_BLOCK", 7)
+    store.open(INDEX, 4)
+    many = [record(f"{n:02}", uri=f"{n % 3}.md") for n in range(50)]
+    with pytest.raises(StoreError, match=r"bad\.md"):
+        store.upsert([*many, record("bad", (1.0, 2.0), uri="bad.md")])
+    assert db.execute("select count(*) from knowledge_chunks_rows").fetchone() == (0,)
+    add(store, *many)
+    assert sorted(found(store, top_k=60)) == [one.id for one in many]
 
 
 def test_any_text_is_a_name(store: PgvectorStore) -> None:
@@ -403,6 +445,48 @@ def test_indexes_that_are_left_over(
     assert gone not in indexes(db)
 
 
+def test_a_server_with_little_shared_memory(
+    make_store: Callable[..., PgvectorStore],
+    db: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where processes cannot share what it takes to build an index, one builds it."""
+    sql = AnnIndex.sql
+
+    def refused_together(self: AnnIndex, *given: int) -> str:
+        together = "current_setting('max_parallel_maintenance_workers')::integer > 0"
+        return f"""do $$ begin if {together} then raise disk_full; end if; end $$;
+            {sql(self, *given).replace("concurrently", "")}"""
+
+    monkeypatch.setattr(AnnIndex, "sql", refused_together)
+    store = make_store(ensure_index=True, ann_from=1)
+    crowd(store, 20, 8)
+    store.build_index(INDEX)
+    assert list(indexes(db).values()) == [True]
+
+
+def test_an_index_is_given_memory(
+    make_store: Callable[..., PgvectorStore],
+    db: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An index is built with memory for the whole of it, up to a limit, and never with less."""
+    seen: list[str] = []
+
+    def sql(self: AnnIndex, *given: int) -> str:
+        return "select 1"
+
+    monkeypatch.setattr(AnnIndex, "sql", sql)
+    ann = AnnIndex(Tables("t"), AnnIndexConfig(), "cosine")
+    db.execute("create table t_indexes (key bigint); create table t_rows (x int)")
+    for records in (1, 100_000, 100_000_000, 1):
+        ann.build(db, 1, 384, records)
+        row = db.execute("show maintenance_work_mem").fetchone()
+        assert row is not None
+        seen.append(row[0])
+    assert seen == ["64MB", "251562kB", "1GB", "1GB"]
+
+
 def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore]) -> None:
     """A dimension that pgvector cannot index is refused when the index is opened."""
     with pytest.raises(UsageError, match=r"up to dimension 4000, and these have 5000"):
@@ -411,70 +495,6 @@ def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore])
 
 
 # Beside others.
-
-
-async def test_langchain_reads_the_table(dsn: str, store: PgvectorStore) -> None:
-    """`PGVectorStore` opens the table, finds what is published, and filters by our columns."""
-    from langchain_core.embeddings import DeterministicFakeEmbedding
-    from langchain_postgres import PGEngine, PGVectorStore
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    embedding = DeterministicFakeEmbedding(size=16)
-    texts = ["keys", "bills", "rules"]
-    vectors = np.array(embedding.embed_documents(texts), np.float32)
-    store.open(INDEX, 16)
-    given = [
-        Record(t, INDEX, f"{t}.md", 1, f"about {t}", v, {"kb_id": "handbook", "size": len(t)})
-        for t, v in zip(texts, vectors, strict=True)
-    ]
-    add(store, *given)
-    store.upsert([replace(given[0], generation=2, text="staged")])
-    schema = dsn.partition("search_path%3D")[2].partition("%2C")[0]
-    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
-    theirs = await PGVectorStore.create(
-        PGEngine.from_engine(engine),
-        embedding,
-        "knowledge_chunks",
-        schema_name=schema,
-        metadata_columns=["tenant", "kb", "uri"],
-    )
-    ours = store.similarity_search(vectors[0], SearchOptions(INDEX, 3))
-    hits = await theirs.asimilarity_search_with_score("keys", k=3)
-    assert {document.id: 1 - distance for document, distance in hits} == pytest.approx(
-        {match.id: match.scores["dense"] for match in ours}, abs=1e-5
-    )
-    best = hits[0][0]
-    assert best.page_content == "about keys"
-    assert best.metadata == {
-        "kb_id": "handbook",
-        "size": 4,
-        "tenant": "acme",
-        "kb": "handbook",
-        "uri": "keys.md",
-    }
-    for where, expected in (
-        ({"uri": "bills.md"}, ["bills"]),
-        ({"tenant": "other"}, []),
-        ({"kb_id": "handbook", "uri": {"$in": ["keys.md", "none.md"]}}, ["keys"]),
-    ):
-        documents = await theirs.asimilarity_search("keys", k=3, filter=where)
-        assert [document.id for document in documents] == expected
-    (document,) = await theirs.aget_by_ids(["rules"])
-    assert document.page_content == "about rules"
-    await engine.dispose()
-
-
-async def test_a_table_of_langchains(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
-    """A table that `PGVectorStore` made lacks the namespace of its rows, and is refused so."""
-    from langchain_postgres import PGEngine
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    schema = dsn.partition("search_path%3D")[2].partition("%2C")[0]
-    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
-    await PGEngine.from_engine(engine).ainit_vectorstore_table("made", 16, schema_name=schema)
-    await engine.dispose()
-    with pytest.raises(StoreError, match=r"not one of Lorebind's.*tenant.*name another table"):
-        make_store(table="made").open(INDEX, 16)
 
 
 SCRIPT = """

@@ -272,8 +272,8 @@ def test_a_database_without_the_extension(
         db.execute("create extension vector")
         assert found(fill(store)) == ["a"]
         db.execute(
-            "alter table knowledge_chunks owner to postgres;"
-            " revoke all on knowledge_chunks from plain"
+            "alter table knowledge_chunks_rows owner to postgres;"
+            " revoke all on knowledge_chunks_rows from plain"
         )
         with pytest.raises(StoreError, match=r"permission denied .* grant the role"):
             found(store)

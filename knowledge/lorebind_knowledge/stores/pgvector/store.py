@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,22 +22,17 @@ from lorebind_knowledge.stores.checks import (
     not_opened,
 )
 from lorebind_knowledge.stores.matrix import normalised, score_of
-from lorebind_knowledge.stores.pgvector import queries as queries
+from lorebind_knowledge.stores.pgvector import queries, versions
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.connections import Connections
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
-from lorebind_knowledge.stores.pgvector.rows import (
-    TYPES,
-    rows_of,
-    scoped,
-    vector_of,
-    vector_text,
-)
-from lorebind_knowledge.stores.pgvector.schema import Tables
-from lorebind_knowledge.stores.pgvector.terms import query_terms
+from lorebind_knowledge.stores.pgvector.langchain_rows import LangChainRows
+from lorebind_knowledge.stores.pgvector.rows import vector_of, vector_text
+from lorebind_knowledge.stores.pgvector.schema import SCHEMA_VERSION, Tables
+from lorebind_knowledge.stores.pgvector.terms import query_terms, word_number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import psycopg
     from numpy.typing import NDArray
@@ -58,11 +54,14 @@ class _Index(NamedTuple):
 
 
 class PgvectorStore:
-    """A `VectorStore`, `LexicalStore` and `FetchStore` in one table of PostgreSQL.
+    """A `VectorStore`, `LexicalStore` and `FetchStore` in PostgreSQL.
 
     Extension and tables are made when the first index is opened. Vectors are kept at length 1, of
     any dimension beside each other. Methods block: each is a few round trips, and threads serve
     every event loop alike. Any number of threads and processes may use the table at once.
+
+    LangChain's `PGVectorStore` can open the table, and this store one of its own; what either sees
+    of the other is said in `langchain_rows`.
 
     Searches are exact. With `ensure_index`, an index of `ann_from` records or more gets an
     approximate one: the first search that misses it has it built in the background, so that no
@@ -90,6 +89,9 @@ class PgvectorStore:
         address = PostgresAddress(dsn) if isinstance(dsn, str) else dsn
         self._name = f"pgvector store, table {table!r} at {address}"
         self._tables = Tables(table)
+        self._langchain = LangChainRows(self._tables, self._name)
+        self.langchain_index = self._langchain.index
+        """The index of what LangChain's `PGVectorStore` has written, see `langchain_rows`."""
         self._db = Connections(address, self._name, pool or PoolConfig())
         self._ensure_schema = ensure_schema
         self._ann = AnnIndex(self._tables, index or AnnIndexConfig(), metric)
@@ -97,7 +99,6 @@ class PgvectorStore:
         self._dimension = dimension
         self._has_tables = False
         self._building: set[int] = set()
-        self._built: set[int] = set()
 
     def open(self, index: IndexKey, dimension: int) -> None:
         check_room(index, dimension)
@@ -105,12 +106,15 @@ class PgvectorStore:
             check_dimension(index, self._dimension, dimension)
         if self._ann_from is not None:
             self._ann.check(dimension)
-        with self._db.reading() as db:
+        with self._reading() as db:
+            if index == self.langchain_index:
+                self._langchain.open(db, dimension)
+                return
             found = self._find(db, index)
         if found is None:
-            with self._db.writing() as db:
-                if not self._has_tables and not self._tables.found(db, self._name):
-                    self._tables.make(db, self._name, allowed=self._ensure_schema)
+            with self._writing() as db:
+                self._tables.make(db, self._name, allowed=self._ensure_schema)
+                self._has_tables = True
                 db.execute(
                     f"insert into {self._tables.indexes}"
                     " (tenant, project, scope, kb, number, dimension)"
@@ -123,54 +127,34 @@ class PgvectorStore:
     def upsert(self, records: Sequence[Record]) -> None:
         if not records:
             return
-        try:
-            # Held so that the index is not dropped meanwhile; many may hold it so.
-            self._upsert(records, "for key share")
-        except StoreError as error:
-            if not isinstance(error.__cause__, self._db.errors.UniqueViolation):
-                raise
-            # Another writer staged the same record at the same moment: once more, alone.
-            self._upsert(records, "for update")
-
-    def _upsert(self, records: Sequence[Record], lock: str) -> None:
-        with self._db.writing() as db:
+        with self._writing() as db:
             for index, group in sorted(by_index(records).items()):
-                found = self._opened(db, index, lock)
-                rows = rows_of(group, found.key, found.dimension)
-                identities = {
-                    "key": found.key,
-                    "ids": [record.id for record in group],
-                    "generations": [record.generation for record in group],
-                }
-                db.execute(queries.replace_staged(self._tables), identities)
-                with db.cursor().copy(queries.copy_staged(self._tables)) as copy:
-                    copy.set_types(TYPES)
-                    for row in rows:
-                        copy.write_row(row)
+                # Held so that the index is not dropped meanwhile; many may hold it so.
+                found = self._opened(db, index, "for key share")
+                versions.stage(db, self._tables, found.key, found.dimension, group)
 
     def publish(self, index: IndexKey, uri: str, generation: int) -> None:
-        with self._db.writing() as db:
-            found = self._opened(db, index, "for no key update")
-            values = {"key": found.key, "uri": uri, "generation": generation}
-            db.execute(queries.publish(self._tables), values)
+        self._publish(index, {uri: generation}, keep_others=True)
 
     def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
-        with self._db.writing() as db:
+        self._publish(index, generations, keep_others=False)
+
+    def _publish(
+        self, index: IndexKey, generations: Mapping[str, int], *, keep_others: bool
+    ) -> None:
+        with self._writing() as db:
             found = self._opened(db, index, "for no key update")
-            switch = queries.publish(self._tables)
-            clear = f"delete from {self._tables.staged} where index_key = %s and uri = %s"
-            with db.pipeline():
-                for uri, generation in generations.items():
-                    values = {"key": found.key, "uri": uri, "generation": generation}
-                    db.execute(switch, values)
-                    db.execute(clear, (found.key, uri))
+            versions.publish(db, self._tables, found.key, generations, keep_others=keep_others)
 
     def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
         check_options(options)
         allowed, values = _allowed(options)
-        with self._db.reading() as db:
-            found = self._opened(db, options.index)
+        with self._reading() as db:
             vector = np.asarray(vector)
+            if options.index == self.langchain_index:
+                hits = self._langchain.search(db, vector, options, allowed, values)
+                return _best(hits, options)
+            found = self._opened(db, options.index)
             check_query(vector, options.index, found.dimension)
             direction = normalised(vector.astype(np.float64))
             values |= {
@@ -178,7 +162,7 @@ class PgvectorStore:
                 "k": options.top_k,
                 "query": vector_text(direction.astype(np.float32)),
             }
-            hits: list[DocumentMatch] = []
+            hits = []
             if self._approximate(db, options.index, found):
                 filtered = bool(options.where) or options.ids is not None
                 self._ann.prepare(db, options.top_k, found.records, filtered=filtered)
@@ -196,26 +180,28 @@ class PgvectorStore:
             if _above_zero(hits) < options.top_k and (options.min_score or 0) <= 0:
                 rest = db.execute(queries.unrelated(self._tables, allowed), values)
                 hits += _matches(rest, direction)
-        hits.sort(key=lambda hit: (-hit.score, hit.id))
-        low = options.min_score
-        return [hit for hit in hits[: options.top_k] if low is None or hit.score >= low]
+        return _best(hits, options)
 
     def lexical_search(self, query: str, options: SearchOptions) -> list[DocumentMatch]:
         check_options(options)
         allowed, values = _allowed(options)
         words = query_terms(query)
-        with self._db.reading() as db:
+        if options.index == self.langchain_index:
+            raise self._langchain.refuse_words()
+        with self._reading() as db:
             found = self._opened(db, options.index)
             if not words or not found.words:
                 return []
             values |= {
                 "key": found.key,
                 "k": options.top_k,
-                "words": scoped(found.key, words),
+                "words": [word_number(found.key, word) for word in words],
                 "weights": list(words.values()),
                 "records": found.records,
                 "average": found.words / found.records,
             }
+            # The planner does not know what it costs to unpack the words of every row.
+            db.execute("set local enable_seqscan = off")
             rows = db.execute(queries.best_by_words(self._tables, allowed, len(words)), values)
             return [
                 DocumentMatch(id_, score, {"lexical": bm25}, text, metadata, generation)
@@ -223,12 +209,14 @@ class PgvectorStore:
             ]
 
     def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
-        with self._db.reading() as db:
+        with self._reading() as db:
+            if index == self.langchain_index:
+                return self._langchain.fetch(db, ids)
             found = self._opened(db, index)
             rows = db.execute(
-                "select langchain_id, uri, content, langchain_metadata, vector_send(embedding)"
-                f" from {self._tables.live} where index_key = %s"
-                " and langchain_id = any(%s::text[])",
+                "select chunk_id, uri, content, langchain_metadata, vector_send(embedding)"
+                f" from {self._tables.rows} as r where index_key = %s"
+                f" and chunk_id = any(%s::text[]) and {self._tables.is_published('r')}",
                 (found.key, list(ids)),
             )
             return {
@@ -237,35 +225,26 @@ class PgvectorStore:
             }
 
     def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
-        with self._db.writing() as db:
+        with self._writing() as db:
             found = self._find(db, filter.index, "for no key update")
-            if found is None:
-                return 0
-            values = {
-                "key": found.key,
-                "uri": filter.uri,
-                "generation": filter.generation,
-                "except_generation": filter.except_generation,
-            }
-            given = {name: value is not None for name, value in values.items() if name != "key"}
-            meant = queries.conditions(**given)
-            row = db.execute(queries.delete(self._tables, meant), values).fetchone()
-            return int(row[0]) if row else 0
+            return 0 if found is None else versions.delete(db, self._tables, found.key, filter)
 
     def count(self, index: IndexKey) -> int:
-        with self._db.reading() as db:
+        with self._reading() as db:
+            if index == self.langchain_index:
+                return self._langchain.count(db)
             return self._opened(db, index).records
 
     def drop(self, index: IndexKey) -> None:
-        with self._db.writing() as db:
+        with self._writing() as db:
             found = self._find(db, index, "for update")
             if found is not None:
-                for table in (self._tables.live, self._tables.staged):
+                for table in (self._tables.rows, self._tables.docs):
                     db.execute(f"delete from {table} where index_key = %s", [found.key])
                 db.execute(f"delete from {self._tables.indexes} where key = %s", [found.key])
 
     def finish_load(self, index: IndexKey) -> None:
-        with self._db.reading() as db:
+        with self._reading() as db:
             records = self._opened(db, index).records
         if self._ann_from is not None and records >= self._ann_from and self._ensure_schema:
             self.build_index(index)
@@ -280,7 +259,7 @@ class PgvectorStore:
             StoreError: the index was not opened; `ensure_schema` is false, which forbids to make
                 it (the text has the statement that does); or PostgreSQL refused.
         """
-        with self._db.reading() as db:
+        with self._reading() as db:
             found = self._opened(db, index)
         if not self._ensure_schema:
             raise StoreError(
@@ -296,10 +275,32 @@ class PgvectorStore:
     def __str__(self) -> str:
         return self._name
 
+    @contextmanager
+    def _reading(self) -> Iterator[psycopg.Connection]:
+        self._look_for_tables()
+        with self._db.reading() as db:
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[psycopg.Connection]:
+        self._look_for_tables()
+        with self._db.writing() as db:
+            yield db
+
+    def _look_for_tables(self) -> None:
+        """Note whether there are tables; those of an earlier version are brought to this one."""
+        if self._has_tables:
+            return
+        with self._db.reading() as db:
+            version = self._tables.found(db, self._name)
+        if version is not None and version < SCHEMA_VERSION:
+            with self._db.writing() as db:
+                self._tables.make(db, self._name, allowed=self._ensure_schema)
+        self._has_tables = version is not None
+
     def _find(self, db: psycopg.Connection, index: IndexKey, lock: str = "") -> _Index | None:
-        if not self._has_tables and not self._tables.found(db, self._name):
+        if not self._has_tables:
             return None
-        self._has_tables = True
         try:
             row = db.execute(
                 f"select key, dimension, records, words from {self._tables.indexes} where"
@@ -351,9 +352,15 @@ def _allowed(options: SearchOptions) -> tuple[str, dict[str, Any]]:
     """The condition for the records that a search may return."""
     allowed, values = sql_filter(options.where)
     if options.ids is not None:
-        allowed += " and langchain_id = any(%(ids)s::text[])"
+        allowed += " and chunk_id = any(%(ids)s::text[])"
         values["ids"] = list(options.ids)
     return f"({allowed})", values
+
+
+def _best(hits: list[DocumentMatch], options: SearchOptions) -> list[DocumentMatch]:
+    hits.sort(key=lambda hit: (-hit.score, hit.id))
+    low = options.min_score
+    return [hit for hit in hits[: options.top_k] if low is None or hit.score >= low]
 
 
 def _matches(rows: psycopg.Cursor[Any], direction: NDArray[np.float64]) -> list[DocumentMatch]:
