@@ -116,11 +116,18 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         tasks.append(task)
         task.add_done_callback(functools.partial(_hand_over, outcome))
 
-    private.loop.call_soon_threadsafe(start)
+    def stop() -> None:
+        if tasks:
+            tasks[0].cancel()
+        else:  # interrupted before the loop was told to start
+            coroutine.close()
+            outcome.set_exception(asyncio.CancelledError())
+
     try:
+        private.loop.call_soon_threadsafe(start)
         return outcome.result()
     except KeyboardInterrupt:
-        private.loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        private.loop.call_soon_threadsafe(stop)
         outcome.exception()
         raise
 
