@@ -38,6 +38,9 @@ test: setup ## Run all tests
 
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores
+	$(BIN)/python benchmarks/latency.py --sizes 10000
+	$(BIN)/python benchmarks/pgvector.py --parts load
+	$(BIN)/python benchmarks/prompts.py
 
 constraints: ## Pin the versions of everything anew
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt

@@ -13,7 +13,6 @@ import re
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     import psycopg
@@ -203,36 +202,6 @@ class Tables:
         ours = columns.issuperset(SHOWN) or "index_key" in columns
         return columns.issuperset(SHOWN[:3]) and not ours
 
-    def make(self, db: psycopg.Connection, store: str, *, allowed: bool) -> None:
-        """Make what is missing, extension and tables; other processes may do the same.
-
-        Raises:
-            StoreError: something is missing and may not or cannot be made.
-        """
-        from lorebind_knowledge.stores.pgvector.migration import migrate
-
-        extension = db.execute("select 1 from pg_extension where extname = 'vector'").fetchone()
-        missing = self.sql(with_view=not self.is_langchains(db))
-        if not allowed and self.found(db, store) is None:
-            what = f"table {self.name}" if extension else f"extension vector and table {self.name}"
-            raise StoreError(
-                f"{store}: {what} missing, and ensure_schema is false; make what is missing with:\n"
-                + "".join(
-                    f"{statement};\n"
-                    for statement in ([] if extension else ["create extension vector"]) + missing
-                )
-            )
-        lock = int(digest("lorebind pgvector", self.name)[:15], 16)
-        db.execute(f"select pg_advisory_xact_lock({lock})")
-        if not extension:
-            self._make_extension(db, store)
-        number = self.found(db, store)
-        if number is None:
-            for statement in missing:
-                db.execute(statement)
-        elif number < SCHEMA_VERSION:
-            migrate(db, self, store, allowed=allowed)
-
     def columns(self, db: psycopg.Connection, table: str) -> set[str]:
         """The names of a relation's columns; none where there is no such relation."""
         rows = db.execute(
@@ -241,22 +210,6 @@ class Tables:
             [table],
         )
         return {name for (name,) in rows}
-
-    def _make_extension(self, db: psycopg.Connection, store: str) -> None:
-        from psycopg import errors
-
-        try:
-            db.execute("create extension if not exists vector")
-        except errors.InsufficientPrivilege as error:
-            raise StoreError(
-                f"{store}: the extension vector is missing, and this role may not make it; let an "
-                "administrator of the database run: create extension vector"
-            ) from error
-        except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
-            raise StoreError(
-                f"{store}: the server does not have pgvector; install it there (as the package "
-                "postgresql-<version>-pgvector), then try again"
-            ) from error
 
     def _check_columns(
         self, db: psycopg.Connection, table: str, wanted: tuple[str, ...], store: str

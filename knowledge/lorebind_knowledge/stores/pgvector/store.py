@@ -27,6 +27,7 @@ from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.connections import Connections
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
 from lorebind_knowledge.stores.pgvector.langchain_rows import LangChainRows
+from lorebind_knowledge.stores.pgvector.making import make
 from lorebind_knowledge.stores.pgvector.rows import vector_of, vector_text
 from lorebind_knowledge.stores.pgvector.schema import SCHEMA_VERSION, Tables
 from lorebind_knowledge.stores.pgvector.terms import query_terms, word_number
@@ -113,7 +114,7 @@ class PgvectorStore:
             found = self._find(db, index)
         if found is None:
             with self._writing() as db:
-                self._tables.make(db, self._name, allowed=self._ensure_schema)
+                make(self._tables, db, self._name, allowed=self._ensure_schema)
                 self._has_tables = True
                 db.execute(
                     f"insert into {self._tables.indexes}"
@@ -295,7 +296,7 @@ class PgvectorStore:
             version = self._tables.found(db, self._name)
         if version is not None and version < SCHEMA_VERSION:
             with self._db.writing() as db:
-                self._tables.make(db, self._name, allowed=self._ensure_schema)
+                make(self._tables, db, self._name, allowed=self._ensure_schema)
         self._has_tables = version is not None
 
     def _find(self, db: psycopg.Connection, index: IndexKey, lock: str = "") -> _Index | None:
