@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import ModelPool, Place, Request, answer, stream
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
+
+
+_ASKED = {field.name for field in fields(Request)} - {"prompt"}
 
 
 class Faces:
@@ -67,6 +71,7 @@ class Faces:
         template: str | None = None,
         instructions: str | None = None,
         max_tokens: int | None = None,
+        **settings: Any,
     ) -> KnowledgePrompt:
         """A Runnable to put before any chat model, as in `project.prompt("docs") | model`.
 
@@ -75,6 +80,7 @@ class Faces:
             template: the user's message, which names `{{ .question }}`.
             instructions: the system message; None means the agent's.
             max_tokens: the budget of all passages together.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`.
         """
         from lorebind_bindings import KnowledgePrompt
 
@@ -84,7 +90,7 @@ class Faces:
             instructions = agent_here.instructions if agent_here else ""
         return KnowledgePrompt(
             self.knowledge,
-            place.bindings(),
+            place.bindings(**settings),
             self._models.at(place.answers(), model)[1],
             template=template,
             instructions=instructions,
@@ -101,6 +107,7 @@ class Faces:
         name: str | None = None,
         description: str | None = None,
         max_tokens: int | None = None,
+        **settings: Any,
     ) -> BaseTool:
         """A LangChain tool by which an agent searches with words of its own.
 
@@ -109,13 +116,14 @@ class Faces:
             name: what the model calls it; None means `search_` and the ids.
             description: what is in there, for the model; None means what the declarations say.
             max_tokens: the budget of all passages of a call together.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`.
         """
         from lorebind_bindings import knowledge_tool
 
         place = Place(self.loaded, kb_ids, workflow, task, agent)
         return knowledge_tool(
             self.knowledge,
-            place.bindings(),
+            place.bindings(**settings),
             self._models.at(place.answers(), model)[1],
             name=name,
             description=place.description() if description is None else description,
@@ -130,12 +138,14 @@ class Faces:
         agent: str | None = None,
         model: str | BaseChatModel | None = None,
         max_tokens: int | None = None,
+        **settings: Any,
     ) -> KnowledgeMiddleware:
         """Middleware for `langchain.agents.create_agent`: passages at each call of the model.
 
         Args:
             kb_ids, workflow, task, agent, model: see the class.
             max_tokens: the budget of all passages together.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`.
         """
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
         from lorebind_bindings import KnowledgeMiddleware
@@ -143,7 +153,7 @@ class Faces:
         place = Place(self.loaded, kb_ids, workflow, task, agent)
         return KnowledgeMiddleware(
             self.knowledge,
-            place.bindings(),
+            place.bindings(**settings),
             self._models.at(place.answers(), model)[1],
             max_tokens=max_tokens,
             description=place.description(),
@@ -164,8 +174,9 @@ class Faces:
         Args:
             question: what is asked, and what is searched for unless `query` says otherwise.
             kb_ids, workflow, task, agent, model: see the class.
-            request: fields of `lorebind_bindings.Request`: `query`, `instructions`, `history`,
-                `attachments`, `retrieved_contexts`, `max_tokens`, `config`.
+            request: fields of `lorebind_bindings.Request` (`query`, `instructions`, `history`,
+                `attachments`, `retrieved_contexts`, `max_tokens`, `config`), and fields of
+                `retrieval` that are to differ here, such as `top_k`.
 
         Raises:
             UsageError: a blank question.
@@ -197,13 +208,16 @@ class Faces:
         place: Place,
         model: str | BaseChatModel | None,
         question: str,
-        fields: Mapping[str, Any],
+        more: Mapping[str, Any],
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
         agent = place.answers()
-        given = {"instructions": agent.instructions} if agent else {}
-        request = Request(question, **(given | dict(fields)))
-        bindings = [] if request.retrieved_contexts is not None else place.bindings()
-        return bindings, *self._models.at(place.answers(), model), request
+        asked: dict[str, Any] = {"instructions": agent.instructions} if agent else {}
+        asked |= {name: value for name, value in more.items() if name in _ASKED}
+        settings = {name: value for name, value in more.items() if name not in _ASKED}
+        request = Request(question, **asked)
+        searched = request.retrieved_contexts is None
+        bindings = place.bindings(**settings) if searched else []
+        return bindings, *self._models.at(agent, model), request
 
     generate = sync(agenerate)
     astream = stream

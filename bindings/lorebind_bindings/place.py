@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.resolver import bind, resolve
+from lorebind_bindings.resolver import bind, override, resolve
 from lorebind_knowledge.declarations import BasicTask
 from lorebind_knowledge.errors import UsageError
 
@@ -26,12 +26,12 @@ class Place:
     task: str | None = None
     agent: str | None = None
 
-    def bindings(self) -> list[ResolvedBinding]:
-        """What is to be searched here.
+    def bindings(self, **settings: Any) -> list[ResolvedBinding]:
+        """What is to be searched here; `settings` are fields of `retrieval` that differ.
 
         Raises:
             NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound here.
+            UsageError: nothing is bound here, or a setting that cannot be.
         """
         found = (
             [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
@@ -42,7 +42,7 @@ class Place:
             raise UsageError(
                 "no knowledge base is bound here; name one, as in project.retriever('docs')"
             )
-        return found
+        return [override(binding, **settings) for binding in found]
 
     def answers(self) -> AgentDeclaration | None:
         """The agent that answers here: the one that is named, else the task's.

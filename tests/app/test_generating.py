@@ -348,3 +348,17 @@ class Parts(Scripted):
                 raise ConnectionError("cut")
         finally:
             self.ended.set()
+
+
+def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:
+    """Fields of `retrieval` are taken by every face, and checked as those of the YAML are."""
+    with shop(tmp_path) as project:
+        answer = project.generate(QUESTION, "guide", model=Scripted(), top_k=1, render="json")
+        assert [one.content for one in answer.offered] == [KEYS]
+        value = project.prompt("guide", top_k=1).invoke(QUESTION)
+        assert len(parse(str(value.to_messages()[-1].text))) == 1
+        assert len(parse(project.tool("guide", top_k=1).invoke({"query": QUESTION}))) == 1
+        with pytest.raises(UsageError, match="unknown key 'topk'; did you mean 'top_k'"):
+            project.generate(QUESTION, "guide", topk=1)
+        with pytest.raises(UsageError, match="top_k is 99; expected 1 to 50"):
+            project.middleware("guide", top_k=99)
