@@ -216,14 +216,15 @@ class KnowledgeService:
     ) -> None:
         """Ingest a knowledge base that is declared with `ingest: on_start`, unless that was done.
 
-        It is done again when `given` has other values for what its sources name, see `Once`.
+        It is done again when `given` has other values for what its sources name, see `Once`. Where
+        they name something and nothing is given, it is left to whoever runs the workflow.
 
         Raises:
             SourceError: none of its sources could be read.
             LorebindError: see `ingest`.
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        if declaration.ingest != "on_start":
+        if declaration.ingest != "on_start" or (given is None and _references(declaration)):
             return
 
         async def ingest_it() -> None:
@@ -321,12 +322,20 @@ def _named(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> s
     """What the sources of a knowledge base name of a workflow's run, None where that is nothing."""
     scopes = {"workflow": given, "input": given.get("input", {})}
     values: dict[str, Any] = {}
-    for text in _texts([source.model_dump() for source in declaration.sources]):
-        for reference in templates.mentions(text):
-            if reference[0] in scopes:
-                with suppress(templates.TemplateError):  # the source itself will say so
-                    values[".".join(reference)] = templates.look_up(reference, scopes)
+    for reference in _references(declaration):
+        with suppress(templates.TemplateError):  # the source itself will say so
+            values[".".join(reference)] = templates.look_up(reference, scopes)
     return json.dumps(values, sort_keys=True, default=str) if values else None
+
+
+def _references(declaration: KnowledgeBaseDeclaration) -> list[templates.Reference]:
+    """What the sources of a knowledge base name that only a run of its workflow knows."""
+    return [
+        reference
+        for text in _texts([source.model_dump() for source in declaration.sources])
+        for reference in templates.mentions(text)
+        if reference[0] in ("workflow", "input")
+    ]
 
 
 def _texts(value: Any) -> Iterator[str]:

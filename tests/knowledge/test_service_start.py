@@ -210,14 +210,26 @@ async def test_sources_that_cannot_be_read_are_a_failure(
     service: KnowledgeService, diary: Diary
 ) -> None:
     """A report that says `failed` is raised with its reasons, and the next to ask tries again."""
+    lacking: dict[str, Any] = {"input": {}, "vars": {}}
     for _ in range(2):
         with pytest.raises(SourceError, match=r"'regions' cannot be .*workflow.input.region \}\}"):
-            await service.query("regions", "anything", workflow="triage")
+            await service.start("regions", workflow="triage", given=lacking)
     assert diary.names().count("ingest_started") == 2
     given = {"input": {"region": "north"}, "vars": {}}
     await service.start("regions", workflow="triage", given=given)
     texts = await _texts(service, "regions", workflow="triage")
     assert texts == {paragraph("north")}
+
+
+async def test_what_only_a_run_knows_is_left_to_it(service: KnowledgeService, diary: Diary) -> None:
+    """A search does not ingest sources that name a run's inputs; what a run ingested is found."""
+    for kb_id in ("regions", "places"):
+        with pytest.raises(NotIngestedError):
+            await service.query(kb_id, "anything", workflow="triage")
+    assert "ingest_started" not in diary.names()
+    given = {"input": {"region": "north"}, "vars": {"place": "north side"}}
+    await service.start("places", workflow="triage", given=given)
+    assert await _texts(service, "places", workflow="triage") == {paragraph("north side")}
 
 
 async def test_start_does_nothing_where_nothing_is_declared(
