@@ -12,6 +12,8 @@ from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.dedupe import NEARLY, without_repeats
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .bench import Bench
 
 LONG = " ".join(f"word{number}" for number in range(40))
@@ -142,3 +144,19 @@ async def test_dedupe_switched_off(bench: Bench) -> None:
     assert len({one.text for one in result}) == 1
     assert len(result) == 6
     assert not any("also_in" in one.metadata for one in result)
+
+
+def test_so_many_and_no_more() -> None:
+    """With a number, the first so many of all are kept, and what is looked at ends with them."""
+    texts = [" ".join(f"{word}{at}" for word in ("one", "two", "three", "four")) for at in range(9)]
+    found = [match(text, f"{at}") for at, text in enumerate(texts)]
+    repeated = [*found[:2], match(texts[1], "again"), *found[2:]]
+    every = without_repeats(repeated)
+
+    def endless() -> Iterator[DocumentMatch]:
+        yield from repeated[:5]
+        pytest.fail("looked further than it had to")
+
+    first = without_repeats(endless(), 3)
+    assert [one.id for one in first] == [one.id for one in every[:3]]
+    assert first[1].metadata == every[1].metadata

@@ -21,10 +21,16 @@ _RUN = 3
 _Runs: TypeAlias = "frozenset[int]"
 
 
-def without_repeats(matches: Iterable[DocumentMatch]) -> list[DocumentMatch]:
+def without_repeats(
+    matches: Iterable[DocumentMatch], most: int | None = None
+) -> list[DocumentMatch]:
     """The matches in their order, without those that nearly repeat an earlier one.
 
     What stays of several has the uris of the others' documents in its metadata, as `also_in`.
+
+    Args:
+        matches: the best first.
+        most: how many are wanted; what comes after those is not looked at.
     """
     kept: list[tuple[DocumentMatch, _Runs, list[str]]] = []
     telling: dict[int, list[int]] = {}
@@ -34,6 +40,8 @@ def without_repeats(matches: Iterable[DocumentMatch]) -> list[DocumentMatch]:
         rivals = sorted({at for run in first for at in telling.get(run, ())})
         same = next((kept[at][2] for at in rivals if _alike(kept[at][1], runs)), None)
         if same is None:
+            if len(kept) == most:
+                break
             for run in first:
                 telling.setdefault(run, []).append(len(kept))
             kept.append((match, runs, []))

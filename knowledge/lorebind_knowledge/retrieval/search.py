@@ -148,7 +148,8 @@ async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
         complete = len(found) != limit  # more than asked is all that there is
         kept = list(passing(found, settings, name))
         if search.dedupe:
-            kept = without_repeats(kept)
+            # A hit that lies within the neighbours of another makes room for one more.
+            kept = without_repeats(kept, None if settings.neighbours else settings.top_k)
         if len(kept) >= settings.top_k or complete or limit > _MOST:
             break
         limit *= 4
