@@ -12,7 +12,7 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_socket
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import psycopg
+
+    from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 PASSWORD = "never-to-be-shown"
 _SECONDS_TO_START = 60
@@ -201,3 +203,19 @@ def new_dsn(postgres: Server) -> Iterator[Callable[[], str]]:
 def dsn(new_dsn: Callable[[], str]) -> str:
     """One of them."""
     return new_dsn()
+
+
+@pytest.fixture
+def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
+    """Makes stores on a database of the test's own, which are closed after it."""
+    from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+
+    made: list[PgvectorStore] = []
+
+    def make(options: str = "", **settings: Any) -> PgvectorStore:
+        made.append(PgvectorStore(dsn + options, **settings))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()

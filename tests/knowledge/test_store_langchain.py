@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,16 +13,16 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.records import RecordFilter, SearchOptions
-from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.langchain.wrapped import Recipe
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, ids, record, vector
 from tests.conformance.journey import build, travel
 
+from .like_memory import check_like_memory, publish
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lorebind_knowledge.records import Record
 
 CLASS = "langchain_core.vectorstores:InMemoryVectorStore"
 
@@ -44,12 +43,6 @@ def make(kind: Any = InMemoryVectorStore, path: Path | None = None, **config: An
     return LangChainStore(Recipe(kind.__name__, kind, config), path)
 
 
-def publish(store: Any, *records: Record) -> None:
-    store.upsert(records)
-    for one in records:
-        store.publish(one.index, one.uri, one.generation)
-
-
 def found(store: Any, top_k: int = 50) -> list[str]:
     return ids(store.similarity_search(vector(EAST), SearchOptions(INDEX, top_k)))
 
@@ -58,25 +51,7 @@ def found(store: Any, top_k: int = 50) -> list[str]:
 @settings(max_examples=40, deadline=None)
 def test_answers_are_those_of_the_memory_store(data: st.DataObject) -> None:
     """Order, scores, ties, filters and cuts agree."""
-    vectors = st.lists(st.sampled_from([-1.0, 0.0, 0.25, 1.0]), min_size=3, max_size=3)
-    chunks = data.draw(st.lists(st.tuples(vectors, st.integers(0, 2)), max_size=60))
-    stores = [MemoryStore(), make()]
-    for store in stores:
-        store.open(INDEX, 3)
-        publish(store, *(record(f"{at * 7 % 61:02}", v, n=n) for at, (v, n) in enumerate(chunks)))
-    for _ in range(4):
-        options = SearchOptions(
-            INDEX,
-            data.draw(st.integers(1, 9)),
-            data.draw(st.sampled_from([None, 0.0, 0.5, 1.0])),
-            data.draw(st.sampled_from([{}, {"n": 1}, {"n": {"$gt": 0}}])),
-        )
-        query = np.array(data.draw(vectors), np.float32)
-        expected, got = (store.similarity_search(query, options) for store in stores)
-        assert ids(got) == ids(expected)
-        assert [m.score for m in got] == pytest.approx([m.score for m in expected], abs=1e-6)
-    for store in stores:
-        store.close()
+    check_like_memory(make(), data, most=60)
 
 
 def test_search_widens_until_enough_is_found() -> None:

@@ -36,20 +36,6 @@ OTHER = IndexKey(INDEX.namespace, 2)
 
 
 @pytest.fixture
-def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
-    """Stores on the same schema, closed at the end."""
-    made: list[PgvectorStore] = []
-
-    def make(options: str = "", **settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn + options, **settings))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
 def store(make_store: Callable[..., PgvectorStore]) -> PgvectorStore:
     return make_store()
 

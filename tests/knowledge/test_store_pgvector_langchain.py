@@ -16,28 +16,16 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from lorebind_knowledge.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.records import Record, SearchOptions
-from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.testing.store_driver import INDEX, ids, vector
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
+
+    from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 DIMENSION = 16
 EMBEDDING = DeterministicFakeEmbedding(size=DIMENSION)
 TEXTS = ("keys", "bills", "rules")
-
-
-@pytest.fixture
-def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
-    made: list[PgvectorStore] = []
-
-    def make(**settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn, **settings))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
 
 
 @pytest.fixture

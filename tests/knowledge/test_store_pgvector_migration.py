@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -13,12 +13,13 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import Record, SearchOptions
 from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores import MemoryStore
-from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.stems import count_stems
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, ids, record, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 OTHER = IndexKey(INDEX.namespace, 2)
 COLUMNS = """(langchain_id text collate "C" not null, content text not null,
@@ -89,19 +90,6 @@ def db(dsn: str) -> Iterator[psycopg.Connection]:
         for one in STAGED:
             write(connection, "knowledge_chunks_staged", one, 1)
         yield connection
-
-
-@pytest.fixture
-def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
-    made: list[PgvectorStore] = []
-
-    def make(**settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn, **settings))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
 
 
 def as_in_memory(store: PgvectorStore) -> None:

@@ -16,13 +16,15 @@ from qdrant_client.local.payload_filters import check_filter
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
+from lorebind_knowledge.records import RecordFilter, SearchOptions
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, ids, record, vector
 from tests.conformance.journey import build, travel
 from tests.conformance.qdrant_loopback import Loopback, serve
+
+from .like_memory import check_like_memory, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,12 +79,6 @@ def found(store: QdrantStore, top_k: int = 50) -> list[str]:
     return ids(store.similarity_search(vector(EAST), SearchOptions(INDEX, top_k)))
 
 
-def publish(store: Any, *records: Record) -> None:
-    store.upsert(records)
-    for one in records:
-        store.publish(one.index, one.uri, one.generation)
-
-
 @given(metadatas, wheres)
 @settings(max_examples=300, deadline=None)
 def test_filters_are_narrowed_rightly(metadata: dict[str, Any], where: dict[str, Any]) -> None:
@@ -107,25 +103,7 @@ def test_equality_is_asked_of_the_server() -> None:
 @settings(max_examples=25, deadline=None)
 def test_answers_are_those_of_the_memory_store(metric: str, data: st.DataObject) -> None:
     """Order, scores, ties and cuts agree, whatever the collection orders by."""
-    vectors = st.lists(st.sampled_from([-1.0, 0.0, 0.25, 1.0]), min_size=3, max_size=3)
-    chunks = data.draw(st.lists(st.tuples(vectors, st.integers(0, 2)), max_size=30))
-    stores = [MemoryStore(), QdrantStore("docs", metric=metric)]
-    for store in stores:
-        store.open(INDEX, 3)
-        publish(store, *(record(f"{at * 7 % 31:02}", v, n=n) for at, (v, n) in enumerate(chunks)))
-    for _ in range(4):
-        options = SearchOptions(
-            INDEX,
-            data.draw(st.integers(1, 9)),
-            data.draw(st.sampled_from([None, 0.0, 0.5, 1.0])),
-            data.draw(st.sampled_from([{}, {"n": 1}, {"n": {"$gt": 0}}])),
-        )
-        query = np.array(data.draw(vectors), np.float32)
-        expected, got = (store.similarity_search(query, options) for store in stores)
-        assert ids(got) == ids(expected)
-        assert [m.score for m in got] == pytest.approx([m.score for m in expected], abs=1e-5)
-    for store in stores:
-        store.close()
+    check_like_memory(QdrantStore("docs", metric=metric), data, most=30)
 
 
 def test_order_beyond_one_request() -> None:
