@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -21,6 +24,7 @@ from .bench import Bench, counts, fill, fresh, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
@@ -189,3 +193,41 @@ async def test_nothing_works_on_after_a_cancellation(make_bench: Callable[[str],
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [True]
+
+
+FULL = """
+import resource, signal, sys
+from lorebind import Project, StoreError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sources = [{"type": "file_glob", "path": "docs/*.txt"}]
+declared = {
+    "name": "full",
+    "embedders": [{"id": "words", "provider": "hashing"}],
+    "knowledge_bases": [{"id": "docs", "sources": sources}],
+}
+unlimited = resource.RLIM_INFINITY
+with Project.build(declared, root=sys.argv[1]) as project:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, unlimited))
+    try:
+        project.ingest("docs")
+    except StoreError as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
+    report = project.ingest("docs")
+    print(report.status, report.chunks["total"], len(project.query("docs", "rotate key 7").matches))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit of a file's size here")
+def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
+    """The file is named with what to do; with room again, the same project goes on."""
+    (tmp_path / "docs").mkdir()
+    for number in range(200):
+        text = " ".join(f"Rotate key {number} often, says page {at}." for at in range(60))
+        (tmp_path / "docs" / f"{number}.txt").write_text(text)
+    command = [sys.executable, "-W", "error", "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    said, end = done.stdout.splitlines()
+    assert "lorebind.db: " in said, done.stderr
+    assert "room" in said or "free space" in said  # the catalog's words, or the store's
+    assert end == "completed 600 5"

@@ -207,6 +207,7 @@ def _advice(message: str) -> str:
         "readonly": "make the file and its folder writable",
         "unable to open": "make the file and its folder readable and writable",
         "disk is full": "free some space, then run again: nothing is lost",
+        "disk I/O error": "make room on the disk, or mend it, then run again: nothing is lost",
         "not a database": "move the file away, then ingest again",
         "malformed": "move the file away, then ingest again",
     }
