@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
 
-.PHONY: help setup demo check format test bench constraints clean
+.PHONY: help setup demo check format test torture bench constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -36,6 +36,9 @@ format: setup ## Put the code into its format
 test: setup ## Run all tests
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
+torture: setup ## Try every hostile case, under 30 minutes; one that was stopped goes on
+	$(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
+
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores
 	$(BIN)/python benchmarks/latency.py --sizes 10000
@@ -46,4 +49,4 @@ constraints: ## Pin the versions of everything anew
 	uv pip compile --quiet --all-extras --python-version 3.11 --no-annotate --no-header pyproject.toml -o constraints.txt
 
 clean: ## Remove what was installed and made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

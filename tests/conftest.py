@@ -1,4 +1,10 @@
-"""Fixtures for all tests."""
+"""Fixtures and options for all tests."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
 
 from .postgres import (
     dsn,
@@ -9,6 +15,7 @@ from .postgres import (
     postgres,
     pristine_postgres,
 )
+from .torture.trials import PROPERTY
 
 __all__ = [
     "dsn",
@@ -19,3 +26,24 @@ __all__ = [
     "postgres",
     "pristine_postgres",
 ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--torture", action="store_true", help="try every case in tests/torture, not only a few"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Print how many cases were tried; a complete run leaves nothing to be resumed."""
+    config = terminalreporter.config
+    if not config.getoption("torture"):
+        return
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                for name, line in report.user_properties:
+                    if name == PROPERTY:
+                        terminalreporter.write_line(line)
+    if exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(config.rootpath / ".torture", ignore_errors=True)

@@ -1,0 +1,75 @@
+"""Claims that are tried on many seeded cases: a few in every test run, all of them on demand."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PROPERTY = "torture"
+"""The name under which a test's report carries its figures to the summary."""
+
+_SHOWN = 5
+"""Failures that are shown in full."""
+
+
+@dataclass
+class Trials:
+    """Runs a check on numbered cases. A case is its number: the same number, the same case."""
+
+    full: bool
+    """Whether all cases are run, or only the first few."""
+    folder: Path
+    """Where the numbers of the cases that passed are kept, so that a run can be resumed."""
+    figures: list[str] = field(default_factory=list)
+
+    def run(
+        self, claim: str, check: Callable[[random.Random], object], *, short: int, full: int
+    ) -> None:
+        """Try a claim.
+
+        Args:
+            claim: what is tried, in a few words; names the cases in reports, so it must be unique.
+            check: makes one case from the random numbers it is given, and raises if it fails.
+            short: how many cases are tried in every test run.
+            full: how many are tried by `make torture`.
+        """
+        passed = self._passed(claim)
+        failed: dict[int, str] = {}
+        numbers = [number for number in range(full if self.full else short) if number not in passed]
+        for number in numbers:
+            try:
+                check(random.Random(f"{claim} {number}"))
+            except Exception:
+                failed[number] = traceback.format_exc()
+            else:
+                self._keep(claim, number)
+        before = f" ({len(passed)} of them before)" if passed else ""
+        tried = len(numbers) + len(passed)
+        self.figures.append(f"{claim}: {tried} cases tried{before}, {len(failed)} failed")
+        if failed:
+            shown = "\n".join(
+                f"case {number}:\n{trace}" for number, trace in list(failed.items())[:_SHOWN]
+            )
+            pytest.fail(f"{self.figures[-1]}: {sorted(failed)}\n{shown}", pytrace=False)
+
+    def _file(self, claim: str) -> Path:
+        return self.folder / f"{claim.replace(' ', '-')}.txt"
+
+    def _passed(self, claim: str) -> set[int]:
+        if not self.full or not self._file(claim).exists():
+            return set()
+        return {int(line) for line in self._file(claim).read_text().split()}
+
+    def _keep(self, claim: str, number: int) -> None:
+        if self.full:
+            self.folder.mkdir(exist_ok=True)
+            with self._file(claim).open("a") as file:
+                file.write(f"{number}\n")
