@@ -8,6 +8,7 @@ LorebindError
 ├── MissingDependencyError (ImportError)  whoever installs: an extra is not there
 ├── PluginError (ImportError)             whoever installs: a plugin is broken, or a name is taken
 ├── SourceError                           the owner of the documents: cannot be read or found
+│   └── DocumentLimitError                a document takes more memory or time than it may
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
@@ -77,6 +78,10 @@ class PluginError(LorebindError, ImportError):
 
 class SourceError(LorebindError):
     """A source or one of its documents cannot be enumerated, read or understood."""
+
+
+class DocumentLimitError(SourceError):
+    """Reading a document takes more than `loading:` allows, or ends the process that reads it."""
 
 
 class EmbedderError(LorebindError):

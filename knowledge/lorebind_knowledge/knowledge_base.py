@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.loaders.readers import Loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +42,9 @@ class KnowledgeBase:
     """Whether passages that say the same are found once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
+
+    loading: Loading = field(default_factory=Loading)
+    """What reading one of its documents may take."""
 
     @property
     def ingest_command(self) -> str:

@@ -21,6 +21,7 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.once import Once
 from lorebind_knowledge.rerankers.registry import make_reranker
 from lorebind_knowledge.scope import Namespace, current_tenant
@@ -71,6 +72,7 @@ class KnowledgeService:
         self._stores: dict[str, tuple[VectorStore, Catalog]] = {}
         self._rerankers: dict[str, Reranker] = {}
         self._started = Once()
+        self._loading = Loading(loaded.project.loading)
 
     def knowledge_base(
         self,
@@ -114,6 +116,7 @@ class KnowledgeService:
             reranker=self.reranker,
             events=self.events,
             metadata=declaration.metadata,
+            loading=self._loading,
         )
 
     def embedder(self, embedder_id: str | None = None) -> Embedder:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNDONE = {
+    4: ("ALTER TABLE catalog_documents DROP COLUMN refused",),
     3: (
         "DROP INDEX catalog_embeddings_use",
         "ALTER TABLE catalog_embeddings DROP COLUMN used_on",

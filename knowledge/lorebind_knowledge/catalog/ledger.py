@@ -65,6 +65,8 @@ class DocumentEntry(NamedTuple):
     """What its source called the version that was read last; empty if it cannot tell."""
     recipe: str = ""
     """How that version was made into chunks; with another recipe it has to be read again."""
+    refused: str = ""
+    """What must change before a document that exceeded a limit is read again; else empty."""
 
 
 class Ledger:

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 MIGRATIONS = {
     2: (
@@ -28,6 +28,7 @@ MIGRATIONS = {
         "UPDATE catalog_embeddings SET size = length(vector)",
         "CREATE INDEX catalog_embeddings_use ON catalog_embeddings (used_on, created_at, size)",
     ),
+    4: ("ALTER TABLE catalog_documents ADD COLUMN refused VARCHAR NOT NULL DEFAULT ''",),
 }
 """What makes tables of the version before into tables of this one, in every database."""
 
@@ -72,6 +73,7 @@ documents = Table(
     Column("updated_at", Float, nullable=False),
     Column("version", String, nullable=False, default="", server_default=""),  # its source's name
     Column("recipe", String, nullable=False, default="", server_default=""),  # how it was cut
+    Column("refused", String, nullable=False, default="", server_default=""),  # see the ledger
 )
 
 runs = Table(

@@ -12,6 +12,7 @@ from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
 from lorebind_knowledge.declarations.extensions import ExtensionDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.declarations.models import ModelDeclaration
 from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
@@ -67,6 +68,10 @@ class ProjectDeclaration(Declaration):
     extensions: list[ExtensionDeclaration] = Field(
         default_factory=list,
         description="What is told of every ingest and search; no other is, installed or not.",
+    )
+    loading: LoadingDeclaration = Field(
+        default_factory=LoadingDeclaration,
+        description="What reading one PDF or Word document may take.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration, description="Files of agents and workflows."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,17 @@ from lorebind_knowledge.errors import (
 )
 from lorebind_knowledge.events import Event
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
-from lorebind_knowledge.ingest.preparation import chunker_fingerprint, prepare_documents
+from lorebind_knowledge.ingest.preparation import (
+    attempts_of,
+    chunker_fingerprint,
+    prepare_documents,
+)
 from lorebind_knowledge.ingest.report import Failure, IngestReport
 from lorebind_knowledge.records import Record, RecordFilter
 from lorebind_knowledge.stores.base import ApproximateStore, replace_documents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
@@ -304,12 +308,15 @@ class _Run:
                 chunks=len(document.chunks),
             )
             if document.action == "failed":
-                attempts = entry.attempts + 1
-                report.failures.append(Failure(document.uri, document.reason, attempts))
-                report.chunks["total"] += entry.chunk_count
-                rows.append(
-                    entry._replace(state="failed", reason=document.reason, attempts=attempts)
+                failed = entry._replace(
+                    state="failed",
+                    reason=document.reason,
+                    attempts=attempts_of(document, entry),
+                    refused=document.refused,
                 )
+                report.failures.append(Failure(failed.uri, failed.reason, failed.attempts))
+                report.chunks["total"] += entry.chunk_count
+                rows.append(failed)
             elif document.action == "unchanged":
                 report.chunks["unchanged"] += entry.chunk_count
                 report.chunks["total"] += entry.chunk_count
@@ -392,6 +399,7 @@ class _Run:
                 state="ready",
                 reason="",
                 attempts=0,
+                refused="",
                 signature=pending.document.signature,
                 generation=pending.entry.staged,
                 chunk_count=len(pending.document.chunks),
@@ -481,10 +489,11 @@ class _Run:
 
 
 async def _read_ahead(
-    documents: AsyncIterator[list[PreparedDocument]],
+    documents: AsyncGenerator[list[PreparedDocument], None],
     prepared: asyncio.Queue[list[PreparedDocument]],
 ) -> None:
     """Read while others embed; an empty list is the end."""
-    async for some in documents:
-        await prepared.put(some)
+    async with aclosing(documents):
+        async for some in documents:
+            await prepared.put(some)
     await prepared.put([])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
-from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ async def plan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
     )
     to_embed: set[str] = set()
-    async for documents in prepare_documents(kb, enumeration, known):
-        for document in documents:
-            await call(_account, kb, index, document, known.get(document.uri), result, to_embed)
+    async with aclosing(prepare_documents(kb, enumeration, known)) as groups:
+        async for documents in groups:
+            for document in documents:
+                entry = known.get(document.uri)
+                await call(_account, kb, index, document, entry, result, to_embed)
     for uri in enumeration.vanished(known):
         result.documents["removed"] += 1
         result.chunks["removed"] += known[uri].chunk_count
@@ -61,7 +64,7 @@ def _account(
     result.documents[document.action] += 1
     kept = entry.chunk_count if entry else 0
     if document.action == "failed":
-        attempts = entry.attempts + 1 if entry else 1
+        attempts = attempts_of(document, entry)
         result.failures.append(Failure(document.uri, document.reason, attempts))
         result.chunks["total"] += kept
     elif document.action == "unchanged":

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+from collections import Counter, deque
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.loaders.html_removal import without_html
-from lorebind_knowledge.loaders.registry import load_document, loaders_version
+from lorebind_knowledge.loaders.readers import Readers
+from lorebind_knowledge.loaders.registry import begin_load, loaders_version
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.enumeration import Enumeration
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import SourceItem
 
+T = TypeVar("T")
 
 _TEXT_AT_ONCE = 2_000_000
 """Characters of passages from which a group of documents is complete, however few they are."""
@@ -62,6 +65,15 @@ class PreparedDocument:
     """What its source calls the version that was read."""
     recipe: str = ""
     """What decided, beside its content, how it was made into chunks."""
+    refused: str = ""
+    """Where a limit was exceeded: what must change before it is read again, see `Loading.key`."""
+
+
+def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
+    """How often a document that failed was tried; one that is refused unread was not."""
+    before = entry.attempts if entry else 0
+    again = entry is not None and entry.refused and entry.refused == document.refused
+    return before if again else before + 1
 
 
 async def prepare_documents(
@@ -69,72 +81,171 @@ async def prepare_documents(
     enumeration: Enumeration,
     known: Mapping[str, DocumentEntry],
     at_once: int = 16,
-) -> AsyncIterator[list[PreparedDocument]]:
+) -> AsyncGenerator[list[PreparedDocument], None]:
     """Every listed document, read when its turn comes; one that cannot be read fails alone.
 
     They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
     documents, those that are fetched are fetched at the same time; those that are read from this
     machine are read in the thread that chunks their group.
     """
-    recipe = recipe_of(kb)
     listed = iter(enumeration.items.values())
-    while some := list(islice(listed, at_once)):
-        versions = {item.uri: _version_to_ask_for(known.get(item.uri), recipe) for _, item in some}
-        fetched = dict(
-            await asyncio.gather(
-                *(
-                    _fetch(item, versions[item.uri])
-                    for _, item in some
-                    if iscoroutinefunction(item.read)
-                )
-            )
-        )
-        while some:
-            prepared = await call(_prepare_some, kb, recipe, some, versions, fetched, known)
-            some = some[len(prepared) :]
-            yield prepared
+    with Readers(kb.loading.limits) as readers:
+        preparer = _Preparer(kb, readers, known)
+        while some := list(islice(listed, at_once)):
+            fetching = (item for _, item in some if iscoroutinefunction(item.read))
+            preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
+            while some:
+                prepared = await _stopping(readers.stop, call(preparer.prepare, some))
+                some = some[len(prepared) :]
+                yield prepared
 
 
-_Fetched: TypeAlias = "Content | SourceError | None"
-
-
-def _version_to_ask_for(entry: DocumentEntry | None, recipe: str) -> str:
-    """What the source is told we have; nothing where that would be of no use to us."""
-    usable = entry is not None and entry.state == "ready" and entry.recipe == recipe
-    return entry.version if entry is not None and usable else ""
-
-
-async def _fetch(item: SourceItem, version: str) -> tuple[str, _Fetched]:
+async def _stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
+    """Await work that takes place in a thread; `stop` lets it end early when it is cancelled."""
+    task = asyncio.ensure_future(work)
     try:
-        return item.uri, await call(item.read, version)
-    except SourceError as error:
-        return item.uri, error
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
-def _prepare_some(
-    kb: KnowledgeBase,
-    recipe: str,
-    some: Sequence[tuple[str, SourceItem]],
-    versions: Mapping[str, str],
-    fetched: dict[str, _Fetched],
-    known: Mapping[str, DocumentEntry],
-) -> list[PreparedDocument]:
-    """The first of these documents, as many as make a group; what was fetched of them is taken."""
-    prepared: list[PreparedDocument] = []
-    size = 0
-    for source, item in some:
-        if size >= _TEXT_AT_ONCE:
-            break
-        uri, entry = item.uri, known.get(item.uri)
+class _Preparer:
+    """Prepares the documents of one run."""
+
+    def __init__(
+        self, kb: KnowledgeBase, readers: Readers, known: Mapping[str, DocumentEntry]
+    ) -> None:
+        self._kb = kb
+        self._readers = readers
+        self._known = known
+        self._recipe = recipe_of(kb)
+        self.fetched: dict[str, Content | SourceError | None] = {}
+        """What was fetched beforehand, by uri."""
+
+    async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
         try:
-            content = fetched.pop(uri) if uri in fetched else item.read(versions[uri])
-            if isinstance(content, SourceError):
-                raise content
-            prepared.append(_prepare(kb, recipe, source, uri, content, entry))
+            return item.uri, await call(item.read, self._version_to_ask_for(item.uri))
+        except SourceError as error:
+            return item.uri, error
+
+    def prepare(self, some: Sequence[tuple[str, SourceItem]]) -> list[PreparedDocument]:
+        """The first of these documents, as many as make a group.
+
+        Those that other processes read are begun before their turn, so that these have work.
+        """
+        prepared: list[PreparedDocument] = []
+        begun: deque[PreparedDocument | _Reading] = deque()
+        size = 0
+        listed = iter(some)
+        while size < _TEXT_AT_ONCE:
+            ready = begun and isinstance(begun[0], PreparedDocument)
+            if ready or len(begun) > self._readers.at_once:
+                prepared.append(self._finish(begun.popleft()))
+                size += sum(len(chunk.text) for chunk in prepared[-1].chunks)
+            elif (entry := next(listed, None)) is not None:
+                begun.append(self._begin(*entry))
+            else:
+                break
+        return prepared + [self._finish(one) for one in begun]
+
+    def _version_to_ask_for(self, uri: str) -> str:
+        """What the source is told we have; nothing where that would be of no use to us."""
+        entry = self._known.get(uri)
+        usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe
+        return entry.version if entry is not None and usable else ""
+
+    def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
+        """Read a document, compare it, and chunk it or have another process begin to read it."""
+        uri = item.uri
+        try:
+            if uri in self.fetched:
+                content = self.fetched.pop(uri)
+            else:
+                content = item.read(self._version_to_ask_for(uri))  # type: ignore[assignment]
+            return self._compared(source, uri, content)
         except (SourceError, MissingDependencyError) as error:
-            prepared.append(PreparedDocument(uri, source, "failed", reason=str(error)))
-        size += sum(len(chunk.text) for chunk in prepared[-1].chunks)
-    return prepared
+            return _failed(source, uri, error)
+
+    def _compared(self, source: str, uri: str, content: Any) -> PreparedDocument | _Reading:
+        entry, kb = self._known.get(uri), self._kb
+        if isinstance(content, SourceError):
+            raise content
+        if content is None and entry is not None:  # not changed since the version we have
+            return _unchanged(source, entry)
+        if not isinstance(content, Content):
+            raise SourceError(
+                f"{uri}: its source gave {type(content).__name__} instead of a content"
+            )
+        said = json.dumps(dict(content.metadata), sort_keys=True)
+        signature = digest(content.data, content.media_type, said, self._recipe)
+        if entry and entry.state == "ready" and entry.signature == signature:
+            return _unchanged(source, entry._replace(version=content.version, recipe=self._recipe))
+        if (entry and entry.refused) or kb.loading.exceeded:
+            key = kb.loading.key(signature)
+            refused = entry.reason if entry and entry.refused == key else ""
+            if reason := refused or kb.loading.exceeded.get(key, ""):
+                return PreparedDocument(uri, source, "failed", reason=reason, refused=key)
+        document = begin_load(content.data, uri, content.media_type, self._readers.begin)
+        reading = _Reading(source, uri, signature, content.metadata, content.version, document)
+        return reading if isinstance(document, Future) else self._finish(reading)
+
+    def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
+        if isinstance(begun, PreparedDocument):
+            return begun
+        kb, entry = self._kb, self._known.get(begun.uri)
+        try:
+            document = begun.document
+            if isinstance(document, Future):
+                document = document.result()
+        except DocumentLimitError as error:
+            key = kb.loading.key(begun.signature)
+            kb.loading.exceeded[key] = str(error)
+            return _failed(begun.source, begun.uri, error, refused=key)
+        except (SourceError, MissingDependencyError) as error:
+            return _failed(begun.source, begun.uri, error)
+        if kb.remove_html:
+            document = without_html(document)
+        return PreparedDocument(
+            begun.uri,
+            begun.source,
+            "updated" if entry and entry.generation else "added",
+            document.title,
+            begun.signature,
+            list(_chunks(kb, begun.uri, document, begun.metadata)),
+            version=begun.version,
+            recipe=self._recipe,
+        )
+
+
+class _Reading(NamedTuple):
+    """A document that is new or changed, and is being read."""
+
+    source: str
+    uri: str
+    signature: str
+    metadata: Mapping[str, Any]
+    version: str
+    document: LoadedDocument | Future[LoadedDocument]
+
+
+def _failed(
+    source: str, uri: str, error: SourceError | MissingDependencyError, *, refused: str = ""
+) -> PreparedDocument:
+    return PreparedDocument(uri, source, "failed", reason=str(error), refused=refused)
+
+
+def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
+    return PreparedDocument(
+        entry.uri,
+        source,
+        "unchanged",
+        entry.title,
+        entry.signature,
+        version=entry.version,
+        recipe=entry.recipe,
+    )
 
 
 def recipe_of(kb: KnowledgeBase) -> str:
@@ -146,53 +257,6 @@ def chunker_fingerprint(kb: KnowledgeBase) -> str:
     """What decides, beside a document's bytes, which texts are embedded."""
     html = ", without HTML" if kb.remove_html else ""
     return f"{kb.chunker.fingerprint}, loaders {loaders_version()}{html}"
-
-
-def _prepare(
-    kb: KnowledgeBase,
-    recipe: str,
-    source: str,
-    uri: str,
-    content: Any,
-    entry: DocumentEntry | None,
-) -> PreparedDocument:
-    if content is None and entry is not None:  # not changed since the version we have
-        return PreparedDocument(
-            uri,
-            source,
-            "unchanged",
-            entry.title,
-            entry.signature,
-            version=entry.version,
-            recipe=entry.recipe,
-        )
-    if not isinstance(content, Content):
-        raise SourceError(f"{uri}: its source gave {type(content).__name__} instead of a content")
-    said = json.dumps(dict(content.metadata), sort_keys=True)
-    signature = digest(content.data, content.media_type, said, recipe)
-    if entry and entry.state == "ready" and entry.signature == signature:
-        return PreparedDocument(
-            uri,
-            source,
-            "unchanged",
-            entry.title,
-            signature,
-            version=content.version,
-            recipe=recipe,
-        )
-    document = load_document(content.data, uri, content.media_type)
-    if kb.remove_html:
-        document = without_html(document)
-    return PreparedDocument(
-        uri,
-        source,
-        "updated" if entry and entry.generation else "added",
-        document.title,
-        signature,
-        list(_chunks(kb, uri, document, content.metadata)),
-        version=content.version,
-        recipe=recipe,
-    )
 
 
 def _chunks(

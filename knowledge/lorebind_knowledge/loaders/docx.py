@@ -77,7 +77,7 @@ def load_docx(data: bytes, uri: str) -> LoadedDocument:
         document = docx.Document(io.BytesIO(data))
         blocks = list(_blocks(document))
         written_title = str(document.core_properties.title or "").strip()
-    except SourceError:
+    except (SourceError, MemoryError):
         raise
     except Exception as error:  # broken parts make zipfile, lxml and python-docx raise anything
         raise SourceError(f"{uri}: a broken Word document: {error}") from error
@@ -104,7 +104,10 @@ def _blocks(document: Any) -> Iterator[tuple[str, int]]:
 
     Neighbouring list items are one block, and so are neighbouring lines of code.
     """
-    styles = {style.style_id: style for style in document.styles}
+    styles = {
+        style.get(f"{_W}styleId"): style
+        for style in document.styles.element.iterchildren(f"{_W}style")
+    }
     for (level, kind), group in itertools.groupby(_lines(document, styles), lambda line: line[1:]):
         texts = [text.rstrip() if kind == "code" else text.strip() for text, _, _ in group]
         if kind == "code":
@@ -125,14 +128,19 @@ def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, st
             yield "\n".join(_rows(element)), 0, ""
             continue
         properties = element.find(f"{_W}pPr")
-        named = properties.find(f"{_W}pStyle") if properties is not None else None
-        style = styles.get(named.get(f"{_W}val")) if named is not None else None
-        level = _outline_level(properties) or _style_level(style)
+        style = styles.get(_value(properties, "pStyle"))
+        level = _outline_level(properties) or _style_level(style, styles)
         yield _text(element), level, "" if level else _kind(properties, style)
 
 
+def _value(parent: Any, tag: str) -> str:
+    """What an element inside another says; empty where there is none."""
+    element = parent.find(f"{_W}{tag}") if parent is not None else None
+    return str(element.get(f"{_W}val", "")) if element is not None else ""
+
+
 def _kind(properties: Any, style: Any) -> str:
-    name = str(style.name) if style is not None else ""
+    name = _value(style, "name")
     if _CODE_NAME.fullmatch(name):
         return "code"
     listed = properties is not None and properties.find(f"{_W}numPr") is not None
@@ -150,26 +158,25 @@ def _content(parent: Any) -> Iterator[Any]:
             waiting.extend(reversed(element))
 
 
-def _style_level(style: Any) -> int:
+def _style_level(style: Any, styles: dict[str, Any]) -> int:
     """The level of a heading's style or of one that it is based on; the title's is 1."""
     for _ in range(10):  # a style may be based on itself
         if style is None:
             break
-        name = str(style.name)
+        name = _value(style, "name")
         if _TITLE_NAME.fullmatch(name):
             return 1
         if found := _HEADING_NAME.fullmatch(name):
             return int(found[1]) if found[1] else "abcdefgh".index(found[2].lower()) + 2
-        if level := _outline_level(style.element.find(f"{_W}pPr")):
+        if level := _outline_level(style.find(f"{_W}pPr")):
             return level
-        style = getattr(style, "base_style", None)
+        style = styles.get(_value(style, "basedOn"))
     return 0
 
 
 def _outline_level(properties: Any) -> int:
     """1 to 9, or 0 for body text, which the format writes as 9 after counting from 0."""
-    outline = properties.find(f"{_W}outlineLvl") if properties is not None else None
-    value = outline.get(f"{_W}val", "9") if outline is not None else "9"
+    value = _value(properties, "outlineLvl")
     return int(value) + 1 if value in tuple("012345678") else 0
 
 
@@ -177,11 +184,22 @@ def _rows(table: Any) -> Iterator[str]:
     """Tables inside cells are read as part of their cell."""
     for row in table.iterchildren(f"{_W}tr"):
         cells = [
-            " ".join(" ".join(map(_text, cell.iter(f"{_W}p"))).split())
+            " ".join(" ".join(map(_text, _outermost_paragraphs(cell))).split())
             for cell in row.iterchildren(f"{_W}tc")
         ]
         if any(cells):
             yield " | ".join(cells)
+
+
+def _outermost_paragraphs(cell: Any) -> Iterator[Any]:
+    """Those of nested tables too; what is in a paragraph's text boxes is part of its text."""
+    waiting = list(reversed(cell))
+    while waiting:
+        element = waiting.pop()
+        if element.tag == f"{_W}p":
+            yield element
+        else:
+            waiting.extend(reversed(element))
 
 
 def _text(paragraph: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_knowledge import plugins
 from lorebind_knowledge.errors import SourceError
@@ -13,10 +13,10 @@ from lorebind_knowledge.loaders import (
     html,
     json_values,
     markdown,
-    pdf,
     tables,
     text,
     transcripts,
+    worker,
 )
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode
@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.loaders.base import LoadedDocument
 
+T = TypeVar("T")
+
 LOADERS_VERSION = "2"
 """Raised when a loader gives another text or title for the same bytes."""
 
-_BINARY: dict[str, Callable[[bytes, str], LoadedDocument]] = {
-    "pdf": pdf.load_pdf,
-    "docx": docx.load_docx,
-}
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "markdown": markdown.load_markdown,
     "text": text.load_text,
@@ -93,7 +91,7 @@ _LONGEST_PROLOGUE = 1024
 
 
 def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument:
-    """Read a document's bytes.
+    """Read a document's bytes, in this process.
 
     Args:
         data: the whole document.
@@ -104,6 +102,18 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
     Raises:
         SourceError: when no loader knows the document, or the content is not what it says.
         MissingDependencyError: when its loader needs an extra that is not installed.
+    """
+    return begin_load(data, uri, media_type, _load_here)
+
+
+def begin_load(
+    data: bytes, uri: str, media_type: str, begin: Callable[[str, bytes, str], T]
+) -> LoadedDocument | T:
+    """Read a document's bytes, or begin to, where its format is one of `worker.FORMATS`.
+
+    Args:
+        data, uri, media_type: as for `load_document`, which says what is raised.
+        begin: called with the format, the data and the uri; what it returns is returned.
     """
     said, _, parameters = media_type.partition(";")
     said = said.strip().lower()
@@ -119,16 +129,20 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
         or _SUFFIXES.get(suffix)
         or ("text" if said == "text/plain" else _unknown(uri, said))
     )
-    if form in _BINARY and said.startswith("text/") and not known:
+    if form in worker.FORMATS and said.startswith("text/") and not known:
         form = "text"  # what somebody else has read from it already
-    if form in _BINARY:
-        return _BINARY[form](data, uri)
+    if form in worker.FORMATS:
+        return begin(form, data, uri)
     charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
     content, encoding = decode(data, uri, charset)
     document = _TEXT[form](content, uri)
     if encoding == "utf-8":
         return document
     return dataclasses.replace(document, metadata={**document.metadata, "encoding": encoding})
+
+
+def _load_here(form: str, data: bytes, uri: str) -> LoadedDocument:
+    return worker.loader_of(form)(data, uri)
 
 
 def loaders_version() -> str:

@@ -1,0 +1,323 @@
+"""Processes that read documents whose libraries cannot be bounded from within.
+
+A document can make such a library take all memory, run for hours or end its process. So it runs in
+processes of their own, started when first needed, each with limits of memory and time. A document
+that exceeds them fails alone. They also let documents be read on all processors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from lorebind_knowledge.declarations.loading import LoadingDeclaration, mebibytes
+from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.loaders.base import MAX_CHARACTERS
+from lorebind_knowledge.loaders.worker import LENGTHS, READY, loader_of, unpacked
+from lorebind_knowledge.processors import usable_processors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from lorebind_knowledge.loaders.base import LoadedDocument
+
+R = TypeVar("R")
+
+_MOST_BY_DEFAULT = 8
+_MOST_STRUCTURE = 4 * 1024 * 1024
+"""Bytes of everything but the text: titles, headings, where pages begin."""
+_SECONDS_TO_START = 60
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lorebind_knowledge.loaders.worker import main; main(int(sys.argv[2]))"
+)
+_NEEDED = (
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHONHOME",
+    "SYSTEMROOT",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+)
+"""The variables that a process is given. What reads hostile documents is told no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What reading a document may take, and which documents this process saw take more."""
+
+    limits: LoadingDeclaration = field(default_factory=LoadingDeclaration)
+    exceeded: dict[str, str] = field(default_factory=dict)
+    """By `key`, why a document was refused."""
+
+    def key(self, signature: str) -> str:
+        """Stands for a document's content, its limits and what reads it.
+
+        While they stay the same, so does a refusal.
+        """
+        limits = self.limits
+        return digest(
+            signature,
+            limits.max_memory,
+            f"{limits.max_seconds:g}",
+            "unlimited" if limits.processes == 0 else "limited",
+            *_versions(),
+        )
+
+
+@functools.cache
+def _versions() -> list[str]:
+    versions = []
+    for distribution in ("pypdfium2", "python-docx"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(importlib.metadata.version(distribution))
+    return versions
+
+
+class Readers:
+    """Reads documents in other processes, several at a time, for one ingest or plan.
+
+    A context manager: at its end its processes are ended. Safe to share among threads.
+    """
+
+    def __init__(self, limits: LoadingDeclaration) -> None:
+        self._limits = limits
+        most = min(usable_processors(), _MOST_BY_DEFAULT)
+        self.at_once = most if limits.processes is None else limits.processes
+        """How many documents are read at the same time; 0 when this process reads them itself."""
+        self._threads = ThreadPoolExecutor(max(self.at_once, 1), "lorebind-readers")
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._stopped = False
+
+    def begin(self, form: str, data: bytes, uri: str) -> Future[LoadedDocument]:
+        """Start to read a document of one of `worker.FORMATS`.
+
+        Returns:
+            what will hold the document. Its `result` raises DocumentLimitError when a limit was
+            exceeded, CancelledError when `stop` was called, and else what the loader raises.
+        """
+        if not self.at_once:
+            read: Future[LoadedDocument] = Future()
+            try:
+                read.set_result(loader_of(form)(data, uri))
+            except Exception as error:
+                read.set_exception(error)
+            return read
+        return self._threads.submit(self._read, form, data, uri)
+
+    def stop(self) -> None:
+        """End all processes, and with them what is being read."""
+        with self._lock:
+            self._stopped = True
+            running, self._all = self._all, set()
+            self._idle.clear()
+        for process in running:
+            process.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _read(self, form: str, data: bytes, uri: str) -> LoadedDocument:
+        process = self._take(uri)
+        try:
+            about, text = process.ask(form, data, uri, self._limits.max_seconds)
+        except _EndedError as ended:
+            with self._lock:
+                self._all.discard(process)
+                if self._stopped:
+                    raise CancelledError from None
+            raise self._refusal(uri, ended) from None
+        self._give_back(process, last=about.get("last", True))
+        match about.get("failure"):
+            case None:
+                return _unpacked(about, text, uri)
+            case "missing":
+                raise MissingDependencyError(about["message"])
+            case "memory":
+                raise self._refusal(uri, _EndedError())
+        raise SourceError(about["message"])
+
+    def _take(self, uri: str) -> _Process:
+        with self._lock:
+            if self._stopped:
+                raise CancelledError
+            while self._idle:
+                process = self._idle.pop()
+                if process.alive:
+                    return process
+        try:
+            process = _Process(mebibytes(self._limits.max_memory))
+        except OSError as error:
+            raise SourceError(
+                f"{uri}: cannot be read, because no process for it can be started from "
+                f"{sys.executable!r}: {error.strerror or error}; with loading: {{processes: 0}} "
+                "none is needed"
+            ) from error
+        with self._lock:
+            if not self._stopped:
+                self._all.add(process)
+                return process
+        process.end()
+        raise CancelledError
+
+    def _give_back(self, process: _Process, *, last: bool) -> None:
+        with self._lock:
+            if not last and not self._stopped:
+                self._idle.append(process)
+                return
+            self._all.discard(process)
+        process.end()
+
+    def _refusal(self, uri: str, ended: _EndedError) -> DocumentLimitError:
+        limits = self._limits
+        if ended.too_long:
+            return DocumentLimitError(
+                f"{uri}: it has more than {MAX_CHARACTERS:,} characters, or too many headings; "
+                "split the document"
+            )
+        name, most = "max_memory", f"more than {limits.max_memory} of memory"
+        if ended.late:
+            name, most = "max_seconds", f"longer than {limits.max_seconds:g} seconds"
+        takes = f"takes {most}"
+        if ended.how:
+            takes = f"ends the process that reads it ({ended.how}), most likely because it {takes}"
+        return DocumentLimitError(
+            f"{uri}: reading it {takes}; it is not read again until it changes or loading.{name} "
+            "does"
+        )
+
+
+def _unpacked(about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
+    try:
+        return unpacked(about, text)
+    except Exception as error:  # nothing is expected of a process that a document has taken over
+        raise SourceError(f"{uri}: the process that read it gave no document") from error
+
+
+class _EndedError(Exception):
+    """A process has ended, or had to be ended, before it had read a document."""
+
+    def __init__(self, *, late: bool = False, too_long: bool = False, how: str = "") -> None:
+        super().__init__()
+        self.late = late
+        self.too_long = too_long
+        self.how = how
+        """A signal or an exit code; empty where we ended it."""
+
+
+class _Process:
+    """One process that reads documents one after the other."""
+
+    def __init__(self, max_memory: int) -> None:
+        """
+        Raises:
+            OSError: it cannot be started.
+        """
+        path = json.dumps([str(folder) for folder in sys.path])
+        self._process = subprocess.Popen(
+            # -P: the current folder, which is on the path at first, may hold modules of any name.
+            [sys.executable, "-P", "-c", _PROGRAM, path, str(max_memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._jobs, self._answers = self._process.stdin, self._process.stdout
+        self._ready = False
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(
+        self, form: str, data: bytes, uri: str, max_seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """The answer to a job, see `worker`.
+
+        Raises:
+            _EndedError: there is none, and the process is gone.
+        """
+        if not self._ready:
+            self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
+            self._ready = True
+        job = {"form": form, "uri": uri, "size": len(data), "seconds": max_seconds}
+        head = json.dumps(job).encode() + b"\n"
+        return self._within(max_seconds, lambda: self._answer(head, data))
+
+    def _within(self, seconds: float, wait: Callable[[], R]) -> R:
+        """What `wait` gives; the process is ended when that takes longer."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            result = wait()
+        except (OSError, ValueError):  # a broken pipe; one that was closed by `end`
+            self.end()
+            code = self._process.returncode
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise _EndedError(late=late.is_set(), how="" if late.is_set() else how) from None
+        finally:
+            timer.cancel()
+        if late.is_set():
+            self.end()
+            raise _EndedError(late=True)
+        return result
+
+    def _answer(self, head: bytes, data: bytes) -> tuple[dict[str, Any], bytes]:
+        self._jobs.write(head)
+        self._jobs.write(data)
+        self._jobs.flush()
+        about_size, text_size = LENGTHS.unpack(self._received(LENGTHS.size))
+        if about_size > _MOST_STRUCTURE or text_size > 4 * MAX_CHARACTERS:
+            self.end()
+            raise _EndedError(too_long=True)
+        about = json.loads(self._received(about_size))
+        return about, self._received(text_size)
+
+    def _received(self, size: int) -> bytes:
+        data = self._answers.read(size)
+        if len(data) < size:
+            raise BrokenPipeError
+        return data
+
+    def end(self) -> None:
+        """End it now, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._jobs, self._answers):
+            with contextlib.suppress(OSError):  # what was not sent yet cannot be
+                pipe.close()

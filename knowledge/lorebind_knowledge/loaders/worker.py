@@ -1,0 +1,160 @@
+"""The program of a process that reads documents for another, within limits of its own.
+
+It is started by `readers`, which sends jobs and takes answers through pipes. A job is a line of
+JSON and the document's bytes; an answer is the lengths of its two parts, a JSON object with
+everything but the text, and the text in UTF-8. Nothing is pickled: a process that reads hostile
+documents is not trusted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import signal
+import struct
+import sys
+from dataclasses import asdict
+from typing import IO, TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LENGTHS = struct.Struct(">QQ")
+"""Of an answer's two parts, in bytes."""
+READY = b"\n"
+"""Sent once, when jobs can be taken."""
+
+_MEBIBYTE = 1024 * 1024
+_SECONDS_MORE = 5
+"""After the time limit. Whoever sent the job ends this process then, unless that one is gone."""
+
+_LOADERS = {
+    "pdf": "lorebind_knowledge.loaders.pdf:load_pdf",
+    "docx": "lorebind_knowledge.loaders.docx:load_docx",
+}
+FORMATS = frozenset(_LOADERS)
+"""The formats whose libraries cannot be bounded from within."""
+
+
+def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
+    """What reads a format of `FORMATS`."""
+    module, _, name = _LOADERS[form].partition(":")
+    loader: Callable[[bytes, str], LoadedDocument] = getattr(importlib.import_module(module), name)
+    return loader
+
+
+def main(max_memory: int) -> None:
+    """Take jobs until there are no more.
+
+    Args:
+        max_memory: the most memory that this process may take, in mebibytes.
+    """
+    jobs, answers = _own_streams()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us
+    _limit_memory(max_memory)
+    _send(answers, READY)
+    while line := jobs.readline():
+        job = json.loads(line)
+        data = jobs.read(job["size"])
+        _limit_time(job["seconds"])
+        about, text = _answer(job["form"], data, job["uri"], max_memory)
+        del data
+        about["last"] = _peak() * 2 > max_memory  # what it keeps would be taken from the next
+        head = json.dumps(about).encode()
+        _send(answers, LENGTHS.pack(len(head), len(text)), head, text)
+        if about["last"]:
+            return
+
+
+def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
+    """The document of an answer; raises anything for what is none."""
+    return LoadedDocument(
+        text.decode(),
+        about["title"],
+        tuple(Heading(*one) for one in about["headings"]),
+        about["body_start"],
+        about["metadata"],
+        about["format"],
+        tuple(about["page_starts"]),
+        tuple(Cue(*one) for one in about["cues"]),
+    )
+
+
+def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str, Any], bytes]:
+    """The two parts of an answer; one that holds no document says in `failure` why."""
+    try:
+        document = loader_of(form)(data, uri)
+        about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
+        for name in ("headings", "cues"):
+            about[name] = [list(asdict(one).values()) for one in about[name]]
+        return about, document.text.encode()
+    except MissingDependencyError as error:
+        return {"failure": "missing", "message": str(error)}, b""
+    except MemoryError:
+        return {"failure": "memory"}, b""
+    except Exception as error:  # beside SourceError, whatever a loader did not foresee
+        # Libraries that get no more memory call the document broken.
+        failure = "memory" if _peak() * 4 > max_memory * 3 else "source"
+        known = isinstance(error, SourceError)
+        message = str(error) if known else f"{uri}: cannot be read: {type(error).__name__}: {error}"
+        return {"failure": failure, "message": message}, b""
+
+
+_BESIDE_THE_TEXT = (
+    "title",
+    "headings",
+    "body_start",
+    "metadata",
+    "format",
+    "page_starts",
+    "cues",
+)
+
+
+def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """Standard input and output, which no library can use any more, and so not disturb."""
+    jobs, answers = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    return os.fdopen(jobs, "rb"), os.fdopen(answers, "wb")
+
+
+def _send(answers: IO[bytes], *parts: bytes) -> None:
+    for part in parts:
+        answers.write(part)
+    answers.flush()
+
+
+def _limit_memory(max_memory: int) -> None:
+    """Have the system refuse more; only Linux counts all that is allocated."""
+    if sys.platform == "linux":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = max_memory * _MEBIBYTE
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _limit_time(seconds: float) -> None:
+    """Have the system end this process, should whoever sent the job be gone."""
+    if sys.platform != "win32":
+        signal.alarm(math.ceil(seconds) + _SECONDS_MORE)
+
+
+def _peak() -> float:
+    """The most memory that this process has had, in mebibytes; 0 where that is not known."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            kilobytes = next(line.split()[1] for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return 0
+    return int(kilobytes) / 1024

@@ -1,0 +1,225 @@
+"""Small PDF and Word files that would take a machine, if nothing held them back."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from typing import TYPE_CHECKING
+
+import docx
+
+from tests.knowledge.documents import docx_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MIB = 1024 * 1024
+
+_W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def _pdf(objects: Sequence[bytes]) -> bytes:
+    """A file of these objects, counted from 1; the first is the catalog."""
+    written = bytearray(b"%PDF-1.7\n")
+    places = []
+    for number, content in enumerate(objects, 1):
+        places.append(len(written))
+        written += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    end += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(written)}\n%%EOF"
+    return bytes(written) + end.encode()
+
+
+def _stream(data: bytes, entries: str = "") -> bytes:
+    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries.encode(), data)
+
+
+def _one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> bytes:
+    """A page with these resources and this content stream; `further` are objects from 6 on."""
+    return _pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+            b"/Resources << /Font << /F1 5 0 R >> %s >> >>" % resources.encode(),
+            content,
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+            *further,
+        ]
+    )
+
+
+def pdf_nested_forms(depth: int = 9, times: int = 9) -> bytes:
+    """Each form shows the next several times over, and the last shows text."""
+    forms = []
+    for number in range(depth):
+        last = number == depth - 1
+        shown = b"BT /F1 1 Tf (x) Tj ET" if last else b"/X Do " * times
+        inner = "/Font << /F1 5 0 R >>" if last else f"/XObject << /X {7 + number} 0 R >>"
+        about = f"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << {inner} >>"
+        forms.append(_stream(shown, about))
+    return _one_page("/XObject << /X 6 0 R >>", _stream(b"/X Do " * times), forms)
+
+
+def pdf_deflated(size: int, times: int = 1) -> bytes:
+    """A page whose content unpacks to a long run of text operators."""
+    data = b"BT /F1 1 Tf " + b"(x) Tj " * (size // 7) + b"ET"
+    for _ in range(times):
+        data = zlib.compress(data, 9)
+    filters = " ".join(["/FlateDecode"] * times)
+    return _one_page("", _stream(data, f"/Filter [{filters}]"))
+
+
+def pdf_deflated_blanks(size: int) -> bytes:
+    """Doubly deflated blanks: a few kilobytes for gigabytes."""
+    packer = zlib.compressobj(9)
+    packed = b"".join(packer.compress(b" " * MIB) for _ in range(size // MIB)) + packer.flush()
+    data = zlib.compress(packed, 9)
+    return _one_page("", _stream(data, "/Filter [/FlateDecode /FlateDecode]"))
+
+
+def pdf_long_array(count: int) -> bytes:
+    """One operand that is an array of very many arrays."""
+    data = zlib.compress(b"[" + b"[]" * count + b"] TJ", 9)
+    return _one_page("", _stream(data, "/Filter /FlateDecode"))
+
+
+def pdf_object_stream(count: int) -> bytes:
+    """A page tree of very many pages, all the same one."""
+    kids = b" ".join([b"3 0 R"] * count)
+    return _pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, count),
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] >>",
+        ]
+    )
+
+
+def pdf_bookmarks_in_a_circle() -> bytes:
+    """An outline whose entries follow each other for ever."""
+    return _pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>",
+            b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] >>",
+            b"<< /First 5 0 R /Last 5 0 R >>",
+            b"<< /Title (a) /Parent 4 0 R /Next 6 0 R /First 5 0 R /Last 5 0 R >>",
+            b"<< /Title (b) /Parent 4 0 R /Next 5 0 R /First 6 0 R /Last 5 0 R >>",
+        ]
+    )
+
+
+def docx_of(body: bytes, styles: bytes = b"") -> bytes:
+    """A Word file whose body, and styles where given, are these elements."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as full,
+    ):
+        for name in empty.namelist():
+            data = empty.read(name)
+            if name == "word/document.xml":
+                data = f"<w:document {_W}><w:body>".encode() + body + b"</w:body></w:document>"
+            if name == "word/styles.xml" and styles:
+                data = f"<w:styles {_W}>".encode() + styles + b"</w:styles>"
+            full.writestr(name, data)
+    return packed.getvalue()
+
+
+def _runs(size: int) -> bytes:
+    """So much text, in pieces that are no longer than libxml2 lets a text be."""
+    return (b"<w:r><w:t>" + b"x" * (9 * MIB) + b"</w:t></w:r>") * (size // (9 * MIB))
+
+
+def docx_nested_paragraphs(depth: int = 100, size: int = 27 * MIB) -> bytes:
+    """A long text at the bottom of paragraphs within paragraphs, in text boxes."""
+    return docx_of(
+        b"<w:tbl><w:tr><w:tc>"
+        + b"<w:p>" * depth
+        + _runs(size)
+        + b"</w:p>" * depth
+        + b"</w:tc></w:tr></w:tbl>"
+    )
+
+
+def docx_nested_tables(depth: int) -> bytes:
+    cell = b"<w:tbl><w:tr><w:tc>"
+    return docx_of(
+        cell * depth + b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" + b"</w:tc></w:tr></w:tbl>" * depth
+    )
+
+
+def docx_empty_paragraphs(size: int = 110 * MIB) -> bytes:
+    return docx_of(b"<w:p/>" * (size // 6))
+
+
+def docx_style_chain(count: int = 3000) -> bytes:
+    """Each style is based on the next, and each is used."""
+    styles = b"".join(
+        b'<w:style w:type="paragraph" w:styleId="s%d"><w:name w:val="n%d"/>'
+        b'<w:basedOn w:val="s%d"/></w:style>' % (number, number, number + 1)
+        for number in range(count)
+    )
+    body = b"".join(
+        b'<w:p><w:pPr><w:pStyle w:val="s%d"/></w:pPr><w:r><w:t>x</w:t></w:r></w:p>' % number
+        for number in range(count)
+    )
+    return docx_of(body, styles)
+
+
+def docx_attributes(count: int) -> bytes:
+    return docx_of(b"<w:p " + b" ".join(b'w:a%d=""' % n for n in range(count)) + b"/>")
+
+
+def docx_one_text(size: int) -> bytes:
+    return docx_of(b"<w:p>" + _runs(size) + b"</w:p>")
+
+
+def docx_breaks(size: int) -> bytes:
+    return docx_of(b"<w:p><w:r>" + b"<w:br/>" * (size // 7) + b"</w:r></w:p>")
+
+
+def docx_entities() -> bytes:
+    """Entities that stand for entities, which XML parsers may expand."""
+    packed = io.BytesIO()
+    doctype = b'<!DOCTYPE w [<!ENTITY a0 "xxxxxxxxxx">' + b"".join(
+        b'<!ENTITY a%d "%s">' % (n, b"&a%d;" % (n - 1) * 10) for n in range(1, 12)
+    )
+    with (
+        zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as full,
+    ):
+        for name in empty.namelist():
+            data = empty.read(name)
+            if name == "word/document.xml":
+                data = doctype + f"]><w:document {_W}><w:body><w:p><w:r><w:t>".encode()
+                data += b"&a11;</w:t></w:r></w:p></w:body></w:document>"
+            full.writestr(name, data)
+    return packed.getvalue()
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "nested forms.pdf": pdf_nested_forms,
+    "more nested forms.pdf": lambda: pdf_nested_forms(28, 12),
+    "deflated text.pdf": lambda: pdf_deflated(900 * MIB),
+    "doubly deflated text.pdf": lambda: pdf_deflated(900 * MIB, 2),
+    "thrice deflated text.pdf": lambda: pdf_deflated(900 * MIB, 3),
+    "doubly deflated blanks.pdf": lambda: pdf_deflated_blanks(2000 * MIB),
+    "long array.pdf": lambda: pdf_long_array(100_000_000),
+    "one page very often.pdf": lambda: pdf_object_stream(600_000),
+    "bookmarks in a circle.pdf": pdf_bookmarks_in_a_circle,
+    "nested paragraphs.docx": docx_nested_paragraphs,
+    "many nested paragraphs.docx": lambda: docx_nested_paragraphs(200, 100 * MIB),
+    "nested tables.docx": lambda: docx_nested_tables(60),
+    "deep tables.docx": lambda: docx_nested_tables(100_000),
+    "empty paragraphs.docx": docx_empty_paragraphs,
+    "style chain.docx": docx_style_chain,
+    "long style chain.docx": lambda: docx_style_chain(60_000),
+    "attributes.docx": lambda: docx_attributes(2_000_000),
+    "one text.docx": lambda: docx_one_text(120 * MIB),
+    "breaks.docx": lambda: docx_breaks(120 * MIB),
+    "entities.docx": docx_entities,
+}
