@@ -12,7 +12,7 @@ import docx
 from tests.knowledge.documents import docx_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MIB = 1024 * 1024
 
@@ -51,38 +51,45 @@ def _one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> 
     )
 
 
-def pdf_nested_forms(depth: int = 9, times: int = 9) -> bytes:
-    """Each form shows the next several times over, and the last shows text."""
+def pdf_nested_forms(
+    depth: int = 9, times: int = 9, leaf: bytes = b"BT /F1 1 Tf (x) Tj ET"
+) -> bytes:
+    """Each form shows the next several times over."""
     forms = []
     for number in range(depth):
         last = number == depth - 1
-        shown = b"BT /F1 1 Tf (x) Tj ET" if last else b"/X Do " * times
+        shown = leaf if last else b"/X Do " * times
         inner = "/Font << /F1 5 0 R >>" if last else f"/XObject << /X {7 + number} 0 R >>"
         about = f"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << {inner} >>"
         forms.append(_stream(shown, about))
     return _one_page("/XObject << /X 6 0 R >>", _stream(b"/X Do " * times), forms)
 
 
+def _deflated(piece: bytes, times: int) -> bytes:
+    """The zlib stream of a piece that is repeated so often, made without unpacking it."""
+    packer = zlib.compressobj(9)
+    start = packer.compress(b" ") + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # refers to nothing before it
+    return start + block * times + packer.flush()  # whoever reads so far minds no checksum
+
+
 def pdf_deflated(size: int, times: int = 1) -> bytes:
-    """A page whose content unpacks to a long run of text operators."""
-    data = b"BT /F1 1 Tf " + b"(x) Tj " * (size // 7) + b"ET"
-    for _ in range(times):
+    """A page whose content unpacks to a long run of text operators, deflated so many times."""
+    data = _deflated(b"BT /F1 1 Tf " + b"(x) Tj " * (MIB // 7) + b"ET ", size // MIB)
+    for _ in range(times - 1):
         data = zlib.compress(data, 9)
-    filters = " ".join(["/FlateDecode"] * times)
-    return _one_page("", _stream(data, f"/Filter [{filters}]"))
+    return _one_page("", _stream(data, f"/Filter [{' '.join(['/FlateDecode'] * times)}]"))
 
 
 def pdf_deflated_blanks(size: int) -> bytes:
     """Doubly deflated blanks: a few kilobytes for gigabytes."""
-    packer = zlib.compressobj(9)
-    packed = b"".join(packer.compress(b" " * MIB) for _ in range(size // MIB)) + packer.flush()
-    data = zlib.compress(packed, 9)
+    data = zlib.compress(_deflated(b" " * MIB, size // MIB), 9)
     return _one_page("", _stream(data, "/Filter [/FlateDecode /FlateDecode]"))
 
 
 def pdf_long_array(count: int) -> bytes:
     """One operand that is an array of very many arrays."""
-    data = zlib.compress(b"[" + b"[]" * count + b"] TJ", 9)
+    data = _deflated(b"[" + b"[]" * MIB, count // MIB)
     return _one_page("", _stream(data, "/Filter /FlateDecode"))
 
 
@@ -112,98 +119,92 @@ def pdf_bookmarks_in_a_circle() -> bytes:
     )
 
 
-def docx_of(body: bytes, styles: bytes = b"") -> bytes:
-    """A Word file whose body, and styles where given, are these elements."""
+def docx_of(*body: tuple[bytes, int], styles: Iterable[bytes] = (), doctype: str = "") -> bytes:
+    """A Word file whose body is these pieces of XML, each so often; `styles` are elements too."""
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as full,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as full,
     ):
         for name in empty.namelist():
-            data = empty.read(name)
-            if name == "word/document.xml":
-                data = f"<w:document {_W}><w:body>".encode() + body + b"</w:body></w:document>"
-            if name == "word/styles.xml" and styles:
-                data = f"<w:styles {_W}>".encode() + styles + b"</w:styles>"
-            full.writestr(name, data)
+            with full.open(name, "w") as part:
+                if name == "word/document.xml":
+                    part.write(f"{doctype}<w:document {_W}><w:body>".encode())
+                    for piece, times in body:
+                        at_once = max(1, MIB // len(piece))
+                        for start in range(0, times, at_once):
+                            part.write(piece * min(at_once, times - start))
+                    part.write(b"</w:body></w:document>")
+                elif name == "word/styles.xml" and styles:
+                    part.write(f"<w:styles {_W}>".encode() + b"".join(styles) + b"</w:styles>")
+                else:
+                    part.write(empty.read(name))
     return packed.getvalue()
 
 
-def _runs(size: int) -> bytes:
-    """So much text, in pieces that are no longer than libxml2 lets a text be."""
-    return (b"<w:r><w:t>" + b"x" * (9 * MIB) + b"</w:t></w:r>") * (size // (9 * MIB))
+_PARAGRAPH = b"<w:p><w:r><w:t>x</w:t></w:r></w:p>"
+_RUN = b"<w:r><w:t>" + b"x" * (9 * MIB) + b"</w:t></w:r>"
+"""As long as libxml2 lets a text be."""
 
 
 def docx_nested_paragraphs(depth: int = 100, size: int = 27 * MIB) -> bytes:
-    """A long text at the bottom of paragraphs within paragraphs, in text boxes."""
+    """A long text at the bottom of paragraphs within paragraphs, in a table's cell."""
     return docx_of(
-        b"<w:tbl><w:tr><w:tc>"
-        + b"<w:p>" * depth
-        + _runs(size)
-        + b"</w:p>" * depth
-        + b"</w:tc></w:tr></w:tbl>"
+        (b"<w:tbl><w:tr><w:tc>", 1),
+        (b"<w:p>", depth),
+        (_RUN, size // len(_RUN)),
+        (b"</w:p>", depth),
+        (b"</w:tc></w:tr></w:tbl>", 1),
     )
 
 
 def docx_nested_tables(depth: int) -> bytes:
-    cell = b"<w:tbl><w:tr><w:tc>"
     return docx_of(
-        cell * depth + b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" + b"</w:tc></w:tr></w:tbl>" * depth
+        (b"<w:tbl><w:tr><w:tc>", depth), (_PARAGRAPH, 1), (b"</w:tc></w:tr></w:tbl>", depth)
     )
 
 
 def docx_empty_paragraphs(size: int = 110 * MIB) -> bytes:
-    return docx_of(b"<w:p/>" * (size // 6))
+    return docx_of((b"<w:p/>", size // 6))
 
 
 def docx_style_chain(count: int = 3000) -> bytes:
     """Each style is based on the next, and each is used."""
-    styles = b"".join(
+    styles = [
         b'<w:style w:type="paragraph" w:styleId="s%d"><w:name w:val="n%d"/>'
         b'<w:basedOn w:val="s%d"/></w:style>' % (number, number, number + 1)
         for number in range(count)
-    )
-    body = b"".join(
+    ]
+    used = b"".join(
         b'<w:p><w:pPr><w:pStyle w:val="s%d"/></w:pPr><w:r><w:t>x</w:t></w:r></w:p>' % number
         for number in range(count)
     )
-    return docx_of(body, styles)
+    return docx_of((used, 1), styles=styles)
 
 
 def docx_attributes(count: int) -> bytes:
-    return docx_of(b"<w:p " + b" ".join(b'w:a%d=""' % n for n in range(count)) + b"/>")
+    return docx_of((b"<w:p " + b" ".join(b'w:a%d=""' % n for n in range(count)) + b"/>", 1))
 
 
 def docx_one_text(size: int) -> bytes:
-    return docx_of(b"<w:p>" + _runs(size) + b"</w:p>")
+    return docx_of((b"<w:p>", 1), (_RUN, size // len(_RUN)), (b"</w:p>", 1))
 
 
 def docx_breaks(size: int) -> bytes:
-    return docx_of(b"<w:p><w:r>" + b"<w:br/>" * (size // 7) + b"</w:r></w:p>")
+    return docx_of((b"<w:p><w:r>", 1), (b"<w:br/>", size // 7), (b"</w:r></w:p>", 1))
 
 
 def docx_entities() -> bytes:
     """Entities that stand for entities, which XML parsers may expand."""
-    packed = io.BytesIO()
-    doctype = b'<!DOCTYPE w [<!ENTITY a0 "xxxxxxxxxx">' + b"".join(
-        b'<!ENTITY a%d "%s">' % (n, b"&a%d;" % (n - 1) * 10) for n in range(1, 12)
-    )
-    with (
-        zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as full,
-    ):
-        for name in empty.namelist():
-            data = empty.read(name)
-            if name == "word/document.xml":
-                data = doctype + f"]><w:document {_W}><w:body><w:p><w:r><w:t>".encode()
-                data += b"&a11;</w:t></w:r></w:p></w:body></w:document>"
-            full.writestr(name, data)
-    return packed.getvalue()
+    tens = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+    doctype = f'<!DOCTYPE w [<!ENTITY a0 "xxxxxxxxxx">{tens}]>'
+    return docx_of((_PARAGRAPH.replace(b"x<", b"&a11;<"), 1), doctype=doctype)
 
 
 BOMBS: dict[str, Callable[[], bytes]] = {
     "nested forms.pdf": pdf_nested_forms,
     "more nested forms.pdf": lambda: pdf_nested_forms(28, 12),
+    "empty nested forms.pdf": lambda: pdf_nested_forms(leaf=b""),
     "deflated text.pdf": lambda: pdf_deflated(900 * MIB),
     "doubly deflated text.pdf": lambda: pdf_deflated(900 * MIB, 2),
     "thrice deflated text.pdf": lambda: pdf_deflated(900 * MIB, 3),
@@ -218,7 +219,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "empty paragraphs.docx": docx_empty_paragraphs,
     "style chain.docx": docx_style_chain,
     "long style chain.docx": lambda: docx_style_chain(60_000),
-    "attributes.docx": lambda: docx_attributes(2_000_000),
+    "longer style chain.docx": lambda: docx_style_chain(300_000),
+    "attributes.docx": lambda: docx_attributes(1_500_000),
     "one text.docx": lambda: docx_one_text(120 * MIB),
     "breaks.docx": lambda: docx_breaks(120 * MIB),
     "entities.docx": docx_entities,

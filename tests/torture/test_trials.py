@@ -9,15 +9,16 @@ import pytest
 from .trials import Trials
 
 if TYPE_CHECKING:
-    import random
     from pathlib import Path
+
+    from .trials import Case
 
 
 def test_a_case_is_the_same_whenever_it_is_tried(tmp_path: Path) -> None:
     """Its number alone decides what it is."""
     seen: list[float] = []
 
-    def check(case: random.Random) -> None:
+    def check(case: Case) -> None:
         seen.append(case.random())
 
     for _ in range(2):
@@ -31,7 +32,7 @@ def test_a_full_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     tried: list[float] = []
     broken = True
 
-    def check(case: random.Random) -> None:
+    def check(case: Case) -> None:
         tried.append(case.random())
         assert not (broken and len(tried) == 4)
 

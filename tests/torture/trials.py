@@ -20,6 +20,15 @@ _SHOWN = 5
 """Failures that are shown in full."""
 
 
+class Case(random.Random):
+    """The random numbers that one case is made from."""
+
+    def __init__(self, claim: str, number: int) -> None:
+        super().__init__(f"{claim} {number}")
+        self.number = number
+        """From 0; for claims whose cases are listed, not drawn."""
+
+
 @dataclass
 class Trials:
     """Runs a check on numbered cases. A case is its number: the same number, the same case."""
@@ -30,9 +39,7 @@ class Trials:
     """Where the numbers of the cases that passed are kept, so that a run can be resumed."""
     figures: list[str] = field(default_factory=list)
 
-    def run(
-        self, claim: str, check: Callable[[random.Random], object], *, short: int, full: int
-    ) -> None:
+    def run(self, claim: str, check: Callable[[Case], object], *, short: int, full: int) -> None:
         """Try a claim.
 
         Args:
@@ -46,7 +53,7 @@ class Trials:
         numbers = [number for number in range(full if self.full else short) if number not in passed]
         for number in numbers:
             try:
-                check(random.Random(f"{claim} {number}"))
+                check(Case(claim, number))
             except Exception:
                 failed[number] = traceback.format_exc()
             else:

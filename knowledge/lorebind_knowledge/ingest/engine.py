@@ -445,7 +445,7 @@ class _Run:
             await self._switch(active.key, index.key)
         elif report.status != "failed" and not self._only_failed:
             successor = await call(self._ledger.index, kb.namespace, "building")
-            if successor is not None:
+            if successor is not None and successor.key != index.key:
                 await self._give_up(successor.key)
         for retired in await call(self._ledger.retired_indexes, kb.namespace):
             await self._drop(retired)

@@ -1,0 +1,121 @@
+"""Ingests of documents that exceed a limit: they fail alone, and are not tried in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.declarations.loading import LoadingDeclaration
+from lorebind_knowledge.loaders.readers import Loading
+from lorebind_knowledge.sources.files import FileSource
+from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
+
+from .bench import Bench, counts, fill
+from .documents import handbook, pdf_bytes
+from .test_loaders_readers import ON_LINUX, eventually, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = ON_LINUX
+
+BOMBS = {
+    "a.pdf": pdf_nested_forms(),
+    "b.docx": docx_empty_paragraphs(),
+    "c.pdf": pdf_deflated(900 * MIB, 2),
+}
+
+
+def limit(bench: Bench, **limits: Any) -> None:
+    """Declare the limits anew, as a new process would have them."""
+    chosen: dict[str, Any] = {"processes": 2, "max_memory": "128 MiB"} | limits
+    bench.change(loading=Loading(LoadingDeclaration(**chosen)))
+
+
+@pytest.fixture
+def bench(make_bench: Callable[[str], Bench]) -> Bench:
+    made = make_bench("sqlite")
+    made.change(sources=[FileSource("file_glob", ["docs/**/*"], made.root)])
+    limit(made)
+    return made
+
+
+async def attempts(bench: Bench) -> dict[str, int]:
+    """How often each document that fails was tried."""
+    report = await bench.ingest()
+    return {failure.uri.removeprefix("docs/"): failure.attempts for failure in report.failures}
+
+
+async def test_the_others_are_complete(bench: Bench) -> None:
+    """Bombs among good documents: each fails by name, and all that is good is found."""
+    fill(bench, 2)
+    for name, data in BOMBS.items():
+        bench.write_bytes(name, data)
+    bench.write_bytes("good.docx", handbook())
+    bench.write_bytes("good.pdf", pdf_bytes(["Invoices are sent by mail."]))
+    report = await bench.ingest()
+    assert report.status == "completed_with_failures"
+    assert report.documents == counts(added=4, failed=3)
+    assert [failure.uri for failure in report.failures] == [f"docs/{name}" for name in BOMBS]
+    assert all("loading.max_memory" in failure.reason for failure in report.failures)
+    found = "\n".join(await bench.texts())
+    assert all(words in found for words in ("sent by mail", "each quarter", "word0a", "word1c"))
+
+
+async def test_not_tried_in_vain(bench: Bench) -> None:
+    """It is tried again when it changes or a limit does, and not before."""
+    bench.write_bytes("a.pdf", BOMBS["a.pdf"])
+    assert await attempts(bench) == {"a.pdf": 1}
+    limit(bench)
+    before = await bench.ingest()
+    assert before.failures[0].attempts == 1
+    assert "loading.max_memory" in before.failures[0].reason
+    limit(bench, max_memory="129 MiB")
+    assert await attempts(bench) == {"a.pdf": 2}
+    bench.write_bytes("a.pdf", BOMBS["c.pdf"])
+    assert await attempts(bench) == {"a.pdf": 3}
+    bench.write_bytes("a.pdf", pdf_bytes(["It is good now."]))
+    assert await attempts(bench) == {}
+    assert await bench.texts() == ["It is good now."]
+    bench.write_bytes("a.pdf", BOMBS["c.pdf"])
+    assert await attempts(bench) == {"a.pdf": 1}
+    assert await bench.texts() == ["It is good now."]
+
+
+async def test_a_plan_before_the_ingest(bench: Bench) -> None:
+    """In one process a document that exceeds a limit is read once, whoever asks first."""
+    bench.write_bytes("a.pdf", BOMBS["a.pdf"])
+    bench.write("b.md", "Some words.")
+    plan = await bench.plan()
+    assert plan.documents == counts(added=1, failed=1)
+    (refused,) = bench.kb.loading.exceeded.values()
+    assert plan.failures[0].reason == refused
+    bench.kb.loading.exceeded.update(dict.fromkeys(bench.kb.loading.exceeded, "as it was said"))
+    report = await bench.ingest()
+    assert report.failures[0].reason == "as it was said"
+    assert report.failures[0].attempts == 1
+
+
+async def test_order_and_length_of_groups(bench: Bench) -> None:
+    """Documents come in the order listed, whichever processes read them."""
+    for number in range(9):
+        bench.write_bytes(f"{number}.pdf", pdf_bytes([f"Page of {number}."] * (20 - 2 * number)))
+        bench.write(f"{number}.md", f"Text of {number}.")
+    await bench.ingest()
+    told = [data["uri"] for data in bench.diary.data("ingest_chunked")]
+    assert told == sorted(told)
+    assert len(told) == 18
+
+
+async def test_cancelled(bench: Bench) -> None:
+    """An ingest that is cancelled while documents are read leaves no process behind."""
+    for number in range(4):
+        bench.write_bytes(f"{number}.pdf", BOMBS["a.pdf"] + b" " * number)
+    task = asyncio.create_task(bench.ingest())
+    assert await asyncio.to_thread(eventually, lambda: bool(running()))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert running() == []

@@ -1,0 +1,201 @@
+"""Reading documents in processes of their own, within limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.declarations.loading import LoadingDeclaration
+from lorebind_knowledge.errors import ConfigurationError, DocumentLimitError, SourceError
+from lorebind_knowledge.loaders.readers import Loading, Readers
+from lorebind_knowledge.loaders.registry import load_document
+from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
+
+from .documents import handbook, pdf_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PAGES = ["First page\nsecond line", "", "Grüße, 日本語 and \N{GRINNING FACE}"]
+ON_LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+
+
+@pytest.fixture
+def readers() -> Iterator[Readers]:
+    with Readers(LoadingDeclaration(processes=2)) as made:
+        yield made
+
+
+def running() -> list[int]:
+    """The processes that read documents for this one."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended meanwhile
+            continue
+        if parent == os.getpid() and b"loaders.worker" in command:
+            found.append(int(folder.name))
+    return found
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether it holds soon; how soon is no matter, but a test must not hang."""
+    for _ in range(600):
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [
+        ("pdf", pdf_bytes(PAGES[:2], title="A title", bookmarks=[("First page", 0)])),
+        ("docx", handbook()),
+    ],
+)
+def test_the_same_document(readers: Readers, form: str, data: bytes) -> None:
+    """What another process reads is what this one would: text, headings, pages and title."""
+    uri = f"a.{form}"
+    assert readers.begin(form, data, uri).result() == load_document(data, uri)
+
+
+def test_in_this_process() -> None:
+    """With no processes the document is read at once, and errors are the loader's own."""
+    with Readers(LoadingDeclaration(processes=0)) as readers:
+        assert readers.at_once == 0
+        assert readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result().text == "text"
+        with pytest.raises(SourceError, match=r"a.pdf: a broken PDF"):
+            readers.begin("pdf", b"no pdf", "a.pdf").result()
+
+
+def test_broken(readers: Readers) -> None:
+    """A document that its loader refuses fails with the loader's words, and no limit is named."""
+    with pytest.raises(SourceError, match=r"^a.docx: a broken Word document: ") as raised:
+        readers.begin("docx", b"no zip", "a.docx").result()
+    assert not isinstance(raised.value, DocumentLimitError)
+
+
+@ON_LINUX
+@pytest.mark.parametrize(
+    ("name", "data", "how"),
+    [
+        ("forms.pdf", pdf_nested_forms(), "ends the process that reads it (SIGABRT), most likely"),
+        ("deflated.pdf", pdf_deflated(900 * MIB, 2), "ends the process that reads it (SIGABRT)"),
+        ("empty.docx", docx_empty_paragraphs(), "takes more than 128 MiB of memory"),
+    ],
+)
+def test_too_much_memory(name: str, data: bytes, how: str) -> None:
+    """The document fails by name, with the limit and its setting; the next is read as ever."""
+    with Readers(LoadingDeclaration(processes=1, max_memory="128 MiB")) as readers:
+        bomb = readers.begin(Path(name).suffix[1:], data, name)
+        good = readers.begin("docx", handbook(), "good.docx")
+        with pytest.raises(DocumentLimitError) as raised:
+            bomb.result()
+        assert str(raised.value).startswith(f"{name}: reading it {how}")
+        assert str(raised.value).endswith(
+            "takes more than 128 MiB of memory; it is not read again until it changes or "
+            "loading.max_memory does"
+        )
+        assert good.result().title == "The handbook"
+
+
+def test_too_much_time() -> None:
+    """Reading that takes too long is ended, and the setting is named."""
+    long = pdf_bytes(["\n".join(["some words"] * 40)] * 200)
+    limits = LoadingDeclaration(processes=1, max_seconds=0.005)
+    with Readers(limits) as readers, pytest.raises(DocumentLimitError) as raised:
+        readers.begin("pdf", long, "a.pdf").result()
+    assert str(raised.value) == (
+        "a.pdf: reading it takes longer than 0.005 seconds; it is not read again until it "
+        "changes or loading.max_seconds does"
+    )
+
+
+@ON_LINUX
+def test_a_process_that_is_gone(readers: Readers) -> None:
+    """A process that was ended while it had nothing to do is replaced, and nothing fails."""
+    readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
+    (process,) = running()
+    os.kill(process, signal.SIGKILL)
+    assert eventually(lambda: Path(f"/proc/{process}/cmdline").read_bytes() == b"")  # a zombie
+    assert readers.begin("pdf", pdf_bytes(["text"]), "b.pdf").result().text == "text"
+
+
+@ON_LINUX
+def test_no_secrets(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that reads documents is not told this one's variables."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret")
+    readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
+    (process,) = running()
+    assert b"sk-a-secret" not in Path(f"/proc/{process}/environ").read_bytes()
+
+
+@ON_LINUX
+def test_stopping() -> None:
+    """What is being read is given up at once, and no process is left."""
+    with Readers(LoadingDeclaration(processes=2)) as readers:
+        reading = [readers.begin("pdf", pdf_nested_forms(), f"{n}.pdf") for n in range(4)]
+        assert eventually(lambda: len(running()) == 2)
+        readers.stop()
+        for one in reading:
+            with pytest.raises(CancelledError):
+                one.result()
+        with pytest.raises(CancelledError):
+            readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
+    assert running() == []
+
+
+def test_modules_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module beside the user's documents does not stand in for a library."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "docx", "lorebind_knowledge"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with Readers(LoadingDeclaration(processes=1)) as readers:
+        assert readers.begin("docx", handbook(), "a.docx").result().title == "The handbook"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_it_cannot_be_started(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python's own program is not known, the way to do without it is named."""
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(SourceError, match=r"a.pdf: .*'/nowhere/python'.*loading: {processes: 0}"):
+        readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
+
+
+def test_a_refusal_lasts_as_long_as_its_reasons() -> None:
+    """It is another one for another content, another limit, and without limits."""
+    keys = {
+        Loading(LoadingDeclaration(**limits)).key(content)
+        for content in ("one", "other")
+        for limits in ({}, {"max_memory": "1 GiB"}, {"max_seconds": 31}, {"processes": 0})
+    }
+    assert len(keys) == 8
+    assert Loading(LoadingDeclaration(processes=1)).key("one") in keys
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"max_memory": "512"}, "'512' is not an amount of memory; write a number and MiB or GiB"),
+        ({"max_memory": 512}, "loading.max_memory"),
+        ({"max_memory": "1 MiB"}, "1 MiB is too little; write at least 64 MiB"),
+        ({"max_seconds": 0}, "loading.max_seconds"),
+        ({"processes": -1}, "loading.processes"),
+        ({"memory": "1 GiB"}, "unknown key 'memory'"),
+    ],
+)
+def test_declaration(written: dict[str, object], message: str, tmp_path: Path) -> None:
+    """Limits that cannot be are refused where they are written."""
+    with pytest.raises(ConfigurationError) as raised:
+        build_project({"name": "x", "loading": written}, root=tmp_path)
+    assert message in str(raised.value)
