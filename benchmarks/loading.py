@@ -1,0 +1,108 @@
+"""What reading documents in processes of their own costs, and what it gains.
+
+    python benchmarks/loading.py [--rounds N] [--pages N]
+
+Documents are enumerated, read and chunked as an ingest does it, without embedding, in alternating
+rounds. The baseline of each row is the same work with `loading: {processes: 0}`, where this process
+reads everything itself. PDF files of 50 pages each are made; the Markdown pages are the
+quickstart's, which no other process reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+
+from lorebind_knowledge import KnowledgeService, build_project
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.declarations.loading import LoadingDeclaration
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.loaders.readers import Loading
+
+if TYPE_CHECKING:
+    from lorebind_knowledge import KnowledgeBase
+
+DOCS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
+PAGES_PER_FILE = 50
+LINES_PER_PAGE = 45
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pages", type=int, default=500)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        make_pages(Path(folder), arguments.pages)
+        compare("PDF", Path(folder), "*.pdf", arguments.rounds, (1, 2))
+        compare("Markdown", DOCS, "**/*.md", arguments.rounds, (2,))
+
+
+def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple[int, ...]) -> None:
+    kb = knowledge_base(folder, pattern)
+    seconds: dict[int, list[float]] = {number: [] for number in (0, *processes)}
+    for _ in range(rounds):
+        for number, taken in seconds.items():
+            loading = Loading(LoadingDeclaration(processes=number))
+            begun = time.perf_counter()
+            documents = run(prepare(replace(kb, loading=loading)))
+            taken.append(time.perf_counter() - begun)
+    baseline = statistics.median(seconds[0])
+    print(f"{name}: {documents} documents, {baseline:.2f} s in this process")
+    for number in processes:
+        ratios = [one / other for one, other in zip(seconds[0], seconds[number], strict=True)]
+        print(
+            f"  processes: {number}  {statistics.median(seconds[number]):.2f} s, "
+            f"{statistics.median(ratios):.2f} times as fast "
+            f"({min(ratios):.2f} to {max(ratios):.2f} in {rounds} rounds)"
+        )
+
+
+async def prepare(kb: KnowledgeBase) -> int:
+    count = 0
+    async for documents in prepare_documents(kb, enumerate_sources(kb.sources), {}, 64):
+        assert all(document.action == "added" for document in documents), documents
+        count += len(documents)
+    return count
+
+
+def knowledge_base(folder: Path, pattern: str) -> KnowledgeBase:
+    declared = {
+        "name": "loading",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "here", "type": "memory"}],
+        "knowledge_bases": [
+            {"id": "all", "sources": [{"type": "file_glob", "path": pattern}]},
+        ],
+    }
+    return KnowledgeService(build_project(declared, root=folder)).knowledge_base("all")
+
+
+def make_pages(folder: Path, pages: int) -> None:
+    """PDF files of text in the fonts of the library that makes them."""
+    drawn = random.Random(1)
+    words = " ".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md")))
+    known = [word for word in words.split() if word.isalnum()]
+    for number in range(pages // PAGES_PER_FILE):
+        with PdfPages(folder / f"{number}.pdf") as file:
+            for _ in range(PAGES_PER_FILE):
+                lines = (" ".join(drawn.choices(known, k=12)) for _ in range(LINES_PER_PAGE))
+                page = Figure(figsize=(8.3, 11.7))
+                page.text(0.05, 0.05, "\n".join(lines), fontsize=9)
+                file.savefig(page)
+
+
+if __name__ == "__main__":
+    main()
