@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from concurrent.futures import CancelledError
@@ -165,11 +166,22 @@ def test_modules_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "ran").exists()
 
 
-def test_it_cannot_be_started(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("/nowhere/python", "No such file or directory"), (shutil.which("false"), "exit code 1")],
+)
+def test_it_cannot_be_started(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+) -> None:
     """Where Python's own program is not known, the way to do without it is named."""
-    monkeypatch.setattr("sys.executable", "/nowhere/python")
-    with pytest.raises(SourceError, match=r"a.pdf: .*'/nowhere/python'.*loading: {processes: 0}"):
+    monkeypatch.setattr("sys.executable", program)
+    with pytest.raises(SourceError) as raised:
         readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
+    assert str(raised.value) == (
+        "a.pdf: cannot be read, because the process that would read it cannot be started with "
+        f"'{program}': {why}; with loading: {{processes: 0}} none is needed"
+    )
+    assert not isinstance(raised.value, DocumentLimitError)
 
 
 def test_a_refusal_lasts_as_long_as_its_reasons() -> None:

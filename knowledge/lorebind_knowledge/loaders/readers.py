@@ -145,13 +145,18 @@ class Readers:
 
     def _read(self, form: str, data: bytes, uri: str) -> LoadedDocument:
         process = self._take(uri)
+        started = False
         try:
+            process.start()
+            started = True
             about, text = process.ask(form, data, uri, self._limits.max_seconds)
         except _EndedError as ended:
             with self._lock:
                 self._all.discard(process)
                 if self._stopped:
                     raise CancelledError from None
+            if not started:
+                raise _not_started(uri, ended.how or "it takes too long") from None
             raise self._refusal(uri, ended) from None
         self._give_back(process, last=about.get("last", True))
         match about.get("failure"):
@@ -174,11 +179,7 @@ class Readers:
         try:
             process = _Process(mebibytes(self._limits.max_memory))
         except OSError as error:
-            raise SourceError(
-                f"{uri}: cannot be read, because no process for it can be started from "
-                f"{sys.executable!r}: {error.strerror or error}; with loading: {{processes: 0}} "
-                "none is needed"
-            ) from error
+            raise _not_started(uri, error.strerror or str(error)) from error
         with self._lock:
             if not self._stopped:
                 self._all.add(process)
@@ -211,6 +212,13 @@ class Readers:
             f"{uri}: reading it {takes}; it is not read again until it changes or loading.{name} "
             "does"
         )
+
+
+def _not_started(uri: str, why: str) -> SourceError:
+    return SourceError(
+        f"{uri}: cannot be read, because the process that would read it cannot be started with "
+        f"{sys.executable!r}: {why}; with loading: {{processes: 0}} none is needed"
+    )
 
 
 def _unpacked(about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
@@ -257,6 +265,16 @@ class _Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def start(self) -> None:
+        """Wait until it takes jobs.
+
+        Raises:
+            _EndedError: it does not come to that, and is gone.
+        """
+        if not self._ready:
+            self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
+            self._ready = True
+
     def ask(
         self, form: str, data: bytes, uri: str, max_seconds: float
     ) -> tuple[dict[str, Any], bytes]:
@@ -265,9 +283,6 @@ class _Process:
         Raises:
             _EndedError: there is none, and the process is gone.
         """
-        if not self._ready:
-            self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
-            self._ready = True
         job = {"form": form, "uri": uri, "size": len(data), "seconds": max_seconds}
         head = json.dumps(job).encode() + b"\n"
         return self._within(max_seconds, lambda: self._answer(head, data))

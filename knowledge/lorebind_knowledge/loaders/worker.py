@@ -8,6 +8,7 @@ documents is not trusted.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -22,7 +23,7 @@ from lorebind_knowledge.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LENGTHS = struct.Struct(">QQ")
 """Of an answer's two parts, in bytes."""
@@ -61,8 +62,8 @@ def main(max_memory: int) -> None:
     while line := jobs.readline():
         job = json.loads(line)
         data = jobs.read(job["size"])
-        _limit_time(job["seconds"])
-        about, text = _answer(job["form"], data, job["uri"], max_memory)
+        with _limited_time(job["seconds"]):
+            about, text = _answer(job["form"], data, job["uri"], max_memory)
         del data
         about["last"] = _peak() * 2 > max_memory  # what it keeps would be taken from the next
         head = json.dumps(about).encode()
@@ -144,10 +145,15 @@ def _limit_memory(max_memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _limit_time(seconds: float) -> None:
-    """Have the system end this process, should whoever sent the job be gone."""
-    if sys.platform != "win32":
-        signal.alarm(math.ceil(seconds) + _SECONDS_MORE)
+@contextlib.contextmanager
+def _limited_time(seconds: float) -> Iterator[None]:
+    """Have the system end this process if the block takes much longer."""
+    if sys.platform == "win32":
+        yield
+        return
+    signal.alarm(math.ceil(seconds) + _SECONDS_MORE)
+    yield
+    signal.alarm(0)
 
 
 def _peak() -> float:
