@@ -1,4 +1,19 @@
-"""Citations: how a source is shown, and which of the given ones an answer really cites."""
+"""Citations: how a source is shown, and which of the given ones an answer really cites.
+
+A marker is a bracket that holds nothing but numbers:
+
+    [1]   [ 1 ]   [1][2]   [1, 3]   [1; 3]   [1 and 4]   [1, 4 & 5]   [1-3]   [1–3]
+    【4】   【4†source】   【4:0†source】   ［1］   [４]
+
+Digits may be those of any script, and a marker may stand anywhere, also directly behind a word. A
+number that belongs to no passage is reported as unknown, whatever it was meant to be: `[2024]`,
+and the index in an `items[0]` that is not written as code.
+
+No markers are: what stands in Markdown's code, fenced or inline; a link `[1](https://…)`, the
+label of a link `[text][1]` whose target is given, and that target `[1]: https://…`; a footnote
+`[^1]`; what a backslash escapes, `\\[1]`; and every other way to write a number, such as `(1)`,
+`¹` and `[p. 4]`.
+"""  # noqa: RUF002 - the brackets, dashes and digits are those that are meant
 
 from __future__ import annotations
 
@@ -11,14 +26,22 @@ from lorebind_prompts.cleaning import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# Scripts that put no space between a word and a marker, so that a letter before `[1]` says nothing.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
-
-_NUMBERS = r"[0-9]{1,6}(?:\s?[-–]\s?[0-9]{1,6})?"
-_MARKER = re.compile(rf"\[\s?({_NUMBERS}(?:\s?[,;]\s?{_NUMBERS})*)\s?\]")
-_INDEXED = re.compile(rf"[^\W{_UNSPACED}]")
+# Every repetition is possessive, so that no answer takes more than linear time.
+_RANGE = r"\d++(?:\s*+[-‐-―−]\s*+\d++)?+"
+_JOINT = r"\s*+(?:[,;，、；]\s*+(?:&|and\b)?+|&|and\b|or\b)\s*+"
+_MARKER = re.compile(
+    rf"[\[［【]\s*+({_RANGE}(?:{_JOINT}{_RANGE})*+)"
+    r"(?:(?::\d++)?+†[^\[\]［］【】\n]*+)?+\s*+[\]］】]"
+)
+_NUMBER = re.compile(r"\d+")
+_LINKED = re.compile(
+    r"\(\s*+(?:<[^<>\n]*+>|[^\s()<>]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
+    r"(?:\s++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?+\s*+\)"
+)
+_TARGET = re.compile(r"^[ >]{0,8}(?=\[\s?(\d{1,9})\s?\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]+:\S)", re.M)
 _FENCE = re.compile(r"[ >]*(?:[-*+] +)?(`{3,}|~{3,})(.*)")
 _LONGEST_RANGE = 100
+_LONGEST_NUMBER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +135,9 @@ def _clock(seconds: float) -> str:
 def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
     """Find the markers in an answer and say which passages they stand for.
 
-    Understood are `[1]`, `[1][2]`, `[1, 3]` and `[1-3]`. No markers are: what stands in code
-    (fenced or inline), an index (`items[0]`), a link (`[1](https://…)`, `[text][1]`), and what
-    is escaped (`\\[1]`).
+    What a marker is, and what is none, is said at the top of this file. Each is either among the
+    `citations` of the result or among its `unknown`. It takes the whole answer: what a marker is
+    may depend on what follows.
     """
     known = {citation.marker: citation for citation in citations}
     named = list(dict.fromkeys(_markers(_without_code(text))))
@@ -126,8 +149,11 @@ def check(text: str, citations: Sequence[Citation]) -> CitedAnswer:
 
 
 def escape_markers(text: str) -> str:
-    """The text with a backslash before what `check` would take for a marker, code left as it is."""
-    places = [found.start() for found in _found(_without_code(text))]
+    """The text with a backslash before what `check` would take for a marker, code left as it is.
+
+    Links whose text is a number are escaped too, so that the text may become a part of any other.
+    """
+    places = [found.start() for found in _unescaped(_without_code(text))]
     for at in reversed(places):
         text = f"{text[:at]}\\{text[at:]}"
     return text
@@ -135,27 +161,49 @@ def escape_markers(text: str) -> str:
 
 def _markers(text: str) -> Iterator[str]:
     for found in _found(text):
-        for part in re.split("[,;]", found[1]):
-            first, _, last = re.sub(r"\s", "", part).replace("–", "-").partition("-")
-            start, stop = int(first), int(last or first)
-            if start <= stop < start + _LONGEST_RANGE:
-                yield from (f"[{number}]" for number in range(start, stop + 1))
-            else:
-                yield f"[{start}-{stop}]"
+        for part in re.split(_JOINT, found[1]):
+            numbers = [_plain(number) for number in _NUMBER.findall(part)]
+            first, last = numbers[0], numbers[-1]
+            if max(len(first), len(last)) < _LONGEST_NUMBER:
+                start, stop = int(first), int(last)
+                if start <= stop < start + _LONGEST_RANGE:
+                    yield from (f"[{number}]" for number in range(start, stop + 1))
+                    continue
+            yield f"[{first}-{last}]" if len(numbers) > 1 else f"[{first}]"
+
+
+def _plain(number: str) -> str:
+    """A number in ASCII, without zeros before it."""
+    digits = number if number.isascii() else "".join(str(int(digit)) for digit in number)
+    return digits.lstrip("0") or "0"
 
 
 def _found(text: str) -> Iterator[re.Match[str]]:
-    """The markers of a text; one that follows another directly counts as that one did."""
-    last_end, last_counted = -1, False
-    for found in _MARKER.finditer(text):
-        before = text[found.start() - 1 : found.start()]
-        if found.start() == last_end:
-            counted = last_counted
-        else:
-            counted = not (before in ("\\", "]") or _INDEXED.match(before))
-        last_end, last_counted = found.end(), counted
-        if counted and text[found.end() : found.end() + 1] != "(":
+    """The markers of a text without its links and their targets."""
+    targets = {found.end(): _plain(found[1]) for found in _TARGET.finditer(text)}
+    labels = set(targets.values())
+    last_end = -1
+    for found in _unescaped(text):
+        labels_a_link = (
+            text[found.start() - 1 : found.start()] == "]"
+            and found.start() != last_end
+            and found[1].isdecimal()
+            and _plain(found[1]) in labels
+        )
+        last_end = found.end()
+        if not (labels_a_link or found.start() in targets or _LINKED.match(text, last_end)):
             yield found
+
+
+def _unescaped(text: str) -> Iterator[re.Match[str]]:
+    return (found for found in _MARKER.finditer(text) if not _is_escaped(text, found.start()))
+
+
+def _is_escaped(text: str, at: int) -> bool:
+    start = at
+    while start and text[start - 1] == "\\":
+        start -= 1
+    return (at - start) % 2 == 1
 
 
 def _without_code(text: str) -> str:
@@ -191,13 +239,14 @@ def _without_spans(lines: list[str]) -> list[str]:
         closing.setdefault(len(runs[index][0]), []).append(index)
     pieces, at, index = [], 0, 0
     while index < len(runs):
-        same = closing[len(runs[index][0])]
+        start = runs[index].start() + _is_escaped(text, runs[index].start())
+        same = closing.get(runs[index].end() - start, [])
         while same and same[-1] <= index:
             same.pop()
         if not same:
             index += 1
             continue
-        start, end = runs[index].start(), runs[same[-1]].end()
+        end = runs[same[-1]].end()
         pieces += [text[at:start], re.sub(r"[^\n]", " ", text[start:end])]
         at, index = end, same[-1] + 1
     return "".join([*pieces, text[at:]]).split("\n")
