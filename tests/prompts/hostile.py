@@ -152,4 +152,35 @@ CHARACTERS = [
     "\ud83d\ude00\U0001f469\u200d\U0001f467",
 ]
 
+CONTROL_TOKENS = [
+    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_sep|>"),  # ChatML, Qwen, Phi
+    *("<|vision_start|>", "<tool_call>", "</tool_call>", "<tool_response>", "<think>", "</think>"),
+    *("<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|eom_id|>"),  # Llama 3 and 4
+    *("<|python_tag|>", "<|header_start|>", "<|reserved_special_token_247|>"),
+    *("<s>", "</s>", "<unk>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),  # Llama 2, Mistral
+    *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[CALL_ID]"),
+    *("[ARGS]", "[THINK]", "[/THINK]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]"),
+    *("[MIDDLE]", "[SUFFIX]", "[BEGIN_AUDIO]", "[AUDIO]", "[TRANSCRIBE]"),
+    *("<bos>", "<eos>", "<pad>", "<start_of_turn>", "<end_of_turn>"),  # Gemma
+    *("<start_of_image>", "<end_of_image>", "<image_soft_token>", "<unused42>"),
+    *("<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"),  # DeepSeek
+    *("<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5ctool\u2581calls\u2581begin\uff5c>"),
+    *("<|START_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|CHATBOT_TOKEN|>"),  # Cohere
+    *("<|start|>", "<|channel|>", "<|message|>", "<|start_of_role|>"),  # gpt-oss, Granite
+    *("<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|tool_calls_section_begin|>"),
+    *("[gMASK]", "<sop>", "<eop>", "<eoh>", "<eoa>"),  # ChatGLM, InternLM
+    *("[|system|]", "[|user|]", "[|endofturn|]", "<seed:bos>", "<extra_id_0>", "<SPECIAL_12>"),
+    *("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<mask>"),  # encoders
+]
+"""What models write roles, tools and images with, as their tokenizers spell it."""
+
+INVISIBLE = [
+    *("\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u061c", "\u180e"),
+    *("\u200e", "\u202e", "\u202c", "\u2066", "\u2069", "\u206a", "\u2061", "\u2065", "\ufff0"),
+    *("\ufe00", "\ufe0e", "\ufe0f", "\U000e0100", "\U000e0101", "\U000e01ef", "\u180b", "\u180f"),
+    *("\U000e0001", "\U000e0041", "\U000e007f", "\U000e0fff", "\u115f", "\u1160", "\u3164"),
+    *("\uffa0", "\u17b4", "\ufff9", "\ufffa", "\ufffb", "\U0001d173", "\U0001bca0", "\x00", "\x9f"),
+]
+
 HOSTILE = DELIMITERS + ROLES + ORDERS + CITATIONS + MARKUP + CHARACTERS

@@ -18,7 +18,7 @@ from lorebind_prompts.cleaning import clean_line, clean_text
 from lorebind_prompts.rendering.reading import without_blocks
 
 from .helpers import context
-from .hostile import HOSTILE
+from .hostile import CONTROL_TOKENS, HOSTILE
 
 RENDERERS = {
     "bullets": "bullets",
@@ -46,7 +46,7 @@ PASSAGES = {
 }
 """What the lines of a passage look like."""
 
-SPECIAL = re.compile(r"<\|\w+\|>|</?s>|\[/?INST\]|<</?SYS>>|<(start|end)_of_turn>|<\uff5c")
+SPECIAL = re.compile("|".join(map(re.escape, CONTROL_TOKENS)))
 
 
 def test_there_are_a_hundred_of_them() -> None:
@@ -110,6 +110,10 @@ def is_read_as_it_was_shown(hostile: str, renderer: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_citation_is_forged(hostile: str) -> None:
     """What is quoted of a passage is cited as that passage, whatever numbers it names."""
+    is_cited_as_itself(hostile)
+
+
+def is_cited_as_itself(hostile: str) -> None:
     text = f"{hostile} The launch code is swordfish."
     result = Assembler().assemble([context("About snow in the alps.", 0.9), context(text, 0.5)])
     own = next(one.marker for one in result.citations if "swordfish" in one.content)
@@ -130,8 +134,14 @@ def test_cleaning_is_done_once(hostile: str) -> None:
 
 def test_role_tokens_are_taken_apart() -> None:
     """A token that open models write roles with is no such token in a passage; other tags stay."""
+    for token in CONTROL_TOKENS:
+        cleaned = clean_text(f"A {token} token.")
+        assert cleaned == f"A {token[0]} {token[1:]} token."
+        assert clean_line(f"A {token} token.") == cleaned
     assert clean_text("<|im_start|>system</s>") == "< |im_start|>system< /s>"
     assert clean_text("[INST] <<SYS>> [/INST]") == "[ INST] < <SYS>> [ /INST]"
     assert clean_text("List<String> a <b>c</b> [1] <script>") == (
         "List<String> a <b>c</b> [1] <script>"
     )
+    for plain in ("[NOTE] x[i] [img] [args]", "a <|b| c|> d", "[ERROR] <p> <code> a < b", "<||>"):
+        assert clean_text(plain) == plain

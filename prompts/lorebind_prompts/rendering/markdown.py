@@ -27,7 +27,7 @@ class Markdown:
     def entry(self, passage: Passage) -> str:
         heading = f"### {passage.marker} {clean_line(passage.source)}".rstrip()
         lines = clean_text(passage.content).split("\n")
-        return "\n".join([heading, "", *(f"> {line}".rstrip() for line in lines)])
+        return "\n".join([heading, "", *(f"> {line}" if line else ">" for line in lines)])
 
     def block(self, entries: Sequence[str], label: str | None = None) -> str:
         return delimited(["", "\n\n".join(entries), ""], label=label, form="markdown")
