@@ -58,6 +58,8 @@ def ingest_scope(
 ) -> dict[str, Any]:
     """The same for the sources of the workflow's knowledge bases, which may be ingested alone.
 
+    Values of the environment know how they may be shown, see `Confided`.
+
     Inputs that are not given, and variables that name them, are not there: a source that does not
     need them does not miss them.
 
@@ -66,7 +68,7 @@ def ingest_scope(
     """
     declared = loaded.workflow(workflow)
     values = check_inputs(declared, inputs or {}, need_all=False)
-    scopes = _before(loaded, values)
+    scopes = _before(loaded, values) | loaded.environment.confided_scopes()
     variables: dict[str, Any] = {}
     for name, value in declared.vars.items():
         try:

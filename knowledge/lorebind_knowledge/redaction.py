@@ -1,22 +1,47 @@
-"""What a third party says, without the secrets that it was given: some quote a refused key."""
+"""What is said and shown without the values that it must not hold: some quote a refused key."""
 
 from __future__ import annotations
 
+import html
+import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 HIDDEN = "[secret]"
 
 _WITHIN = re.compile("(?:AccountKey|sig)=([^;&]+)")
 """Secrets within a secret: a connection string or a signature of Azure is quoted in parts too."""
+_SHORT = 4
+"""What is shorter is taken out only where it is a word: `eu` of `eu-1`, but not of `queue`."""
+
+
+def without(text: str, values: Mapping[str, str]) -> str:
+    """A text without some values, however they are encoded in it, in capitals or not.
+
+    Args:
+        text: what is to be shown.
+        values: what must not be, each with what is shown in its place.
+    """
+    places = {form.lower(): shown for value, shown in values.items() for form in _forms(value)}
+    if not places:
+        return text
+    longest_first = sorted(places, key=len, reverse=True)  # one may be the beginning of another
+    found = re.compile("|".join(map(_pattern, longest_first)), re.IGNORECASE)
+    return found.sub(lambda match: places.get(match[0].lower(), HIDDEN), text)
 
 
 def said_by(
-    error: Exception, *, holder: object = None, written: Any = None, resolved: Any = None
+    error: Exception,
+    *,
+    holder: object = None,
+    written: Any = None,
+    resolved: Any = None,
+    values: Mapping[str, str] | None = None,
 ) -> str:
     """An exception's kind and words, to be shown to anybody.
 
@@ -25,19 +50,40 @@ def said_by(
         holder: the object that raised it; what it keeps as `SecretStr` is taken out.
         written: the settings it was made with, as they stand in the configuration.
         resolved: the same with their templates filled in: what those gave is taken out.
+        values: what else is taken out, as for `without`.
     """
-    text = f"{type(error).__name__}: {error}"
     secrets = {*_held(holder), *_filled_in(written, resolved)}
-    forms = {form for secret in secrets if secret for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):  # one may be the beginning of another
-        text = text.replace(form, HIDDEN)
-    return text
+    hidden = dict.fromkeys(filter(None, secrets), HIDDEN)
+    return without(f"{type(error).__name__}: {error}", {**hidden, **(values or {})})
 
 
-def _forms(secret: str) -> Iterator[str]:
-    """The secret and those within it, each as it is, as addresses hold it, and out of one."""
-    for text in (secret, *_WITHIN.findall(secret)):
-        yield from (text, quote(text, safe=""), quote_plus(text), unquote(text))
+def _pattern(form: str) -> str:
+    escaped = re.escape(form)
+    return rf"(?<![^\W_]){escaped}(?![^\W_])" if len(form) < _SHORT else escaped
+
+
+def _forms(value: str) -> set[str]:
+    """The value and its parts, each as it is and as messages, addresses and JSON write it."""
+    forms: set[str] = set()
+    for text in filter(None, (value, *_WITHIN.findall(value), *_of_an_address(value))):
+        forms |= {text, " ".join(text.split()), quote(text), quote_plus(text), unquote(text)}
+        forms |= {quote(text, safe=""), quote(quote(text, safe="")), html.escape(text)}
+        forms |= {repr(text)[1:-1], json.dumps(text)[1:-1]}
+        with suppress(UnicodeError):
+            forms.add(text.encode("idna").decode())
+    return forms - {""}
+
+
+def _of_an_address(value: str) -> Iterator[str]:
+    """Where the value is an address, the parts of it that clients name alone."""
+    try:
+        parts = urlsplit(value)
+        if parts.scheme and parts.netloc:
+            yield from (parts.netloc, parts.hostname or "", parts.query)
+            yield from (parts.username or "", parts.password or "")
+            yield parts.path if len(parts.path) > _SHORT else ""
+    except ValueError:
+        return
 
 
 def _held(holder: object) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import said_by, without
 
 
 class _Client(BaseModel):
@@ -29,6 +29,43 @@ def test_what_templates_gave_is_hidden() -> None:
     resolved = {"api_key": "sk-2", "more": [{"token": "tk"}], "mode": "e", "n": 3}
     said = said_by(KeyError("sk-2 tk e 3"), written=written, resolved=resolved)
     assert said == "KeyError: '[secret] [secret] e 3'"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a/b c+é", "X"),
+        ("http://h/a%2Fb%20c%2b%C3%A9?q=a%252Fb%2520c%252B%25C3%25A9", "http://h/X?q=X"),
+        ("A%2FB+c%2B%c3%a9.", "X."),
+        ("'a/b c+\\xe9' \"a/b c+\\u00e9\"", "'a/b c+\\xe9' \"X\""),
+        ("a/b\nc+é", "a/b\nc+é"),
+    ],
+)
+def test_a_value_in_other_words(text: str, shown: str) -> None:
+    """Encoded for addresses, once or twice, or for JSON, in capitals or not: it is the same."""
+    assert without(text, {"a/b c+é": "X"}) == shown
+
+
+def test_parts_of_an_address() -> None:
+    """Clients name the host, the path and the password of an address alone."""
+    value = "https://me:hidden1@Wiki.Internal:8443/team/pages?sig=hidden2"
+    said = "host='wiki.internal', port=8443: /team/pages?sig=hidden2 for me (hidden1)"
+    assert without(said, {value: "{{ .env.WIKI }}"}) == (
+        "host='{{ .env.WIKI }}', port=8443: {{ .env.WIKI }}?{{ .env.WIKI }} for {{ .env.WIKI }} "
+        "({{ .env.WIKI }})"
+    )
+
+
+def test_short_values_are_words() -> None:
+    """What is short is taken out where it is a word, and longer words are left whole."""
+    assert without("eu-1: a queue in EU, 10 of 1", {"eu": "X", "1": "Y"}) == (
+        "X-Y: a queue in X, 10 of Y"
+    )
+
+
+def test_the_longest_value_goes_first() -> None:
+    """A value that begins like another does not leave the rest of it."""
+    assert without("abcdef abcd", {"abcd": "X", "abcdef": "Y"}) == "Y X"
 
 
 async def test_an_embedder_that_quotes_its_key() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import gzip
+import logging
 import socket
 import ssl
 import threading
@@ -535,7 +536,25 @@ async def test_a_name_that_hides(server: WebServer) -> None:
     """A name given for an address is all that is told of it, after a redirect too."""
     server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
     message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
-    assert message == f"the manual (redirected to {server.url('')}): answered 404 Not Found"
+    assert message == "the manual (redirected): answered 404 Not Found"
+    partly = server.url("/*")
+    message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name=partly)
+    assert message == f"{partly} (redirected to {server.url('')}): answered 404 Not Found"
+    assert "the manual: its host is not at a public" in await refusal(
+        Fetcher(), server.url(), name="the manual"
+    )
+
+
+async def test_the_log_of_a_name_that_hides(
+    server: WebServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a name hides is not logged by the client either, at any level; other addresses are."""
+    caplog.set_level(logging.DEBUG)
+    server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
+    await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
+    assert "hidden" not in caplog.text
+    await refusal(Fetcher(allow=HERE), server.url("/plain"))
+    assert "/plain" in caplog.text
 
 
 @pytest.mark.parametrize(

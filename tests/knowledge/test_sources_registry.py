@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
 from pydantic import TypeAdapter
 
+from lorebind_bindings import ingest_scope
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.errors import SourceError
@@ -26,9 +31,28 @@ if TYPE_CHECKING:
 ENVIRON = {"HOST": "example.com", "TOKEN": "hidden", "EMPTY": ""}
 
 
-def made(root: Path, workflow: Mapping[str, Any] | None = None, **declared: Any) -> Source:
+class Teller(BaseLoader):
+    """Tells its settings, in what it loads and in why it fails."""
+
+    def __init__(self, place: str, *, fails: bool) -> None:
+        self.place, self.fails = place, fails
+
+    def lazy_load(self) -> Iterator[Document]:
+        if self.fails:
+            raise ConnectionError(f"{self.place}: refused")
+        said = {"source": f"{self.place}/a", "by": self.place.rpartition("/")[2]}
+        yield Document(page_content="text", metadata=said)
+
+
+def made(
+    root: Path,
+    workflow: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] = ENVIRON,
+    **declared: Any,
+) -> Source:
     declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(declared)
-    return make_source(declaration, Environment(root, ENVIRON), workflow=workflow)
+    return make_source(declaration, Environment(root, environ), workflow=workflow)
 
 
 def uris(source: Source) -> list[str]:
@@ -52,7 +76,7 @@ def server(socket_enabled: None) -> Iterator[WebServer]:
 
 
 def test_addresses(tmp_path: Path) -> None:
-    """Every address is a document; its uri keeps the query, but neither password nor fragment."""
+    """Every address is a document; its uri keeps query and templates, not password and fragment."""
     source = made(
         tmp_path,
         type="url",
@@ -60,7 +84,11 @@ def test_addresses(tmp_path: Path) -> None:
         urls=["http://user:pass@h/b", "https://{{ .workflow.input.host }}/{{ .input.page }}"],
         workflow={"input": {"host": "w.example", "page": 3}},
     )
-    assert uris(source) == ["https://example.com/a?v=1", "http://h/b", "https://w.example/3"]
+    assert uris(source) == [
+        "https://{{ .env.HOST }}/a?v=1",
+        "http://h/b",
+        "https://w.example/3",
+    ]
     assert source.key == (
         "url:https://{{ .env.HOST }}/a?v=1,http://h/b,"
         "https://{{ .workflow.input.host }}/{{ .input.page }}"
@@ -78,11 +106,104 @@ async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
         fetch={"allow": ["127.0.0.1"]},
     )
     first, second = source.items()
-    assert first.uri == server.url("/[secret]/a?key=[secret]")
+    assert first.uri == server.url("/{{ .secrets.TOKEN }}/a?key={{ .secrets.TOKEN }}")
     assert (await read(first)).data == b"text"
     with pytest.raises(SourceError) as caught:
         await read(second)
-    assert str(caught.value) == f"{server.url('/[secret]/b')}: answered 404 Not Found"
+    assert str(caught.value) == f"{server.url('/{{ .secrets.TOKEN }}/b')}: answered 404 Not Found"
+
+
+def test_uris_are_the_documents_own(tmp_path: Path) -> None:
+    """Addresses that differ in their variables have two uris, which stay when a value changes."""
+    urls = ["https://h/{{ .secrets.TOKEN }}/x", "https://h/{{.secrets.OTHER}}/x", "{{ .env.WIKI }}"]
+    environ = {"TOKEN": "hidden", "OTHER": "hidden", "WIKI": "https://me:hidden@h/?q=hidden#x"}
+    expected = [
+        "https://h/{{ .secrets.TOKEN }}/x",
+        "https://h/{{ .secrets.OTHER }}/x",
+        "{{ .env.WIKI }}",
+    ]
+    for values in (environ, dict.fromkeys(environ, "https://rotated")):
+        assert uris(made(tmp_path, environ=values, type="url", urls=urls)) == expected
+
+
+def test_what_documents_were_called(tmp_path: Path) -> None:
+    """The uri that earlier versions gave is known: values of `env`, and nothing of secrets."""
+    source = made(tmp_path, type="url", url="https://{{ .env.HOST }}/{{ .secrets.TOKEN }}?a#b")
+    (item,) = source.items()
+    assert item.formerly == "https://example.com/[secret]?a"
+
+
+async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> None:
+    """What a variable of a workflow has from the environment is not shown either."""
+    yaml = """
+        name: flows
+        embedders: [{ id: words, provider: hashing }]
+        workflows:
+          - id: flow
+            vars: { place: ["{{ .env.PLACE }}/{{ .secrets.TOKEN }}"], plain: "pages" }
+            tasks: [{ id: say, prompt: hello }]
+    """
+    (tmp_path / "lorebind.yaml").write_text(dedent(yaml))
+    loaded = load_project(tmp_path, environ={"PLACE": server.url(""), "TOKEN": "hidden/1"})
+    given = ingest_scope(loaded, "flow", {})
+    declared: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(
+        {
+            "type": "url",
+            "url": "{{ .workflow.vars.place.0 }}/{{ .workflow.vars.plain }}",
+            "fetch": {"allow": ["127.0.0.1"]},
+        }
+    )
+    (item,) = make_source(declared, loaded.environment, workflow=given).items()
+    assert item.uri == "{{ .env.PLACE }}/{{ .secrets.TOKEN }}/pages"
+    with pytest.raises(SourceError) as caught:
+        await read(item)
+    assert str(caught.value) == f"{item.uri}: answered 404 Not Found"
+    assert server.asked[0].target == "/hidden/1/pages"
+
+
+async def test_buckets_by_variables(tmp_path: Path) -> None:
+    """Bucket and prefix are shown as they are declared, what follows as it is called."""
+    (tmp_path / "hidden" / "docs").mkdir(parents=True)
+    (tmp_path / "hidden" / "docs" / "a.md").write_bytes(b"text")
+    declared = {"type": "cloud_storage", "provider": "file", "bucket": "{{ .env.TOKEN }}"}
+    environ = {"TOKEN": "hidden", "TEAM": "docs"}
+    source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
+    (item,) = source.items()
+    assert item.uri == "file://{{ .env.TOKEN }}/{{ .env.TEAM }}/a.md"
+    assert item.formerly == "file://hidden/docs/a.md"
+    assert (await read(item)).data == b"text"
+    for environ in ({"TOKEN": "hidden", "TEAM": "gone"}, {"TOKEN": "gone", "TEAM": "docs"}):
+        source = made(tmp_path, environ=environ, **declared, prefix="{{ .env.TEAM }}/")
+        with pytest.raises(SourceError, match=r"{{ \.env\.") as caught:
+            list(source.items())
+        assert "gone" not in str(caught.value)
+
+
+async def test_loaders_that_tell(tmp_path: Path) -> None:
+    """What a loader makes of its settings is shown with the templates it had them from."""
+    place = f"{Teller.__module__}:{Teller.__name__}"
+    config: dict[str, Any] = {"place": "https://h/{{ .env.TOKEN }}", "fails": False}
+    (item,) = made(tmp_path, **{"type": "langchain", "class": place, "config": config}).items()
+    assert item.uri == "https://h/{{ .env.TOKEN }}/a"
+    assert item.formerly == "https://h/hidden/a"
+    metadata = (await read(item)).metadata
+    assert metadata == {"source": "https://h/{{ .env.TOKEN }}/a", "by": "{{ .env.TOKEN }}"}
+    config["fails"] = True
+    source = made(tmp_path, **{"type": "langchain", "class": place, "config": config})
+    with pytest.raises(SourceError, match="ConnectionError") as caught:
+        list(source.items())
+    assert "hidden" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_video_by_a_variable(tmp_path: Path) -> None:
+    """The address that a video is watched at is shown with its template."""
+    declared = {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.TOKEN }}"}
+    (item,) = made(tmp_path, **declared).items()
+    assert item.uri == "https://www.youtube.com/watch?v={{ .env.TOKEN }}"
+    wrong = made(tmp_path, environ={"TOKEN": "not/" + "hidden" * 20}, **declared)
+    with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not the id of a video"):
+        list(wrong.items())
 
 
 async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -> None:

@@ -65,7 +65,7 @@ def test_no_passage_speaks_in_tokens(trials: Trials) -> None:
         for left in _VISIBLE.finditer(shown):
             before = shown[left.start() - 1]
             assert left[0] in "\u200c\u200d\ufe0e\ufe0f", ascii(hostile)
-            assert before in "الفक❤\ufe0f" or ord(before) > 0xFF, ascii(hostile)
+            assert before > "\x7f", ascii(hostile)
 
     trials.run("passages speak in no tokens", check, short=150, full=15_000)
 

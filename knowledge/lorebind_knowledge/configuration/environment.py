@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import templates
+from lorebind_knowledge.configuration.confided import Confided
 from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
@@ -20,7 +21,7 @@ class Environment:
     """Where `{{ .env.X }}` and `{{ .secrets.X }}` come from.
 
     Both scopes read the same places: the process's variables, then `.env` in the project folder.
-    What is read as `.secrets.X` is to be treated as a secret by whoever resolves it.
+    What is read is not to be shown, whichever of the two it is read as.
     """
 
     def __init__(self, root: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -39,6 +40,10 @@ class Environment:
         """The scopes `env` and `secrets` of templates; names are looked up when asked for."""
         variables = _Variables(self)
         return {"env": variables, "secrets": variables}
+
+    def confided_scopes(self) -> dict[str, LazyScope]:
+        """The same, giving `Confided` texts: each knows how it may be shown."""
+        return {name: _Confided(self, name) for name in self.scopes()}
 
     def resolve(self, value: Any) -> Any:
         """A value with its `{{ .env.X }}` and `{{ .secrets.X }}` replaced.
@@ -83,3 +88,15 @@ class _Variables(LazyScope):
         if value is None:
             raise self._environment.not_set(name)
         return value
+
+
+class _Confided(_Variables):
+    """The same, by the name that the scope has in templates."""
+
+    def __init__(self, environment: Environment, scope: str) -> None:
+        super().__init__(environment)
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> str:
+        value, template = super().__getitem__(name), templates.shown((self._scope, name))
+        return Confided(value, template, {value: template}) if value else value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.configuration import confided, templates
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations.plugging import PLACES
 from lorebind_knowledge.errors import LorebindError, PluginError
-from lorebind_knowledge.redaction import HIDDEN
+from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,7 +21,8 @@ class PluginEnvironment(Environment):
     """The project's environment as one plugin sees it.
 
     `root` is the project folder; `resolve` fills in the templates of a value of the declaration,
-    `lookup` gives one variable. What it gave is taken out of what the plugin's exceptions say.
+    `lookup` gives one variable. What it gave is taken out of what the plugin's exceptions say, and
+    stands there as a template.
     """
 
     def __init__(self, environment: Environment, scopes: Mapping[str, Any] | None = None) -> None:
@@ -31,13 +33,14 @@ class PluginEnvironment(Environment):
         """
         super().__init__(environment.root)
         self._inner = environment
-        self._further = dict(scopes or {})
-        self._told: set[str] = set()
+        self._further = confided.plain(scopes or {})
+        self.told = confided.values_in(scopes or {})
+        """The values that were given, each with its template."""
 
     def lookup(self, name: str) -> str | None:
         value = self._inner.lookup(name)
         if value:
-            self._told.add(value)
+            self.told[value] = templates.shown(("env", name))
         return value
 
     def scopes(self) -> dict[str, Any]:
@@ -45,10 +48,7 @@ class PluginEnvironment(Environment):
 
     def say(self, error: Exception) -> str:
         """An exception's kind and words, without the values that were looked up."""
-        text = f"{type(error).__name__}: {error}"
-        for value in self._told:
-            text = text.replace(value, HIDDEN)
-        return text
+        return said_by(error, values=self.told)
 
 
 def make_plugged(

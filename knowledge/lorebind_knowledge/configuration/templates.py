@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from lorebind_knowledge.configuration import confided
+from lorebind_knowledge.configuration.confided import Confided
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 Reference: TypeAlias = tuple[str, ...]
@@ -57,7 +59,8 @@ def resolve(value: Any, scopes: Mapping[str, Any]) -> Any:
 
     A text that is exactly one template becomes the value itself, of whatever type. Within a longer
     text a value is written as `str` writes it, None as nothing, and a mapping or list as JSON. What
-    is put in is not looked at again; keys of mappings are left alone.
+    is put in is not looked at again; keys of mappings are left alone. What a `Confided` text is put
+    into is one too.
 
     Raises:
         TemplateError: for a malformed template or an undefined name, which it names.
@@ -148,8 +151,13 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     parts = list(_parts(text))
     if len(parts) == 1 and isinstance(parts[0], tuple):
         return look_up(parts[0], scopes)
-    return "".join(
-        part if isinstance(part, str) else _written(look_up(part, scopes)) for part in parts
+    found = [part if isinstance(part, str) else look_up(part, scopes) for part in parts]
+    filled = "".join(map(_written, map(confided.plain, found)))
+    values = confided.values_in(found)
+    return (
+        Confided(filled, "".join(map(_written, map(confided.shown, found))), values)
+        if values
+        else filled
     )
 
 

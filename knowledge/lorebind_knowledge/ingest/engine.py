@@ -179,14 +179,16 @@ class _Run:
             enumeration, vanished = enumeration.only(unfinished), []
         await self._embed_and_persist(index.key, enumeration, known)
         self._report.notices += kb.chunker.notices
-        await self._finalise(index, vanished)
+        unread = enumeration.renamed({failure.uri for failure in self._report.failures})
+        await self._finalise(index, [uri for uri in vanished if uri not in unread])
 
     async def _refuse_mass_delete(self, enumeration: Enumeration) -> None:
         kb = self._kb
         active = await call(self._ledger.index, kb.namespace, "active")
         known = await call(self._ledger.documents, active.key) if active else {}
         served = {uri: entry for uri, entry in known.items() if entry.generation}
-        vanished = enumeration.vanished(served)
+        renamed = enumeration.renamed()
+        vanished = [uri for uri in enumeration.vanished(served) if uri not in renamed]
         if len(vanished) * 2 > len(served):
             raise IngestRefusedError(
                 f"{len(vanished)} of {len(served)} documents of {kb.id!r} are no longer in its "

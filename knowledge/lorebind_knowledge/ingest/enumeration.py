@@ -28,6 +28,11 @@ class Enumeration:
         items = {uri: item for uri, item in self.items.items() if uri in uris}
         return Enumeration(items, self.sources)
 
+    def renamed(self, uris: Collection[str] | None = None) -> set[str]:
+        """The uris by which earlier versions knew what is listed, or only these of it."""
+        meant = self.items if uris is None else self.items.keys() & uris
+        return {self.items[uri][1].formerly for uri in meant}
+
     def vanished(self, known: Mapping[str, DocumentEntry]) -> list[str]:
         """Known documents that are gone: not listed any more, though their source was read.
 

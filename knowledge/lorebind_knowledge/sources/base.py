@@ -32,6 +32,9 @@ class SourceItem:
     """Called with the version of the last read, or an empty text to have the content anyway. None
     means that the document has not changed since that version. Raises SourceError when it cannot
     be read; it then fails alone. `def` (called in a worker thread) or `async def`."""
+    formerly: str = ""
+    """The uri that the document had in indexes of earlier versions, where it is another one: a
+    document is not missed under the name that it had."""
 
 
 class Source(Protocol):

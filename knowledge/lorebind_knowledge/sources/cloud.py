@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.files import FileSource
-from lorebind_knowledge.sources.remote_buckets import RemoteBucket
+from lorebind_knowledge.sources.remote_buckets import SYSTEMS, RemoteBucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,10 +33,23 @@ class BucketSource:
     The pattern is that of files: `**` crosses folders, hidden objects are passed over.
     """
 
-    def __init__(self, key: str, bucket: Bucket, prefix: str, pattern: str) -> None:
+    def __init__(
+        self, key: str, bucket: Bucket, prefix: str, pattern: str, *, shown_prefix: str, former: str
+    ) -> None:
+        """
+        Args:
+            key: the source's key.
+            bucket: where the objects are.
+            prefix: of their names.
+            pattern: what must follow it.
+            shown_prefix: the prefix as it is shown: with templates in place of values.
+            former: what was shown of the bucket by earlier versions.
+        """
         self.key = key
         self._bucket = bucket
         self._prefix = prefix.lstrip("/")
+        self._shown_prefix = shown_prefix.lstrip("/")
+        self._former = former
         self._pattern = pattern
 
     def items(self) -> Iterator[SourceItem]:
@@ -47,9 +60,12 @@ class BucketSource:
         }
         address = self._bucket.address
         if not found:
-            raise SourceError(f"no object of {address}/{self._prefix} matches {self._pattern}")
+            raise SourceError(
+                f"no object of {address}/{self._shown_prefix} matches {self._pattern}"
+            )
         for name in sorted(found):
-            yield SourceItem(f"{address}/{name}", found[name].read)
+            shown = f"{self._shown_prefix}{name[len(self._prefix) :]}"
+            yield SourceItem(f"{address}/{shown}", found[name].read, f"{self._former}/{name}")
 
     def _matches(self, name: str) -> bool:
         from wcmatch import glob
@@ -68,34 +84,56 @@ class FolderBucket:
     """A folder of this machine in the place of a bucket. Links that lead out are refused."""
 
     def __init__(self, name: str, folder: Path, max_bytes: int) -> None:
-        self.address = f"file://{name.rstrip('/')}"
+        """
+        Args:
+            name: of the folder, as it is shown.
+            folder: where it is.
+            max_bytes: the size of the largest file.
+        """
+        self.address = address_of("file", name)
         self._files = FileSource("file", ["**"], folder, max_bytes=max_bytes, place="its bucket")
 
     def objects(self, prefix: str) -> Iterator[SourceItem]:
         return self._files.items()
 
 
-def make_bucket(declaration: CloudStorageSource, written: Mapping[str, Any], root: Path) -> Bucket:
+def make_bucket(
+    filled: CloudStorageSource,
+    shown: CloudStorageSource,
+    written: Mapping[str, Any],
+    values: Mapping[str, str],
+    root: Path,
+) -> Bucket:
     """The bucket of a declaration whose templates are filled in.
 
     Args:
-        declaration: the declaration.
+        filled: the declaration.
+        shown: the same as it is shown.
         written: its `config` as it stands in the file.
+        values: what the templates gave, see `redaction.without`.
         root: the project folder, from which relative folders are seen.
 
     Raises:
         SourceError: when a folder is given settings, of which it has none.
         MissingDependencyError: when the extra `cloud` is not installed.
     """
-    if declaration.provider == "file":
-        if declaration.config:
+    if filled.provider == "file":
+        if filled.config:
             raise SourceError("provider 'file' takes no config")
-        folder = root / declaration.bucket
-        return FolderBucket(declaration.bucket, folder, declaration.max_bytes)
+        return FolderBucket(shown.bucket, root / filled.bucket, filled.max_bytes)
     return RemoteBucket(
-        declaration.provider,
-        declaration.bucket,
+        filled.provider,
+        filled.bucket,
+        shown_name=shown.bucket,
         written=written,
-        settings=declaration.config,
-        max_bytes=declaration.max_bytes,
+        settings=filled.config,
+        values=values,
+        max_bytes=filled.max_bytes,
     )
+
+
+def address_of(provider: str, bucket: str) -> str:
+    """What the uris of a bucket begin with."""
+    if provider == "file":
+        return f"file://{bucket.rstrip('/')}"
+    return f"{SYSTEMS[provider].scheme}://{bucket.strip('/')}"

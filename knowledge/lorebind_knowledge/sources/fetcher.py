@@ -7,6 +7,7 @@ import functools
 import random
 import re
 import socket
+from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -26,6 +27,7 @@ from lorebind_knowledge.sources.bodies import (
 )
 from lorebind_knowledge.sources.conditional import conditions, seconds, version_of
 from lorebind_knowledge.sources.limits import too_large
+from lorebind_knowledge.sources.silence import silence
 from lorebind_knowledge.sources.web_address import basic_auth, origin, parsed, shown
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class _Hop:
 
     url: httpx.URL
     name: str
+    host: str
+    """What messages call its host."""
     headers: Mapping[str, str]
     conditions: Mapping[str, str]
 
@@ -102,13 +106,18 @@ class Fetcher:
         Args:
             address: http or https; a user and password in it are sent as basic authentication.
             version: the version of the last `Content`, empty to have the document anyway.
-            name: what messages call it; by default the address without its secrets.
+            name: what messages call it; by default the address without its secrets. What it does
+                not say of the address is said nowhere, and not logged.
 
         Raises:
             SourceError: when it cannot be had, for whatever reason.
         """
         name = name or shown(address)
         url = parsed(address, name)
+        with silence() if name != shown(address) else nullcontext():
+            return await self._fetch(url, name, version)
+
+    async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
                 for attempt in range(1, _TRIES):
@@ -126,20 +135,23 @@ class Fetcher:
     async def _follow(self, url: httpx.URL, name: str, version: str) -> Content | None:
         start, own = origin(url), {**basic_auth(url), **self._headers}
         hidden, hop_name = name != shown(str(url)), name
+        hidden_host = url.host if hidden and url.host not in name.lower() else None
         for _ in range(self._max_redirects + 1):
             url = url.copy_with(userinfo=b"")
             headers = own if origin(url) == start else {}
-            answer = await self._ask(_Hop(url, hop_name, headers, conditions(version, url)))
+            host = "its host" if url.host == hidden_host else f"the host {_host(url)!r}"
+            hop = _Hop(url, hop_name, host, headers, conditions(version, url))
+            answer = await self._ask(hop)
             if not isinstance(answer, str):
                 return answer
             try:
-                target = str(url.join(answer))
+                url = url.join(answer)
             except (httpx.InvalidURL, ValueError) as error:
                 raise SourceError(f"{hop_name}: redirects to what is no address") from error
             # A name that hides a part of the address hides it in what it redirects to.
-            place = "/".join(target.split("/")[:3]) if hidden else target
-            hop_name = f"{name} (redirected to {shown(place)})"
-            url = parsed(target, hop_name)
+            place = f" to {shown(origin(url) if hidden else str(url))}"
+            hop_name = f"{name} (redirected{'' if url.host == hidden_host else place})"
+            url = parsed(str(url), hop_name)
         raise SourceError(f"{name}: redirects more often than {self._max_redirects} times")
 
     async def _ask(self, hop: _Hop) -> Content | str | None:
@@ -162,20 +174,20 @@ class Fetcher:
 
     async def _resolve(self, hop: _Hop) -> list[str]:
         """The addresses of the host that may be reached."""
-        host = hop.url.raw_host.decode("ascii")
+        host = _host(hop.url)
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, hop.url.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             kind = _TransientError if error.errno == socket.EAI_AGAIN else SourceError
-            raise kind(f"{hop.name}: the host {host!r} cannot be found") from error
+            raise kind(f"{hop.name}: {hop.host} cannot be found") from error
         except (OSError, UnicodeError, OverflowError) as error:
-            raise SourceError(f"{hop.name}: the host {host!r} cannot be looked up") from error
+            raise SourceError(f"{hop.name}: {hop.host} cannot be looked up") from error
         addresses = list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in found))
         permitted = [address for address in addresses if self._policy.permits(host, address)]
         if not permitted:
             raise SourceError(
-                f"{hop.name}: the host {host!r} is not at a public address; "
+                f"{hop.name}: {hop.host} is not at a public address; "
                 "if it may be reached all the same, name it or its address under fetch.allow"
             )
         return permitted[:_MOST_ADDRESSES]
@@ -202,6 +214,10 @@ class Fetcher:
             raise SourceError(f"{hop.name}: is empty")
         media_type = headers.get("content-type", "").strip().lower()
         return Content(body, media_type, version_of(hop.url, headers))
+
+
+def _host(url: httpx.URL) -> str:
+    return url.raw_host.decode("ascii")
 
 
 def _checked(headers: Mapping[str, Any]) -> dict[str, str]:
@@ -251,7 +267,7 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
             "GET",
             hop.url.copy_with(host=address),
             headers=headers,
-            extensions={"sni_hostname": hop.url.raw_host.decode("ascii")},
+            extensions={"sni_hostname": _host(hop.url)},
         )
         try:
             return await client.send(request, stream=True)

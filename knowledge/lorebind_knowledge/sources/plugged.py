@@ -5,36 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
+from lorebind_knowledge.configuration.plugged import make_plugged
 from lorebind_knowledge.errors import LorebindError, SourceError
 from lorebind_knowledge.sources.base import SourceItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.configuration.plugged import PluginEnvironment
     from lorebind_knowledge.declarations.sources import SourceBase
     from lorebind_knowledge.sources.base import Content, Source
 
 _MEMBERS = ("items",)
 
 
-def make_plugged_source(
-    declaration: SourceBase, environment: Environment, scopes: Mapping[str, Any], key: str
-) -> Source:
+def make_plugged_source(declaration: SourceBase, confided: PluginEnvironment, key: str) -> Source:
     """The source of a plugin, known by the key of its declaration. Nothing is fetched yet.
 
     Raises:
         SourceError: it cannot be made with what was declared.
         PluginError: the plugin is broken.
     """
-    confided = PluginEnvironment(environment, scopes)
     made = make_plugged("sources", declaration, confided, _MEMBERS, SourceError)
-    return _Discreet(made, key, declaration.max_bytes, confided)
+    return _Bounded(made, key, declaration.max_bytes, confided)
 
 
-class _Discreet:
-    """Says what the plugin's exceptions say, without the secrets, and keeps to `max_bytes`."""
+class _Bounded:
+    """Says what the plugin's exceptions say, and keeps to `max_bytes`."""
 
     def __init__(
         self, inner: Source, key: str, max_bytes: int, environment: PluginEnvironment

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.configuration import templates
+from lorebind_knowledge.configuration import confided, templates
+from lorebind_knowledge.configuration.plugged import PluginEnvironment
 from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
 from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.declarations.sources import (
@@ -20,6 +21,7 @@ from lorebind_knowledge.declarations.sources import (
 from lorebind_knowledge.errors import LorebindError, SourceError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.redaction import HIDDEN
+from lorebind_knowledge.sources.redacting import RedactingSource
 from lorebind_knowledge.sources.web_address import without_credentials
 
 if TYPE_CHECKING:
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
     AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
 
 _LONGEST_KEY = 200
+
+_NAMED_HERE = (
+    MarkdownGlobSource,
+    FileGlobSource,
+    UrlSource,
+    MediaTranscriptSource,
+    CloudStorageSource,
+    InlineSource,
+)
+"""Their documents are named by what is declared, and not by what others make of it."""
 
 
 def make_source(
@@ -54,10 +66,13 @@ def make_source(
         environment: of the project; its scopes are known to templates, its folder holds the files.
         workflow: what templates know as `workflow`, with `input` and `vars`; None outside of one.
     """
+    maker = _Maker(environment, workflow)
     try:
-        return _Maker(environment, workflow).make(declaration)
+        source = maker.make(declaration)
     except LorebindError as error:
-        return _Unmade(_key(declaration), error)
+        source = _Unmade(_key(declaration), error)
+    names = not isinstance(declaration, _NAMED_HERE)
+    return RedactingSource(source, maker.confided.told, names=names)
 
 
 class _Unmade:
@@ -72,7 +87,7 @@ class _Unmade:
 
 
 class _Hidden(LazyScope):
-    """The scope `secrets` in what is shown to people."""
+    """The scope `secrets` in the uris of earlier versions, which did not hide those of `env`."""
 
     def __getitem__(self, name: str) -> str:
         return HIDDEN
@@ -82,12 +97,13 @@ class _Maker:
     """Makes sources for one project, with one set of scopes for templates."""
 
     def __init__(self, environment: Environment, workflow: Mapping[str, Any] | None) -> None:
-        self._environment = environment
         self._root = environment.root
-        self._of_run: dict[str, Any] = {}
+        of_run: dict[str, Any] = {}
         if workflow is not None:
-            self._of_run = {"workflow": workflow, "input": workflow.get("input", {})}
-        self._scopes: dict[str, Any] = {**environment.scopes(), **self._of_run}
+            of_run = {"workflow": workflow, "input": workflow.get("input", {})}
+        self.confided = PluginEnvironment(environment, of_run)
+        self._scopes = {**environment.confided_scopes(), **of_run}
+        self._former = {**environment.scopes(), "secrets": _Hidden(), **confided.plain(of_run)}
 
     def make(self, written: SourceDeclaration) -> Source:
         match written:
@@ -98,11 +114,7 @@ class _Maker:
             case MediaTranscriptSource():
                 return self._transcripts(written)
             case CloudStorageSource():
-                from lorebind_knowledge.sources.cloud import BucketSource, make_bucket
-
-                filled = _filled(written, self._scopes)
-                bucket = make_bucket(filled, written.config, self._root)
-                return BucketSource(_key(written), bucket, filled.prefix, filled.pattern)
+                return self._bucket(written)
             case InlineSource():
                 from lorebind_knowledge.sources.inline import InlineDocuments
 
@@ -114,12 +126,22 @@ class _Maker:
                     _key(written),
                     written.class_path,
                     written=written.config,
-                    settings=_filled(written, self._scopes).config,
+                    settings=self._filled(written)[0].config,
                     max_bytes=written.max_bytes,
                 )
         from lorebind_knowledge.sources.plugged import make_plugged_source
 
-        return make_plugged_source(written, self._environment, self._of_run, _key(written))
+        return make_plugged_source(written, self.confided, _key(written))
+
+    def _filled(
+        self, written: AnyDeclaration
+    ) -> tuple[AnyDeclaration, AnyDeclaration, AnyDeclaration]:
+        """A declaration with its templates filled in: as it is, as it is shown, as it once was."""
+        fields = _filled(written, self._scopes)
+        self.confided.told |= confided.values_in(fields)
+        real = written.model_copy(update=confided.plain(fields))
+        shown = written.model_copy(update=confided.shown(fields))
+        return real, shown, written.model_copy(update=_filled(written, self._former))
 
     def _files(
         self,
@@ -140,10 +162,23 @@ class _Maker:
     def _web(self, written: UrlSource | MediaTranscriptSource) -> Source:
         from lorebind_knowledge.sources.url import WebSource
 
-        real = _filled(written, self._scopes).addresses
-        public = _filled(written, self._scopes | {"secrets": _Hidden()}).addresses
+        addresses = [filled.addresses for filled in self._filled(written)]
         fetcher = self._fetcher(written.fetch, written.max_bytes)
-        return WebSource(_key(written), zip(real, public, strict=True), fetcher)
+        return WebSource(_key(written), zip(*addresses, strict=True), fetcher)
+
+    def _bucket(self, written: CloudStorageSource) -> Source:
+        from lorebind_knowledge.sources.cloud import BucketSource, address_of, make_bucket
+
+        filled, shown, former = self._filled(written)
+        values = self.confided.told
+        return BucketSource(
+            _key(written),
+            make_bucket(filled, shown, written.config, values, self._root),
+            filled.prefix,
+            filled.pattern,
+            shown_prefix=shown.prefix,
+            former=address_of(former.provider, former.bucket),
+        )
 
     def _fetcher(self, written: FetchConfig, max_bytes: int) -> Fetcher:
         from lorebind_knowledge.sources.fetcher import Fetcher
@@ -152,7 +187,7 @@ class _Maker:
             timeout_seconds=written.timeout_seconds,
             max_redirects=written.max_redirects,
             allow=written.allow,
-            headers=_filled(written, self._scopes).headers,
+            headers=self._filled(written)[0].headers,
             max_bytes=max_bytes,
         )
 
@@ -165,23 +200,25 @@ class _Maker:
             parts.append(self._files(written, TRANSCRIPT_ENDINGS))
         if written.addresses:
             parts.append(self._web(written))
-        video_id = _filled(written, self._scopes).video_id
-        if video_id is not None:
+        filled, shown, _ = self._filled(written)
+        if filled.video_id is not None:
             from lorebind_knowledge.sources.youtube import YoutubeCaptions
 
             captions = YoutubeCaptions(
                 key,
-                video_id,
+                filled.video_id,
                 written.languages,
                 timeout_seconds=written.fetch.timeout_seconds,
                 max_bytes=written.max_bytes,
+                shown_id=shown.video_id,
+                values=self.confided.told,
             )
             parts.append(captions)
         return Transcripts(key, parts)
 
 
-def _filled(written: AnyDeclaration, scopes: Mapping[str, Any]) -> AnyDeclaration:
-    """A declaration with the templates of its own fields replaced.
+def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:
+    """The templated fields of a declaration with their templates replaced.
 
     Raises:
         SourceError: for a template that stands for nothing, or not for what belongs there.
@@ -201,7 +238,7 @@ def _filled(written: AnyDeclaration, scopes: Mapping[str, Any]) -> AnyDeclaratio
             if text and value == "":
                 raise SourceError(f"{field}: {text} stands for an empty text")
         changes[field] = after
-    return written.model_copy(update=changes)
+    return changes
 
 
 def _key(written: SourceDeclaration) -> str:

@@ -44,7 +44,7 @@ class _System:
     remote: bool = True
 
 
-_SYSTEMS = {
+SYSTEMS = {
     "s3": _System("s3", "s3fs", "S3FileSystem", "key, secret, token, profile"),
     "gcs": _System(
         "gs", "gcsfs.core", "GCSFileSystem", "token", {"requests_timeout": _SECONDS_TO_READ}
@@ -65,21 +65,30 @@ class RemoteBucket:
     """A bucket, or the memory of this process, that fsspec reaches."""
 
     def __init__(
-        self, provider: str, name: str, *, written: Mapping[str, Any], settings: Mapping[str, Any],
+        self,
+        provider: str,
+        name: str,
+        *,
+        shown_name: str | None = None,
+        written: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        values: Mapping[str, str] | None = None,
         max_bytes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """
         Args:
             provider: `s3`, `gcs`, `azure` or `memory`.
             name: the bucket or container.
+            shown_name: the bucket as it is shown; its name when left out.
             written: the arguments of the file system as they stand in the configuration.
             settings: the same with their templates filled in.
+            values: what else is taken out of messages, see `redaction.without`.
             max_bytes: the size of the largest object.
 
         Raises:
             MissingDependencyError: when the extra `cloud` is not installed.
         """
-        self._system = _SYSTEMS[provider]
+        self._system = SYSTEMS[provider]
         purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
         import_extra("fsspec", extra="cloud", purpose=purpose)
         module = import_extra(self._system.module, extra="cloud", purpose=purpose)
@@ -90,7 +99,8 @@ class RemoteBucket:
         self._max_bytes = max_bytes
         self._made: list[Any] = []
         """The file system, once it is needed."""
-        self.address = f"{self._system.scheme}://{self._name}"
+        self._values = dict(values or {})
+        self.address = f"{self._system.scheme}://{(shown_name or name).strip('/')}"
 
     def objects(self, prefix: str) -> Iterator[SourceItem]:
         try:
@@ -169,7 +179,7 @@ class RemoteBucket:
         return {"timeout": seconds} if self._system.remote else {}
 
     def _said(self, error: Exception) -> str:
-        said = said_by(error, written=self._written, resolved=self._settings)
+        said = said_by(error, written=self._written, resolved=self._settings, values=self._values)
         said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
         if _is_refusal(error):
             return f"{said}; see the credentials in the source's config: {self._system.credentials}"

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 class WebSource:
     """Each address is a document, whose uri is the address without user, password and fragment."""
 
-    def __init__(self, key: str, addresses: Iterable[tuple[str, str]], fetcher: Fetcher) -> None:
+    def __init__(
+        self, key: str, addresses: Iterable[tuple[str, str, str]], fetcher: Fetcher
+    ) -> None:
         """
         Args:
             key: the source's key.
-            addresses: each as it is fetched, and as it may be shown: without secrets.
+            addresses: each as it is fetched, as it is shown, and as it was shown by earlier
+                versions: with templates in place of the values of variables, and with some values.
             fetcher: what fetches them.
         """
         self.key = key
@@ -29,6 +32,6 @@ class WebSource:
         self._fetcher = fetcher
 
     def items(self) -> Iterator[SourceItem]:
-        for address, public in self._addresses:
+        for address, public, former in self._addresses:
             read = partial(self._fetcher.fetch, address, name=shown(public))
-            yield SourceItem(without_credentials(public), read)
+            yield SourceItem(without_credentials(public), read, without_credentials(former))

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.optional import import_extra
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import without
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from requests import Session
+
+_WATCHED_AT = "https://www.youtube.com/watch?v="
 
 
 class YoutubeCaptions:
@@ -31,6 +33,8 @@ class YoutubeCaptions:
         *,
         timeout_seconds: float,
         max_bytes: int,
+        shown_id: str | None = None,
+        values: Mapping[str, str] | None = None,
         make_session: Callable[[], Session] | None = None,
     ) -> None:
         """
@@ -40,6 +44,8 @@ class YoutubeCaptions:
             languages: codes of languages, the preferred first.
             timeout_seconds: how long YouTube may be silent.
             max_bytes: the size of the largest transcript.
+            shown_id: the id as it is shown; itself when left out.
+            values: what is taken out of messages, see `redaction.without`.
             make_session: gives the HTTP session of a read, for those who need one of their own.
 
         Raises:
@@ -48,7 +54,7 @@ class YoutubeCaptions:
         """
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", video_id):
             raise SourceError(
-                f"{video_id[:80]!r} is not the id of a video; "
+                f"{(shown_id or video_id)[:80]!r} is not the id of a video; "
                 "write what stands behind 'v=' in its address"
             )
         self._api = import_extra(
@@ -56,6 +62,8 @@ class YoutubeCaptions:
         )
         self.key = key
         self._video_id = video_id
+        self._shown_id = shown_id or video_id
+        self._values = values or {}
         self._languages = list(languages)
         self._timeout_seconds = timeout_seconds
         self._max_bytes = max_bytes
@@ -63,10 +71,10 @@ class YoutubeCaptions:
 
     @property
     def uri(self) -> str:
-        return f"https://www.youtube.com/watch?v={self._video_id}"
+        return _WATCHED_AT + self._shown_id
 
     def items(self) -> Iterator[SourceItem]:
-        yield SourceItem(self.uri, self._read)
+        yield SourceItem(self.uri, self._read, _WATCHED_AT + self._video_id)
 
     def _read(self, version: str) -> Content:
         try:
@@ -74,7 +82,8 @@ class YoutubeCaptions:
                 client = self._api.YouTubeTranscriptApi(http_client=session)
                 transcript = client.fetch(self._video_id, languages=self._languages)
         except Exception as error:  # the library's, of HTTP, of XML: all mean the same here
-            raise SourceError(f"{self.uri}: has no transcript to read: {_cause(error)}") from error
+            said = _cause(error, self._values)
+            raise SourceError(f"{self.uri}: has no transcript to read: {said}") from error
         if not transcript.snippets:
             raise SourceError(f"{self.uri}: has a transcript without a word")
         data = web_vtt(transcript.snippets).encode("utf-8", "replace")
@@ -125,8 +134,8 @@ def _time(seconds: float) -> str:
     return f"{hours:02}:{minutes:02}:{rest:02}.{milliseconds:03}"
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, values: Mapping[str, str]) -> str:
     """The cause in one line: the library puts advice of many lines around it."""
     cause = getattr(error, "cause", "")
-    said = f"{type(error).__name__}: {cause}" if cause else said_by(error)
+    said = without(f"{type(error).__name__}: {cause or error}", values)
     return re.sub(r"\s+", " ", said)[:300]

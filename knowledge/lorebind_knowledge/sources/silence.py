@@ -1,0 +1,38 @@
+"""What the HTTP client logs of a request is kept out of the log where the address is not shown."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
+"""httpx logs each address at INFO, httpcore each header of an answer at DEBUG."""
+
+_silent = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing of what this task and those that it starts request is logged by the client."""
+    _listen()
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+@functools.cache
+def _listen() -> None:
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_passes)
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    return not _silent.get()
