@@ -114,7 +114,7 @@ class Fetcher:
         """
         name = name or shown(address)
         url = parsed(address, name)
-        with silence() if name != shown(address) else nullcontext():
+        with nullcontext() if name == address else silence():
             return await self._fetch(url, name, version)
 
     async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:

@@ -1,0 +1,42 @@
+"""No value of a variable leaves the project, whatever its sources make of it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from tests.knowledge.web_server import WebServer
+
+from .confiding import Project
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    import pytest
+
+    from .trials import Trials
+
+
+def test_no_value_is_shown_or_kept(
+    trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, socket_enabled: None
+) -> None:
+    """No output, log or file holds a value that `.env` gave to an address, a bucket or a header."""
+    server = WebServer()
+
+    def check(case: random.Random) -> None:
+        root = tmp_path / "project"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        monkeypatch.chdir(root)
+        project = Project(case, root, server)
+        said = "".join(project.run(command, monkeypatch) for command in project.commands())
+        kept = project.kept()
+        for word in project.words:
+            assert word not in said.lower(), (word, (root / "lorebind.yaml").read_text(), said)
+            assert word.encode() not in kept.lower(), (word, (root / "lorebind.yaml").read_text())
+
+    try:
+        trials.run("values of variables stay where they are", check, short=2, full=120)
+    finally:
+        server.close()
