@@ -207,6 +207,19 @@ def test_fingerprint_without_secrets(tmp_path: Path) -> None:
     assert found.revision == "https://{{ .env.HOST }}/v1"
 
 
+async def test_an_address_by_a_variable_is_not_told(
+    tmp_path: Path, server: EmbeddingServer
+) -> None:
+    """An outage at an address that a variable names shows the variable at most."""
+    environ = {"OPENAI_API_KEY": KEY, "PLACE": f"{server.url}/hidden"}
+    config = {"base_url": "{{ .env.PLACE }}", "retry": {"attempts": 1}}
+    embedder = declared(tmp_path, None, environ, config=config)
+    server.replies.append(refusal(404, f"nothing at {environ['PLACE']}/embeddings"))
+    with pytest.raises(EmbedderError, match=r"nothing at {{ \.env\.PLACE }}/embeddings") as caught:
+        await embed_query(embedder, "a")
+    assert "hidden" not in str(caught.value)
+
+
 # The key.
 
 

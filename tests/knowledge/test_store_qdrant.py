@@ -267,6 +267,16 @@ def test_a_server_that_is_not_there(socket_enabled: None) -> None:
     store.close()
 
 
+def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
+    """An address that a variable names is called by the variable."""
+    address = "http://user:{{ .env.KEY }}@{{ .env.PLACE }}"
+    store = QdrantStore("docs", url="http://user:key@127.0.0.1:9", address_as_written=address)
+    with pytest.raises(StoreError, match=r"qdrant store http://{{ \.env\.PLACE }}: ") as caught:
+        found(store)
+    assert "127.0.0.1" not in str(caught.value)
+    store.close()
+
+
 def test_a_slow_server(loopback: Loopback) -> None:
     """A request that takes longer than `timeout_seconds` is given up."""
     answering = threading.Event()

@@ -12,6 +12,7 @@ from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.redaction import without
 from lorebind_knowledge.tokenizing import encode, token_bytes
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class OpenAIEmbedder(Embedder):
             api_key: gives the key when it is needed.
             dimension: the length of the vectors to ask for; None takes the model's own.
             base_url: another server than OpenAI's.
-            address_as_written: how the fingerprint names that server; `base_url` when left out.
+            address_as_written: how the fingerprint and messages name that server; `base_url` when
+                left out.
             timeout: seconds for one call, from connecting to the last byte.
             batch_size: texts per call.
             strip_newlines: send spaces for line breaks.
@@ -64,6 +66,7 @@ class OpenAIEmbedder(Embedder):
         self._dimension = dimension or self._own_dimension
         self._base_url = base_url
         self._address = address_as_written or base_url or ""
+        self._hidden = {base_url: self._address} if base_url not in (None, self._address) else {}
         self._timeout = timeout
         self._strip_newlines = strip_newlines
         self._clients: dict[asyncio.AbstractEventLoop, OpenAIEmbeddings] = {}
@@ -101,7 +104,7 @@ class OpenAIEmbedder(Embedder):
             async with asyncio.timeout(self._timeout):
                 return await embeddings.aembed_documents(inputs)
         except Exception as error:  # any of the client's own exceptions, in words without the key
-            said = said_by_provider(error, embeddings)
+            said = said_by_provider(error, embeddings, values=self._hidden)
             kind = EmbedderError
             if isinstance(error, TimeoutError):
                 said = f"no answer within {self._timeout:g} s"
@@ -109,7 +112,7 @@ class OpenAIEmbedder(Embedder):
                 said = f"the answer holds no embeddings ({said})"
                 kind = UnreadableAnswerError
             elif isinstance(root := _root(error), OSError):
-                said += f" ({root})"
+                said += f" ({without(str(root), self._hidden)})"
             raise kind(f"embedder {self.fingerprint} failed: {said}") from error
 
     def _inputs(self, texts: Sequence[str]) -> list[str]:

@@ -107,14 +107,15 @@ class Fetcher:
             address: http or https; a user and password in it are sent as basic authentication.
             version: the version of the last `Content`, empty to have the document anyway.
             name: what messages call it; by default the address without its secrets. What it does
-                not say of the address is said nowhere, and not logged.
+                not say of the address is said nowhere, and not logged; nor are headers, which
+                servers may repeat.
 
         Raises:
             SourceError: when it cannot be had, for whatever reason.
         """
         name = name or shown(address)
         url = parsed(address, name)
-        with nullcontext() if name == address else silence():
+        with nullcontext() if name == address and not self._headers else silence():
             return await self._fetch(url, name, version)
 
     async def _fetch(self, url: httpx.URL, name: str, version: str) -> Content | None:

@@ -91,6 +91,7 @@ def _qdrant(declaration: QdrantVectorDB, environment: Environment) -> tuple[Vect
     store = QdrantStore(
         config.collection or declaration.id,
         url=environment.resolve(config.url),
+        address_as_written=config.url,
         path=None if path in (None, IN_MEMORY) else environment.root / path,
         api_key=environment.resolve(config.auth.api_key),
         timeout_seconds=config.timeout_seconds,

@@ -49,6 +49,7 @@ class QdrantConnection:
         self,
         *,
         url: str | None = None,
+        address_as_written: str | None = None,
         path: Path | None = None,
         api_key: str | None = None,
         timeout_seconds: float = 10,
@@ -57,6 +58,7 @@ class QdrantConnection:
         """
         Args:
             url: the server; None for local mode.
+            address_as_written: how messages name the server; `url` when left out.
             path: the folder of local mode; None, without a url, keeps everything in memory.
             api_key: sent with every request.
             timeout_seconds: of each request, rounded up to whole seconds.
@@ -65,6 +67,7 @@ class QdrantConnection:
         self.is_local = url is None
         self.reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._url, self._api_key, self._timeout = url, api_key, timeout_seconds
+        self._address = address_as_written or url or ""
         self._folder = None if path is None else path.absolute()
         self._opening = threading.Lock()
         self._local: _Local | None = None
@@ -108,7 +111,7 @@ class QdrantConnection:
     def __str__(self) -> str:
         if self._url is None:
             return f"qdrant store {self._folder or 'in memory'}"
-        parts = urlsplit(self._url)
+        parts = urlsplit(self._address)
         return f"qdrant store {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"
 
     def _check_usable(self) -> None:
@@ -147,15 +150,14 @@ class QdrantConnection:
             return self._local
 
     def _advice(self, error: Exception) -> str:
-        said = _server_said(error) or said_by(error, written="", resolved=self._api_key or "")
+        said = _server_said(error) or self._said(error)
         if self.is_local:
             return f"the operation failed: {said}; check the folder and your rights"
         exceptions = qdrant("qdrant_client.http.exceptions")
         if isinstance(error, exceptions.ResponseHandlingException):
-            source = said_by(error.source, written="", resolved=self._api_key or "")
             return (
-                f"no usable answer: {source}; check that the server runs and answers "
-                f"within timeout_seconds, and that the url is right"
+                f"no usable answer: {self._said(error.source)}; check that the server runs and "
+                f"answers within timeout_seconds, and that the url is right"
             )
         status = getattr(error, "status_code", None)
         if status in (401, 403):
@@ -166,6 +168,10 @@ class QdrantConnection:
                 "lorebind knowledge ingest --strategy replace"
             )
         return f"the server refused a request: {said}"
+
+    def _said(self, error: Exception) -> str:
+        hidden = {} if self._address == self._url else {self._url or "": self._address}
+        return said_by(error, written="", resolved=self._api_key or "", values=hidden)
 
 
 def _server_said(error: Exception) -> str:

@@ -82,6 +82,7 @@ class QdrantStore:
         collection: str,
         *,
         url: str | None = None,
+        address_as_written: str | None = None,
         path: Path | None = None,
         api_key: str | None = None,
         timeout_seconds: float = 10,
@@ -93,6 +94,7 @@ class QdrantStore:
         Args:
             collection: what the names of the collections begin with.
             url: the server, as http://host:6333; None for qdrant-client's local mode.
+            address_as_written: how messages name the server; `url` when left out.
             path: the folder of local mode, for small data and one process; None, without a url,
                 keeps everything in memory.
             api_key: sent with every request.
@@ -106,6 +108,7 @@ class QdrantStore:
         """
         self._connection = QdrantConnection(
             url=url,
+            address_as_written=address_as_written,
             path=path,
             api_key=api_key,
             timeout_seconds=timeout_seconds,
