@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import re
@@ -27,12 +28,19 @@ def without(text: str, values: Mapping[str, str]) -> str:
         text: what is to be shown.
         values: what must not be, each with what is shown in its place.
     """
-    places = {form.lower(): shown for value, shown in values.items() for form in _forms(value)}
-    if not places:
+    if not values:
         return text
-    longest_first = sorted(places, key=len, reverse=True)  # one may be the beginning of another
-    found = re.compile("|".join(map(_pattern, longest_first)), re.IGNORECASE)
+    places, found = _places(tuple(values.items()))
     return found.sub(lambda match: places.get(match[0].lower(), HIDDEN), text)
+
+
+@functools.lru_cache(maxsize=64)
+def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pattern[str]]:
+    """By their forms what is shown for values, and what finds those; made once for many texts."""
+    places = {form.lower(): shown for value, shown in values for form in _forms(value)}
+    longest_first = sorted(places, key=len, reverse=True)  # one may be the beginning of another
+    nothing = "(?!)"
+    return places, re.compile("|".join(map(_pattern, longest_first)) or nothing, re.IGNORECASE)
 
 
 def said_by(

@@ -154,11 +154,9 @@ def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
     found = [part if isinstance(part, str) else look_up(part, scopes) for part in parts]
     filled = "".join(map(_written, map(confided.plain, found)))
     values = confided.values_in(found)
-    return (
-        Confided(filled, "".join(map(_written, map(confided.shown, found))), values)
-        if values
-        else filled
-    )
+    if not values:
+        return filled
+    return Confided(filled, "".join(map(_written, map(confided.shown, found))), values)
 
 
 def _written(value: Any) -> str:
