@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration.named_code import named_class
 from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
 from lorebind_knowledge.declarations.extensions import PythonExtension
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Extension
-from lorebind_knowledge.optional import import_of_project
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def make_extension(declaration: ExtensionBase, environment: Environment) -> Exte
         confided = PluginEnvironment(environment)
         made = make_plugged("extensions", declaration, confided, (), UsageError)
         return _checked(made, f"plugin {getattr(declaration, declaration.kind_key)!r}")
-    kind = import_of_project(declaration.class_path, environment.root)
+    expected = "a class derived from lorebind.Extension"
+    kind = named_class(declaration, environment, expected, Extension)
     settings = environment.resolve(dict(declaration.config))
     try:
         made = kind(**settings)

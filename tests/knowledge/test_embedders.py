@@ -31,7 +31,7 @@ from lorebind_knowledge.embedders.local import (
 )
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 from lorebind_knowledge.embedders.registry import make_embedder
-from lorebind_knowledge.errors import EmbedderError, StoreError, UsageError
+from lorebind_knowledge.errors import ConfigurationError, EmbedderError, StoreError, UsageError
 from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
@@ -339,9 +339,10 @@ def test_declared_fingerprint(tmp_path: Path) -> None:
     ("path", "kind", "message"),
     [
         (f"{__name__}:Refusing", EmbedderError, "'mine': .*Refusing cannot be made"),
-        ("pathlib:Path", EmbedderError, "'mine'"),
-        ("nowhere.at_all:Thing", UsageError, "cannot be imported"),
-        ("json:Thing", UsageError, "has no 'Thing'"),
+        (f"{__name__}:Overloading", UsageError, "'mine': module .* has no 'Overloading'"),
+        ("pydantic:BaseModel", EmbedderError, "'mine': pydantic:BaseModel is the class BaseModel"),
+        ("nowhere.at_all:Thing", UsageError, "'mine': .* cannot be imported: .* put nowhere/at_al"),
+        ("pathlib:Path", ConfigurationError, "'pathlib:Path' is of Python's standard library"),
     ],
 )
 def test_declared_classes_that_cannot_be(

@@ -8,7 +8,7 @@ import pytest
 
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.errors import ConfigurationError, UsageError
-from lorebind_knowledge.optional import import_of_project
+from lorebind_knowledge.project_code import import_of_project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,9 @@ async def test_hooks_of_the_project_are_called_in_order(tmp_path: Path) -> None:
 
 def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A class that is none, one that refuses its configuration, and no class at all."""
-    with pytest.raises(UsageError, match="hooks:NoExtension is not derived from lorebind"):
+    with pytest.raises(
+        UsageError, match="extension: hooks:NoExtension is the class NoExtension; expected a class"
+    ):
         _service(tmp_path, {"provider": "python", "class": "hooks:NoExtension"})
     with pytest.raises(UsageError, match=r"hooks:Audit cannot .*: ValueError: bad \[secret\]"):
         _service(tmp_path, _audit(name="x", token="{{ .env.T }}"), T="abcdef")

@@ -173,7 +173,7 @@ def test_what_can_be_a_reranker(tmp_path: Path) -> None:
     environment = Environment(tmp_path, {})
     assert isinstance(make_reranker(declared("Ours"), environment), Reranker)
     assert isinstance(make_reranker(declared("Compressor"), environment), Reranker)
-    with pytest.raises(RerankerError, match="Neither is neither"):
+    with pytest.raises(RerankerError, match="Neither is the class Neither; expected"):
         make_reranker(declared("Neither"), environment)
 
 

@@ -264,6 +264,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
             "config: variable GONE is not set",
         ),
         ({"type": "langchain", "class": "nowhere:X"}, "'nowhere:X' cannot be imported"),
+        ({"type": "langchain", "class": "yaml:dump"}, "yaml:dump is a function of yaml; expected"),
     ],
 )
 def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], says: str) -> None:

@@ -19,7 +19,7 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
-from lorebind_knowledge.optional import import_of_project
+from lorebind_knowledge.project_code import import_of_project
 from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores import MemoryStore
@@ -146,38 +146,6 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
     assert len(result) == 2
     assert seen[0] == ("one", "retrieval")
     await service.close()
-
-
-def test_modules_of_two_projects_do_not_meet(tmp_path: Path) -> None:
-    """Each folder has modules of its own, and none of them hides a library."""
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "json.py").write_text(f"NAME = {name!r}", encoding="utf-8")
-    assert import_of_project("json:NAME", tmp_path / "a") == "a"
-    assert import_of_project("json:NAME", tmp_path / "b") == "b"
-    import json
-
-    assert json.dumps({}) == "{}"
-    assert import_of_project("json.decoder:JSONDecoder", tmp_path / "b") is json.JSONDecoder
-
-
-def test_a_path_stays_in_the_project(tmp_path: Path) -> None:
-    """Neither a link nor a dotted path leads out; what is no path at all is refused."""
-    outside = tmp_path / "outside.py"
-    outside.write_text("x = 1", encoding="utf-8")
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "linked.py").symlink_to(outside)
-    with pytest.raises(UsageError, match="leads out of the project folder"):
-        import_of_project("linked:x", root)
-    for path in ("..outside:x", "../outside:x", "a b:x", "linked"):
-        with pytest.raises(UsageError, match="is not of the form"):
-            import_of_project(path, root)
-    with pytest.raises(UsageError, match="'nowhere:x' cannot be imported"):
-        import_of_project("nowhere:x", root)
-    (root / "broken.py").write_text("1 / 0", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"cannot be imported from broken\.py: ZeroDivisionError"):
-        import_of_project("broken:x", root)
 
 
 def test_wrappers_that_cannot_be_made_are_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lorebind_knowledge.configuration.composites import composites
 from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
+from lorebind_knowledge.configuration.named_code import code_problems
 from lorebind_knowledge.configuration.partial import partial
 from lorebind_knowledge.configuration.passage_templates import passage_templates
 from lorebind_knowledge.configuration.problems import Finding, findings
@@ -174,7 +175,9 @@ class _Loading:
         for declaration in (alone, *self.agents):
             self.problems += project_templates(declaration, self.environment)
             self.problems += passage_templates(declaration, self.root)
+            self.problems += code_problems(declaration, self.root)
         for workflow in self.workflows:
             self.problems += passage_templates(workflow, self.root)
+            self.problems += code_problems(workflow, self.root)
             injected = injected_variables(project, self.agents, workflow)
             self.problems += workflow_templates(workflow, self.environment, injected)

@@ -22,6 +22,9 @@ OPENAI_DIMENSIONS = {
 """Length of the vectors of OpenAI's models (https://platform.openai.com/docs/guides/embeddings)."""
 _FIXED = ("text-embedding-ada-002",)
 
+OPENAI_KEY = "OPENAI_API_KEY"
+"""Where OpenAI's key is looked for when a declaration names no other place."""
+
 
 class EmbedderBase(Declaration):
     """What all embedders declare, those of plugins too."""

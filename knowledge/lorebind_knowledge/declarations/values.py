@@ -78,10 +78,16 @@ def inside_project(pattern: str) -> str:
 CLASS_PATH = "^[^:]+:[^:]+$"
 
 
-def _class_path(value: str) -> str:
+class CodePath(str):
+    """The value of every field that names code: by this type it is found, whatever its field."""
+
+    __slots__ = ()
+
+
+def _class_path(value: str) -> CodePath:
     if not re.fullmatch(CLASS_PATH, value):
         raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
-    return value
+    return CodePath(value)
 
 
 _SQL_NAME = "^[A-Za-z_][A-Za-z0-9_]{0,54}$"

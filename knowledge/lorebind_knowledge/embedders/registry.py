@@ -5,24 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.configuration.named_code import named_class
 from lorebind_knowledge.declarations import (
     HashingEmbedderDeclaration,
     LangChainEmbedderDeclaration,
     LocalEmbedderDeclaration,
 )
-from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration
+from lorebind_knowledge.declarations.embedders import OPENAI_KEY, OpenAIEmbedderDeclaration
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations import EmbedderDeclaration
     from lorebind_knowledge.embedders.base import Embedder
-
-
-_OPENAI_KEY = "OPENAI_API_KEY"
-"""Where OpenAI's key is looked for when a declaration names no other place."""
 
 
 def make_embedder(declaration: EmbedderDeclaration, environment: Environment) -> Embedder:
@@ -63,12 +59,12 @@ def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) ->
     def api_key() -> str:
         if declaration.api_key is not None:
             return str(environment.resolve(declaration.api_key))
-        if key := environment.lookup(_OPENAI_KEY):
+        if key := environment.lookup(OPENAI_KEY):
             return key
         if config.base_url is not None:
             return "none"  # the client insists on one; a server of one's own seldom does
         raise EmbedderError(
-            f"embedder {declaration.id!r}: variable {_OPENAI_KEY} is not set; put the key into the "
+            f"embedder {declaration.id!r}: variable {OPENAI_KEY} is not set; put the key into the "
             "environment or into .env, or name another variable with api_key"
         )
 
@@ -101,7 +97,13 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
     if declaration.model is not None:
         written["model"] = declaration.model
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
-    kind = import_object(declaration.class_path)
+    kind = named_class(
+        declaration,
+        environment,
+        "a class derived from LangChain's Embeddings",
+        Embeddings,
+        failure=EmbedderError,
+    )
     given = written | secret
     settings = environment.resolve(given)
     try:

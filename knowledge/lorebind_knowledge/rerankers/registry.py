@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.configuration.named_code import named_class
 from lorebind_knowledge.declarations.retrieval import OnnxRerankDeclaration, RerankDeclaration
 from lorebind_knowledge.errors import RerankerError
-from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.rerankers.base import Reranker
 
@@ -34,7 +34,14 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
 
     from lorebind_knowledge.rerankers.langchain import LangChainReranker
 
-    kind = import_object(declaration.class_path)
+    kind = named_class(
+        declaration,
+        environment,
+        "a class derived from LangChain's BaseDocumentCompressor, or with the method 'rerank'",
+        BaseDocumentCompressor,
+        methods=("rerank",),
+        failure=RerankerError,
+    )
     written: Mapping[str, Any] = declaration.config
     settings = environment.resolve(dict(written))
     try:

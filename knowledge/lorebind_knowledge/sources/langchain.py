@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.optional import import_object
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
@@ -19,6 +18,7 @@ from lorebind_knowledge.sources.spool import Spool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import Document
 
     from lorebind_knowledge.sources.spool import Piece
@@ -40,6 +40,7 @@ class LangChainDocuments:
         self,
         key: str,
         class_path: str,
+        kind: Callable[..., BaseLoader],
         *,
         written: Mapping[str, Any],
         settings: Mapping[str, Any],
@@ -48,20 +49,12 @@ class LangChainDocuments:
         """
         Args:
             key: the source's key.
-            class_path: the class, as `package.module:Class`.
+            class_path: the class, as `package.module:Class`, for messages.
+            kind: the class itself.
             written: the arguments of the class as they stand in the configuration.
             settings: the same with their templates filled in.
             max_bytes: the size of the largest document, in UTF-8.
-
-        Raises:
-            SourceError: when the class is no document loader.
-            UsageError: when it cannot be imported.
         """
-        from langchain_core.document_loaders import BaseLoader
-
-        kind = import_object(class_path)
-        if not (isinstance(kind, type) and issubclass(kind, BaseLoader)):
-            raise SourceError(f"{class_path} is not a LangChain BaseLoader")
         self.key = key
         self._kind = kind
         self._class_path = class_path
@@ -76,7 +69,7 @@ class LangChainDocuments:
             for number, document in enumerate(self._documents()):
                 if number >= _MAX_DOCUMENTS or spool.size > _MAX_BYTES:
                     raise SourceError(f"{self._class_path} gives too much for a source; split it")
-                name = str(document.metadata.get("source") or self._kind.__name__)
+                name = str(document.metadata.get("source") or self._class_path.rpartition(":")[2])
                 uri = _free(name, taken)
                 yield SourceItem(uri, partial(self._read, uri, self._put(spool, document, name)))
         except Exception:

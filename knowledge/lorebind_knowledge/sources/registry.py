@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.configuration import confided, templates
+from lorebind_knowledge.configuration.named_code import named_class
 from lorebind_knowledge.configuration.plugged import PluginEnvironment
 from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
 from lorebind_knowledge.declarations.secrets import is_secret_path
@@ -120,13 +121,21 @@ class _Maker:
 
                 return InlineDocuments(_key(written), written.documents, written.max_bytes)
             case LangChainSource():
+                from langchain_core.document_loaders import BaseLoader
+
                 from lorebind_knowledge.sources.langchain import LangChainDocuments
 
+                settings = self._filled(written)[0].config
+                expected = "a class derived from LangChain's BaseLoader"
+                kind = named_class(
+                    written, self.confided, expected, BaseLoader, failure=SourceError
+                )
                 return LangChainDocuments(
                     _key(written),
                     written.class_path,
+                    kind,
                     written=written.config,
-                    settings=self._filled(written)[0].config,
+                    settings=settings,
                     max_bytes=written.max_bytes,
                 )
         from lorebind_knowledge.sources.plugged import make_plugged_source

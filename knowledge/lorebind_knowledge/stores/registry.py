@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.configuration.named_code import named_factory
 from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.declarations.vector_dbs import (
     LangChainVectorDB,
@@ -13,9 +14,9 @@ from lorebind_knowledge.declarations.vector_dbs import (
     QdrantVectorDB,
     SqliteVectorDB,
 )
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.optional import import_object
+from lorebind_knowledge.project_code import derives
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,14 +107,22 @@ def _langchain(
     declaration: LangChainVectorDB, environment: Environment
 ) -> tuple[VectorStore, Catalog]:
     from langchain_core.vectorstores import InMemoryVectorStore
+    from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 
     from lorebind_knowledge.stores.langchain.store import LangChainStore
-    from lorebind_knowledge.stores.langchain.wrapped import Recipe
+    from lorebind_knowledge.stores.langchain.wrapped import EMBEDDING_PARAMETERS, Recipe
 
-    make = import_object(declaration.class_path)
+    make = named_factory(
+        declaration,
+        environment,
+        "a class derived from LangChain's VectorStore",
+        LangChainVectorStore,
+        takes=EMBEDDING_PARAMETERS,
+        failure=StoreError,
+    )
     persistent = declaration.persistent
     if persistent is None:
-        persistent = not (isinstance(make, type) and issubclass(make, InMemoryVectorStore))
+        persistent = not derives(make, InMemoryVectorStore)
     written = dict(declaration.config)
     recipe = Recipe(declaration.class_path, make, environment.resolve(written), written)
     catalog = _catalog(declaration, environment, persistent=persistent)

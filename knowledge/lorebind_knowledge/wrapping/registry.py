@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration.named_code import named_factory
 from lorebind_knowledge.declarations.wrappers import (
     CacheWrapper,
     IsolationWrapper,
@@ -13,7 +14,6 @@ from lorebind_knowledge.declarations.wrappers import (
     TracingWrapper,
 )
 from lorebind_knowledge.errors import PluginError, UsageError
-from lorebind_knowledge.optional import import_of_project
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.wrapping.base import Wrapper
 
@@ -65,7 +65,10 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
 
 def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
     path = declaration.class_path
-    factory = import_of_project(path, environment.root)
+    expected = f"a class with one of the methods {', '.join(_PARTS)}"
+    factory = named_factory(
+        declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError
+    )
     settings = environment.resolve(dict(declaration.config))
     try:
         made = factory(**settings)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _DOCUMENT = "lorebind_document"
 _VECTOR = "lorebind_vector"
 _METADATA = "lorebind_metadata"
-_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
+EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
+"""The names by which classes take their `Embeddings`."""
 _DELETED_AT_ONCE = 500
 _NAMED = 3
 
@@ -197,9 +198,11 @@ class Wrapped:
 
 
 def _embedding_parameter(make: Callable[..., Any]) -> str:
-    """The name of the argument that takes the `Embeddings`; classes differ."""
+    """The name of the argument that takes the `Embeddings`."""
     parameters = inspect.signature(make).parameters
-    return next((name for name in _PARAMETERS if name in parameters), _PARAMETERS[0])
+    return next(
+        (name for name in EMBEDDING_PARAMETERS if name in parameters), EMBEDDING_PARAMETERS[0]
+    )
 
 
 def _parts(documents: Mapping[str, Entry]) -> Iterable[dict[str, Entry]]:

@@ -1,0 +1,238 @@
+"""Code that a project names: where it is found, and what is refused before it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from lorebind_knowledge import project_code
+from lorebind_knowledge.configuration import Environment, load_project
+from lorebind_knowledge.configuration.named_code import named_class, named_factory
+from lorebind_knowledge.declarations.wrappers import PythonWrapper
+from lorebind_knowledge.errors import ConfigurationError, UsageError
+from lorebind_knowledge.project_code import import_of_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = """\
+name: p
+embedders:
+  - id: mine
+    provider: langchain
+    class: "{}"
+vector_dbs: [{{ id: db, type: langchain, class: "{}" }}]
+knowledge_bases:
+  - id: docs
+    sources: [{{ type: langchain, class: "{}" }}]
+    retrieval: {{ strategy: rerank, rerank: {{ class: "{}" }} }}
+wrappers:
+  - "{}"
+  - {{ type: python, class: "{}" }}
+extensions: [{{ provider: python, class: "{}" }}]
+workflows:
+  - id: w
+    knowledge_bases:
+      - {{ id: own, sources: [{{ type: langchain, class: "{}" }}] }}
+    tasks: [{{ id: t, prompt: x }}]
+"""
+PLACES = PROJECT.count("{}")
+
+
+def project(root: Path, path: str) -> Path:
+    (root / "lorebind.yaml").write_text(PROJECT.format(*[path] * PLACES), encoding="utf-8")
+    return root
+
+
+def test_modules_of_two_projects_do_not_meet(tmp_path: Path) -> None:
+    """Each folder has modules of its own, and none of them hides a library."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "json.py").write_text(f"NAME = {name!r}", encoding="utf-8")
+        (tmp_path / name / "yaml.py").write_text("", encoding="utf-8")
+    assert import_of_project("json:NAME", tmp_path / "a") == "a"
+    assert import_of_project("json:NAME", tmp_path / "b") == "b"
+    assert json.dumps({}) == "{}"
+    import yaml
+
+    assert import_of_project("yaml.nodes:Node", tmp_path / "b") is yaml.nodes.Node
+
+
+def test_a_path_stays_in_the_project(tmp_path: Path) -> None:
+    """Neither a link nor a dotted path leads out; what is no path at all is refused."""
+    outside = tmp_path / "outside.py"
+    outside.write_text("x = 1", encoding="utf-8")
+    root = tmp_path / "project"
+    (root / "package").mkdir(parents=True)
+    (root / "linked.py").symlink_to(outside)
+    (root / "package" / "__init__.py").symlink_to(outside)
+    (root / "package" / "own.py").write_text("x = 1", encoding="utf-8")
+    for path in ("linked:x", "package.own:x"):
+        with pytest.raises(UsageError, match="leads out of the project folder"):
+            import_of_project(path, root)
+    for path in (
+        "..outside:x",
+        "../outside:x",
+        "a b:x",
+        "linked",
+        "a:b.c",
+        ".a:b",
+        "a:",
+        f"{'.a' * 9}:b",
+    ):
+        with pytest.raises(UsageError, match="is not of the form"):
+            import_of_project(path, root)
+    for path in ("nowhere:x", f"{'a' * 999}:x", "ｏｓ:system"):
+        with pytest.raises(UsageError, match=r"cannot be imported: .*; put .*\.py into the proj"):
+            import_of_project(path, root)
+
+
+def test_modules_that_fail_are_named(tmp_path: Path) -> None:
+    """Whatever they raise, when they are imported or when a name is asked for."""
+    broken = {
+        "divides": "1 / 0",
+        "leaves": "raise SystemExit(0)",
+        "garbled": "def",
+        "asks": "def __getattr__(name): raise OSError(name)",
+    }
+    for name, text in broken.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    for name, says in {
+        "divides": r"from divides\.py: ZeroDivisionError",
+        "leaves": r"from leaves\.py: SystemExit: 0",
+        "garbled": r"from garbled\.py: SyntaxError",
+        "asks": "OSError: x",
+    }.items():
+        with pytest.raises(UsageError, match=f"'{name}:x' cannot be imported.*{says}"):
+            import_of_project(f"{name}:x", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("os:system", "'os:system' is of Python's standard library"),
+        ("builtins:exec", "'builtins:exec' is of Python's standard library"),
+        ("antigravity:x", "'antigravity:x' is of Python's standard library"),
+        ("os.path:join", "'os.path:join' is of Python's standard library"),
+        ("pytest.__main__:x", "'pytest.__main__:x' is a program"),
+        ("a.b:c.d", "'a.b:c.d' is not of the form 'package.module:Class'"),
+        ("linked:x", "'linked:x' leads out of the project folder"),
+    ],
+)
+def test_validation_refuses_what_no_project_may_name(tmp_path: Path, path: str, says: str) -> None:
+    """In every place that names code, with file, line and column; and nothing is imported."""
+    (tmp_path / "linked.py").symlink_to(__file__)
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(project(tmp_path, path))
+    assert len(caught.value.problems) == PLACES
+    assert all(problem.line and says in problem.message for problem in caught.value.problems)
+    assert "antigravity" not in sys.modules
+
+
+def test_validation_runs_nothing_of_the_folder(tmp_path: Path) -> None:
+    """A module of the folder is looked for, and not imported."""
+    (tmp_path / "mine.py").write_text("1 / 0", encoding="utf-8")
+    assert load_project(project(tmp_path, "mine:X")).project.name == "p"
+
+
+TRICKS = """\
+CALLED = []
+
+
+def note(*arguments, **settings):
+    CALLED.append(arguments)
+
+
+class Meta(type):
+    @property
+    def __mro__(cls):
+        from langchain_core.embeddings import Embeddings
+
+        return (cls, Embeddings, object)
+
+    def __instancecheck__(cls, instance):
+        return True
+
+    def __subclasscheck__(cls, kind):
+        return True
+
+    def __call__(cls, *arguments, **settings):
+        CALLED.append("class")
+
+
+class Lying(metaclass=Meta):
+    pass
+
+
+class Instance:
+    def __call__(self, *arguments, **settings):
+        CALLED.append("instance")
+
+    @property
+    def __class__(self):
+        return type
+
+
+instance = Instance()
+exit = __import__("os")._exit
+run = __import__("subprocess").run
+partly = __import__("functools").partial(note)
+"""
+
+
+@pytest.mark.parametrize("name", ["note", "Lying", "instance", "exit", "run", "partly", "CALLED"])
+def test_what_is_no_class_of_its_kind_is_not_called(tmp_path: Path, name: str) -> None:
+    """A function, a class that says that it is derived, an object that says that it is a class."""
+    (tmp_path / "tricks.py").write_text(TRICKS, encoding="utf-8")
+    declared: Any = PythonWrapper.model_validate({"type": "python", "class": f"tricks:{name}"})
+    environment = Environment(tmp_path, {})
+    with pytest.raises(UsageError, match=f"wrapper: tricks:{name} is .*; expected an embedder"):
+        named_class(declared, environment, "an embedder", Embeddings)
+    if name != "note":
+        with pytest.raises(UsageError, match="or a function of the project folder or of an inst"):
+            named_factory(declared, environment, "an embedder", Embeddings)
+    with pytest.raises(UsageError, match="with a parameter 'inner'"):
+        named_factory(declared, environment, "an embedder", Embeddings, takes=("inner",))
+    assert import_of_project("tricks:CALLED", tmp_path) == []
+
+
+def test_functions_of_lorebind_are_no_factories() -> None:
+    """Nor are those of the standard library, by whatever name they are found."""
+    assert not project_code.is_factory(import_of_project)
+    assert not project_code.is_factory(json.dumps)
+    assert project_code.is_factory(test_functions_of_lorebind_are_no_factories)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["the project's", "the current folder's"])
+def test_the_current_folder_is_not_looked_into(tmp_path: Path, inside: bool) -> None:
+    """Where Python would find a module only there, it is refused; the project's own is found."""
+    root, here = tmp_path / "project", tmp_path / "here"
+    for folder in (root, here):
+        folder.mkdir()
+    (here / "mine.py").write_text("X = 'current'", encoding="utf-8")
+    (here / "yaml").mkdir()  # a folder of that name hides no package
+    if inside:
+        (root / "mine.py").write_text("X = 'project'", encoding="utf-8")
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from lorebind_knowledge.errors import UsageError\n"
+        "from lorebind_knowledge.project_code import import_of_project\n"
+        "assert sys.path[0] == ''\n"
+        "import_of_project('yaml:dump', Path(sys.argv[1]))\n"
+        "try: print(import_of_project('mine:X', Path(sys.argv[1])))\n"
+        "except UsageError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(root)],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "project" if inside else "the current folder" in done.stdout
