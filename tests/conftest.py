@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from .postgres import (
 )
 from .torture.trials import PROPERTY
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "dsn",
     "make_folder",
@@ -26,6 +30,14 @@ __all__ = [
     "postgres",
     "pristine_postgres",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is trusted in tests is kept apart from what their user trusts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOREBIND_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

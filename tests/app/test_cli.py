@@ -26,6 +26,7 @@ QUESTION = "How do I rotate the keys?"
 
 COMMANDS: list[list[str]] = [
     ["ask"],
+    ["trust"],
     ["init"],
     ["validate"],
     ["schema"],
@@ -57,6 +58,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
     "ask": ["ask", ".", QUESTION],
+    "trust": ["trust", "."],
 }
 """Every command that prints a result."""
 
@@ -89,6 +91,7 @@ FIELDS: dict[str, set[str]] = {
     "query": {"matches", "strategy", "searched", "skipped", "seconds"},
     "run": {"output", "tasks", "citations", "thread_id", "usage"},
     "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
+    "trust": {"folder", "demands"},
 }
 
 

@@ -23,18 +23,25 @@ def ask(
     top_k: Annotated[
         int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Let the project run and read what it names, this once."),
+    ] = False,
     output: OutputOption = Output.table,
 ) -> None:
     """Answer a question from the documents of a folder or project, with citations.
 
     No configuration is needed: the folder's Markdown and text files are indexed in its .lorebind
     folder. The second run embeds only what changed.
+
+    A project that names code or variables is asked only when you have made it by `init`, or
+    trusted it by `trust`.
     """
     from lorebind.cli.printing import console, print_answer, print_data, print_matches
 
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
-    with _project(Path(path)) as project:
+    with _project(Path(path), trusted=trust) as project:
         reports = [_ingest(project, kb.id, output) for kb in project.loaded.project.knowledge_bases]
         answer = project.ask(question, top_k=top_k)
         if output is not Output.table:
@@ -76,13 +83,16 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
     return ingest_with_bars(project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True)
 
 
-def _project(path: Path) -> Project:
+def _project(path: Path, *, trusted: bool) -> Project:
     """The project at the path, or one made up for a plain folder."""
+    from lorebind.cli.trust import check_trusted
     from lorebind.project import Project
     from lorebind_knowledge.configuration import PROJECT_FILE
     from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
 
     if path.is_file() or (path / PROJECT_FILE).is_file():
+        if not trusted:
+            check_trusted(path)
         return Project.load(path)
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give the folder that holds the documents")

@@ -29,10 +29,11 @@ def explain(
 ) -> None:
     """Show every setting in effect at a place, and the scope, file and line that set it."""
     from lorebind.cli.printing import console, print_data, print_table
-    from lorebind.project import Project
+    from lorebind_bindings import resolve
+    from lorebind_knowledge.configuration import load_project
 
-    with Project.load(project) as loaded:
-        found = loaded.explain(workflow=workflow, task=task, agent=agent)
+    # Nothing of the project is made for it: none of its code runs.
+    found = resolve(load_project(project), workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
         print_data({"bindings": found}, output)
         return

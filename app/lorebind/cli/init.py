@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from lorebind.cli.options import Output, OutputOption
 from lorebind.cli.schema import FOLDER, write_schemas
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import ConfigurationError, UsageError
 
 _PROJECT = """\
 # yaml-language-server: $schema={schema}/project.json
@@ -93,6 +94,7 @@ def init(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     written = [*files, *write_schemas(folder)]
+    _trust(folder)
     if output is not Output.table:
         print_data({"written": [str(path) for path in written]}, output)
         return
@@ -100,3 +102,17 @@ def init(
         print(f"wrote {path}")
     where = "" if folder == Path() else f"cd {folder} && "
     print(f"next: {where}lorebind knowledge ingest docs")
+
+
+def _trust(folder: Path) -> None:
+    """Trust a project that was just made, unless files that were there make it ask for something.
+
+    Nothing else depends on it: where it cannot be done, `ask` will say so when it matters.
+    """
+    from lorebind.trust import trust
+    from lorebind_knowledge.configuration import read_demands
+
+    with suppress(ConfigurationError, UsageError):
+        demands = read_demands(folder)
+        if not demands.all:
+            trust(demands, own=True)

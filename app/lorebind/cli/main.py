@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from lorebind.cli import ask, bindings, doctor, evaluate, init, knowledge, run, schema, validate
+from lorebind.cli import (
+    ask,
+    bindings,
+    doctor,
+    evaluate,
+    init,
+    knowledge,
+    run,
+    schema,
+    trust,
+    validate,
+)
 from lorebind_knowledge.errors import (
     ConfigurationError,
     LorebindError,
@@ -27,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("ask")(ask.ask)
+app.command("trust")(trust.trust)
 app.command("init")(init.init)
 app.command("validate")(validate.validate)
 app.command("schema")(schema.schema)

@@ -5,6 +5,7 @@ from lorebind_knowledge.configuration.applying import (
     apply_resources,
     export_resources,
 )
+from lorebind_knowledge.configuration.demands import Demand, Demands, read_demands
 from lorebind_knowledge.configuration.editing import as_yaml
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.loaded import LoadedProject
@@ -22,6 +23,8 @@ from lorebind_knowledge.configuration.yaml_source import YamlSource
 __all__ = [
     "PROJECT_FILE",
     "Applied",
+    "Demand",
+    "Demands",
     "Environment",
     "LoadedProject",
     "Reference",
@@ -34,6 +37,7 @@ __all__ = [
     "injected_variable",
     "load_project",
     "problems",
+    "read_demands",
     "references",
     "resolve",
 ]

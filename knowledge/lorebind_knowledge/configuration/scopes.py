@@ -113,7 +113,7 @@ def _outputs(tasks: Sequence[TaskDeclaration]) -> Any:
 
 def _field(declaration: Declaration, field: str, scopes: Mapping[str, Any]) -> Iterator[Problem]:
     templated = field in declaration.templated
-    for path, text in _texts(getattr(declaration, field)):
+    for path, text in texts(getattr(declaration, field)):
         if templated:
             try:
                 faults = templates.faults(text, scopes)
@@ -134,16 +134,16 @@ def _field(declaration: Declaration, field: str, scopes: Mapping[str, Any]) -> I
                     yield problem_at(declaration, (field, *path), message, _HINT)
 
 
-def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """All texts of a field with their paths; declarations within it are looked at themselves."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _texts(item, (*path, key))
+            yield from texts(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _texts(item, (*path, index))
+            yield from texts(item, (*path, index))
 
 
 def _placeholders(value: Any) -> Any:

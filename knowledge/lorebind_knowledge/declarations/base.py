@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str | int, ...]
 """The keys and list indices that lead from the top of a file to a value."""
+
+
+Wants: TypeAlias = Literal["run", "read", "reach", "write"]
+"""What a project may want to do that needs its user's trust."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,13 @@ class Declaration(BaseModel):
         """Keys in their order, but first what names a declaration and what chooses its kind."""
         data: dict[str, Any] = handler(self)
         return {key: data[key] for key in ("id", self.kind_key) if key in data} | data
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        """What only a project that its user trusts may have, as field, wish and words for people.
+
+        The code and the variables that a declaration names are found without it.
+        """
+        yield from ()
 
     def written(self) -> dict[str, Any]:
         """What was declared, as plain data with the keys of the YAML and without defaults."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import SqlName
+from lorebind_knowledge.declarations.values import OUTSIDE, SqlName, leaves_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
 
 
 class CatalogDeclaration(Declaration):
@@ -36,6 +41,10 @@ class CatalogDeclaration(Declaration):
     ensure_schema: bool = Field(
         True, description="dsn: make schema and tables when they are not there."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.path is not None and leaves_project(self.path):
+            yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
     def _one_place(self) -> CatalogDeclaration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,11 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Refused
 from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, WebAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
 
 LOCAL_DIMENSION = 384
 """Length of the vectors of all-MiniLM-L6-v2."""
@@ -154,6 +159,10 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
     config: OpenAIEmbedderConfig = Field(
         default_factory=OpenAIEmbedderConfig, description="How the model is called."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.api_key is None:
+            yield "provider", "read", f"the variable {OPENAI_KEY}"
 
     @property
     def known_dimension(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -10,6 +10,11 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, Id, Refused
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.tokenizers import TokenizerDeclaration
 from lorebind_knowledge.declarations.values import ConfigMap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
 
 EXTRACTIVE = "extractive"
 
@@ -45,6 +50,11 @@ class ModelDeclaration(Declaration):
     tokenizer: TokenizerDeclaration | None = Field(
         None, description="Who counts its tokens; left out, its name tells."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.provider != EXTRACTIVE:
+            words = f"a model of {self.provider!r}, whose client reads variables of its own"
+            yield "provider", "reach", words
 
     @model_validator(mode="after")
     def _names_a_model(self) -> ModelDeclaration:

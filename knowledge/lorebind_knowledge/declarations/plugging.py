@@ -126,6 +126,14 @@ class Open:
         return _adapter((*self.built_in, *more), key).validate_python(value)
 
 
+def is_plugins(declaration: Declaration) -> bool:
+    """Whether a declaration is one of a plugin's own."""
+    return any(
+        isinstance(declaration, place.base) and type(declaration) not in place.built_in
+        for place in PLACES.values()
+    )
+
+
 def kind_words(kind: type[Declaration]) -> tuple[str, ...]:
     """The words that choose a declaration by its `kind_key`."""
     return get_args(kind.model_fields[kind.kind_key].annotation)

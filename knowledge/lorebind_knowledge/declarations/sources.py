@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -15,6 +15,11 @@ from lorebind_knowledge.declarations.values import (
     MetadataMap,
     WebAddress,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
 
 MEGABYTE = 1024 * 1024
 DEFAULT_MAX_BYTES = 4 * MEGABYTE
@@ -103,6 +108,10 @@ class FetchConfig(Declaration):
         description="Sent to the addresses written here, not where they redirect to.",
     )
 
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.allow:
+            yield "allow", "reach", "addresses of private networks"
+
 
 class _Web(SourceBase):
     """What the sources share that fetch documents."""
@@ -183,6 +192,12 @@ class CloudStorageSource(SourceBase):
     config: ConfigMap = Field(
         default_factory=dict, description="Arguments of the fsspec file system, by name."
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.provider == "file":
+            yield "bucket", "read", "a folder of this machine"
+        elif self.provider != "memory":
+            yield "bucket", "read", f"a bucket of {self.provider}, with this machine's credentials"
 
 
 class InlineDocument(Declaration):

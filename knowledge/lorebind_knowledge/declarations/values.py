@@ -66,10 +66,19 @@ FILE_PATTERN = rf"^(?!{_ABSOLUTE})(?!([\s\S]*[{_SEPARATORS}])?\.\.(?![^{_SEPARAT
 """What `inside_project` accepts."""
 
 
+OUTSIDE = "a file outside of the project folder"
+"""What is asked for by a path that `leaves_project`, where one may."""
+
+
+def leaves_project(path: str) -> bool:
+    """Whether a path or pattern, by what is written, leads out of the folder it is relative to."""
+    return bool(re.match(_ABSOLUTE, path)) or ".." in re.split(f"[{_SEPARATORS}]", path)
+
+
 def inside_project(pattern: str) -> str:
     if not pattern:
         raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
-    if re.match(_ABSOLUTE, pattern) or ".." in re.split(f"[{_SEPARATORS}]", pattern):
+    if leaves_project(pattern):
         hint = "write a path relative to the project folder, without '..'"
         raise RefusedError([Fault(f"{pattern!r} leaves the project folder", hint)])
     return pattern

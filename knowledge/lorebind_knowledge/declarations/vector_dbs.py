@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
@@ -13,7 +13,18 @@ from lorebind_knowledge.declarations.catalogs import (
 )
 from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, SqlName
+from lorebind_knowledge.declarations.values import (
+    OUTSIDE,
+    ClassPath,
+    ConfigMap,
+    SqlName,
+    leaves_project,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
 
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]
 """What an approximate index orders by; scores are the cosine whatever it is."""
@@ -71,6 +82,10 @@ class SqliteVectorDBConfig(Declaration):
         min_length=1,
         description="The database file, relative to the project folder.",
     )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if leaves_project(self.path):
+            yield "path", "write", OUTSIDE
 
 
 class SqliteVectorDB(VectorDBBase):
@@ -201,6 +216,12 @@ class QdrantConfig(Declaration):
         None, ge=1, le=65535, description="Length of the vectors, to be checked at load."
     )
     timeout_seconds: float = Field(10, gt=0, le=600, description="How long a request may take.")
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.url is not None:
+            yield "url", "reach", "a server of Qdrant"
+        elif self.path is not None and leaves_project(self.path):
+            yield "path", "write", OUTSIDE
 
     @model_validator(mode="after")
     def _one_place(self) -> QdrantConfig:

@@ -1,0 +1,258 @@
+"""`lorebind trust`, and that `ask` runs nothing of a project that its user does not trust."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind import trust
+from lorebind_knowledge.configuration import read_demands
+from lorebind_knowledge.errors import UsageError
+
+from .helpers import DOCUMENTS, PROJECT, Cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUESTION = "How often must the keys be rotated?"
+
+HOOKS = """\
+from pathlib import Path
+
+from lorebind import Extension
+
+(Path(__file__).parent / "was-run").touch()
+
+
+class Audit(Extension):
+    pass
+"""
+EXTENSION = 'extensions: [{ provider: python, class: "hooks:Audit" }]\n'
+LINE = (
+    f"lorebind.yaml:{PROJECT.count(chr(10)) + 1}:34: extension wants to run hooks:Audit, in "
+    "hooks.py\n"
+)
+STOPPED = (
+    "lorebind: this project is not trusted, and asks for what is listed above; read its files, "
+    "then trust it with: lorebind trust {}; or for this once with --trust\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who has trusted nothing yet."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv(trust.HOME, str(folder))
+    return folder
+
+
+@pytest.fixture
+def shop(empty_cli: Cli) -> Cli:
+    """The command line in a project of others, which names a class of its own."""
+    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT + EXTENSION, "hooks.py": HOOKS})
+    return empty_cli
+
+
+def test_ask_stops_before_anything_is_run(shop: Cli) -> None:
+    """What the project asks for is listed, with the way on; nothing is imported or written."""
+    (shop.root / "a b").mkdir()
+    for path, named in ((".", "."), ("lorebind.yaml",) * 2, ("./a b/..", "'a b/..'")):
+        done = shop("ask", path, QUESTION)
+        assert (done.code, done.out, done.err) == (2, "", LINE + STOPPED.format(named))
+    assert not (shop.root / "was-run").exists()
+    assert not (shop.root / ".lorebind").exists()
+
+
+def test_trust_lets_it_run_until_it_changes(shop: Cli) -> None:
+    """`trust` shows the same list; a change of the YAML or of a module named ends it."""
+    done = shop("trust", ".")
+    assert (done.code, done.out) == (0, f"{LINE}. is trusted with this\n")
+    assert not (shop.root / "was-run").exists()
+    done = shop("ask", ".", QUESTION)
+    assert (done.code, done.err) == (0, "")
+    assert (shop.root / "was-run").exists()
+    shop.write({"docs/new.md": "# New\n\nNothing to do with it.\n"})
+    assert shop("ask", ".", QUESTION).code == 0
+    for change in (
+        {"hooks.py": HOOKS + "\nprint('more')\n"},
+        {"hooks.py": HOOKS, "lorebind.yaml": PROJECT + EXTENSION + "description: other\n"},
+    ):
+        shop.write(change)
+        assert shop("ask", ".", QUESTION).code == 2
+    shop.write({"lorebind.yaml": PROJECT + EXTENSION})
+    assert shop("ask", ".", QUESTION).code == 0
+
+
+def test_trust_may_be_for_once(shop: Cli) -> None:
+    """`--trust` runs it and keeps nothing."""
+    assert shop("ask", ".", QUESTION, "--trust").code == 0
+    assert (shop.root / "was-run").exists()
+    assert shop("ask", ".", QUESTION).code == 2
+
+
+def test_trust_can_be_listed_and_removed(shop: Cli, tmp_path: Path) -> None:
+    """By the folder, however its path is written, and by its file."""
+    assert shop("trust", "--list").out == ""
+    link = tmp_path.parent / f"link to {tmp_path.name}"
+    link.symlink_to(shop.root)
+    for removed in (".", "lorebind.yaml", str(link)):
+        shop("trust", str(link))
+        assert shop("trust", "--list").out == f"{shop.root.resolve()}\n"
+        assert shop("trust", "--remove", removed).out == f"{removed} is trusted no longer\n"
+        assert shop("ask", ".", QUESTION).code == 2
+    assert shop("trust", "--remove", ".").out == ". was not trusted\n"
+    assert json.loads(shop("trust", "--list", "-o", "json").out) == {"trusted": []}
+
+
+@pytest.mark.parametrize("variable", ["env", "secrets"])
+def test_variables_need_trust_too(
+    empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A project that would send one to an address of its own is stopped before it is looked up."""
+    source = (
+        '{ type: url, url: "http://example.com",'
+        f' fetch: {{ headers: {{ X: "{{{{ .{variable}.MINE }}}}" }} }} }}'
+    )
+    text = f"name: p\nknowledge_bases:\n  - id: docs\n    sources:\n      - {source}\n"
+    empty_cli.write({"lorebind.yaml": text})
+    for value in (None, "of mine"):
+        if value:
+            monkeypatch.setenv("MINE", value)
+        done = empty_cli("ask", ".", QUESTION)
+        assert done.code == 2
+        assert "lorebind.yaml:5:69: source wants to read the variable MINE\n" in done.err
+
+
+def test_own_projects_are_trusted(empty_cli: Cli) -> None:
+    """What `init` made is, whatever it comes to name; and stays so when it is trusted again."""
+    assert empty_cli("init").code == 0
+    empty_cli.write(DOCUMENTS | {"hooks.py": HOOKS})
+    with (empty_cli.root / "lorebind.yaml").open("a") as file:
+        file.write(EXTENSION)
+    for _ in range(2):
+        assert empty_cli("ask", ".", QUESTION).err == ""
+        assert (empty_cli.root / "was-run").exists()
+        assert empty_cli("trust").code == 0
+        empty_cli.write({"hooks.py": HOOKS + "\n# changed\n"})
+
+
+def test_init_does_not_trust_what_was_there(empty_cli: Cli) -> None:
+    """A folder of others whose files ask for something does not become one's own by `init`."""
+    empty_cli.write(
+        {
+            "hooks.py": HOOKS,
+            "workflows/evil.yaml": 'id: w\nvars: {a: "{{ .env.A }}"}\n'
+            "tasks: [{ id: t, prompt: x }]\n",
+        }
+    )
+    assert empty_cli("init").code == 0
+    assert empty_cli("ask", ".", QUESTION).code == 2
+
+
+def test_a_project_that_asks_for_nothing_needs_no_trust(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked at once, and where nothing can be kept of it too."""
+    done = cli("trust")
+    assert (done.code, done.out) == (0, ". asks for nothing that needs trust\n")
+    assert not list(home.iterdir())
+    monkeypatch.setenv(trust.HOME, "relative")
+    assert cli("ask", ".", QUESTION).code == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 90_000, b'{"own": 1}']
+)
+def test_a_damaged_file_trusts_nothing(shop: Cli, home: Path, content: bytes) -> None:
+    """Nor does one that was written for another folder; and both can be written anew."""
+    shop("trust")
+    (file,) = (home / "trusted").iterdir()
+    file.write_bytes(content)
+    assert shop("ask", ".", QUESTION).err == LINE + STOPPED.format(".")
+    assert shop("trust", "--list").out == ""
+    assert shop("trust").code == 0
+    assert shop("ask", ".", QUESTION).code == 0
+
+
+def test_trust_is_for_one_folder(shop: Cli, home: Path) -> None:
+    """What was trusted of one is not of a copy of it, even by the same file."""
+    shop("trust")
+    (file,) = (home / "trusted").iterdir()
+    for name in ("hooks.py", "lorebind.yaml"):
+        text = (shop.root / name).read_text()
+        shop.write({f"copy/{name}": text})
+    copy = read_demands(shop.root / "copy")
+    assert copy.all == read_demands(shop.root).all
+    assert not trust.is_trusted(copy)
+    trust.trust(copy)
+    (other,) = set((home / "trusted").iterdir()) - {file}
+    other.write_bytes(file.read_bytes())
+    assert not trust.is_trusted(copy)
+
+
+def test_trust_is_private(shop: Cli, home: Path) -> None:
+    """Only its owner reads and writes it, and no unfinished file is left."""
+    shop("trust")
+    (file,) = (home / "trusted").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert str(shop.root) not in file.name
+
+
+def test_where_nothing_can_be_kept(shop: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, with what to do; `ask` is not let on."""
+    (home / "trusted").write_text("no folder")
+    for arguments in (["trust"], ["trust", "--remove"]):
+        done = shop(*arguments)
+        assert done.code == 2
+        assert f"{home / 'trusted'}, where trust is kept, cannot be used: " in done.err
+    assert shop("ask", ".", QUESTION).code == 2
+    assert shop("trust", "--list").out == ""
+    monkeypatch.setenv(trust.HOME, "some/where")
+    done = shop("trust")
+    assert done.err == (
+        "lorebind: some/where is no absolute path; name a folder for trust by LOREBIND_HOME\n"
+    )
+
+
+def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Below XDG_STATE_HOME where that is absolute, else in the home folder; or there is none."""
+    if sys.platform in ("win32", "darwin"):
+        pytest.skip("has a convention of its own")
+    monkeypatch.delenv(trust.HOME)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for state, expected in {
+        str(tmp_path / "state"): tmp_path / "state",
+        "state": tmp_path / ".local/state",
+        "": tmp_path / ".local/state",
+    }.items():
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        assert trust._state_folder() == expected / "lorebind" / "trusted"
+    monkeypatch.setenv("HOME", "relative")
+    with pytest.raises(UsageError, match="is no absolute path"):
+        trust._state_folder()
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Processes that trust projects at the same time, one of them all the time, keep all."""
+    program = (
+        "import sys\nfrom lorebind import trust\n"
+        "from lorebind_knowledge.configuration import read_demands\n"
+        "for path in sys.argv[1:] * 20: trust.trust(read_demands(path))\n"
+    )
+    folders = [tmp_path / str(number) for number in range(6)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "lorebind.yaml").write_text(PROJECT + EXTENSION)
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, *map(str, some)])
+        for some in (folders[:3], folders[2:4], folders[3:])
+    ]
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    assert trust.trusted_folders() == [str(folder) for folder in folders]
+    assert all(trust.is_trusted(read_demands(folder)) for folder in folders)

@@ -1,0 +1,172 @@
+"""What a project asks for: found in every place, and without running or looking up anything."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+
+from lorebind_knowledge.configuration import read_demands
+from lorebind_knowledge.declarations import schema
+from lorebind_knowledge.declarations.base import Declaration
+from lorebind_knowledge.declarations.values import CLASS_PATH, CodePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_knowledge.configuration import Demands
+
+PROJECT = """\
+name: p
+embedders:
+  - id: mine
+    provider: langchain
+    class: "hooks:Mine"
+    api_key: "{{ .env.KEY }}"
+  - { id: theirs, provider: openai, model: text-embedding-3-small }
+vector_dbs:
+  - { id: db, type: langchain, class: "yaml:Loader", config: { a: ["{{ .secrets.DSN }}"] } }
+  - { id: away, type: sqlite, config: { path: ../away.db } }
+  - { id: far, type: qdrant, config: { url: "https://example.com" } }
+knowledge_bases:
+  - id: docs
+    sources:
+      - type: url
+        url: "https://example.com"
+        fetch: { headers: { X: "{{ .env.HEADER }}" }, allow: [localhost] }
+      - { type: cloud_storage, provider: s3, bucket: b }
+      - { type: cloud_storage, provider: file, bucket: /etc }
+      - { type: langchain, class: "package.own:Loader" }
+    retrieval: { strategy: rerank, rerank: { class: "hooks:Judge" } }
+models:
+  - { id: default, provider: extractive }
+  - { id: far, provider: openai, model: gpt-5 }
+wrappers: ["hooks:around", { type: cache }]
+extensions: [{ provider: python, class: "hooks:Audit" }]
+autoload: { include: ["workflows/*.yaml"] }
+"""
+WORKFLOW = """\
+id: w
+vars: { name: "{{ .env.NAME }}" }
+knowledge_bases:
+  - { id: own, sources: [{ type: langchain, class: "hooks:Loader" }] }
+tasks: [{ id: t, prompt: "{{ .workflow.vars.name }} {{ .secrets.TOLD }}" }]
+"""
+DEMANDS = """\
+lorebind.yaml:5:5: embedder 'mine' wants to run hooks:Mine, in hooks.py
+lorebind.yaml:6:5: embedder 'mine' wants to read the variable KEY
+lorebind.yaml:7:19: embedder 'theirs' wants to read the variable OPENAI_API_KEY
+lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, of an installed package
+lorebind.yaml:9:68: vector database 'db' wants to read the variable DSN
+lorebind.yaml:10:41: vector database 'away' wants to write a file outside of the project folder
+lorebind.yaml:11:40: vector database 'far' wants to reach a server of Qdrant
+lorebind.yaml:17:29: source wants to read the variable HEADER
+lorebind.yaml:17:55: source wants to reach addresses of private networks
+lorebind.yaml:18:46: source wants to read a bucket of s3, with this machine's credentials
+lorebind.yaml:19:48: source wants to read a folder of this machine
+lorebind.yaml:20:28: source wants to run package.own:Loader, in package/own.py
+lorebind.yaml:21:46: reranker wants to run hooks:Judge, in hooks.py
+lorebind.yaml:24:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
+of its own
+lorebind.yaml:25:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:26:34: extension wants to run hooks:Audit, in hooks.py
+workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
+workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
+workflows/w.yaml:5:18: task 't' wants to read the variable TOLD
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("workflows", "package"):
+        (tmp_path / folder).mkdir()
+    for name, text in {
+        "lorebind.yaml": PROJECT,
+        "workflows/w.yaml": WORKFLOW,
+        "hooks.py": "1 / 0",
+        "package/__init__.py": "1 / 0",
+        "package/own.py": "1 / 0",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def shown(demands: Demands) -> str:
+    return "".join(f"{demand}\n" for demand in demands.all)
+
+
+def test_everything_is_found_with_its_place(root: Path) -> None:
+    """Code, variables and what else needs trust, in all files, at any depth; nothing is run."""
+    assert shown(read_demands(root)) == DEMANDS
+
+
+def test_every_field_that_names_code_is_found() -> None:
+    """Wherever a declaration's key takes the path of code, its value is known by its type."""
+    takes = [
+        (name, key)
+        for name, definition in schema.json_schema("project")["$defs"].items()
+        for key, value in definition["properties"].items()
+        if value.get("pattern") == CLASS_PATH
+    ]
+    assert len(takes) == 6
+    for name, key in takes:
+        kind: Any = _declarations()[name]
+        (field,) = [one for one, info in kind.model_fields.items() if (info.alias or one) == key]
+        chosen = {kind.kind_key: get_args(kind.model_fields[kind.kind_key].annotation)[0]}
+        needed = {"id": "x"} if "id" in kind.model_fields else {}
+        made = kind.model_validate(chosen | needed | {key: "a:b"})
+        assert isinstance(getattr(made, field), CodePath), (name, key)
+
+
+def _declarations() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    todo: list[Any] = [Declaration]
+    while todo:
+        kind = todo.pop()
+        found[kind.__name__] = kind
+        todo += kind.__subclasses__()
+    return found
+
+
+def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
+    """Its own documents, on this machine, need no trust."""
+    (tmp_path / "lorebind.yaml").write_text(
+        "name: p\nknowledge_bases: [{ id: d, sources: [{ type: markdown_glob, path: '*.md' }] }]\n"
+        "vector_dbs: [{ id: db, type: sqlite, config: { path: data/own.db } }]\n"
+        "wrappers: [{ type: cache }]\n",
+        encoding="utf-8",
+    )
+    assert read_demands(tmp_path).all == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "differs"),
+    [
+        ("lorebind.yaml", "away.db", "else.db", True),
+        ("lorebind.yaml", "allow: [localhost]", "allow: [example.com]", True),
+        ("workflows/w.yaml", "TOLD", "OTHER", True),
+        ("hooks.py", "1 / 0", "2 / 0", True),
+        ("package/__init__.py", "1 / 0", "2 / 0", True),
+        ("lorebind.yaml", "name: p\n", "# Only a comment.\nname:   p\n", False),
+        ("unnamed.py", "", "1 / 0", False),
+    ],
+)
+def test_the_digest_is_of_what_is_declared_and_named(
+    root: Path, name: str, old: str, new: str, differs: bool
+) -> None:
+    """It changes with what the YAML says and with the modules named; not with how it is written."""
+    before = read_demands(root).digest
+    file = root / name
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    assert (read_demands(root).digest != before) is differs
+
+
+def test_no_variable_is_looked_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the process nor in a `.env`, which may be anything."""
+    (root / ".env").write_bytes(b"\xff\xfe broken")
+    for name in re.findall(r"(?:env|secrets)\.(\w+)", PROJECT + WORKFLOW):
+        monkeypatch.delenv(name, raising=False)
+    assert shown(read_demands(root)) == DEMANDS
