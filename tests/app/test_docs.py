@@ -32,6 +32,7 @@ PAGES = {
     "docs/migration.md": ".",
     "docs/reference/yaml.md": ".",
     "docs/sources.md": ".",
+    "docs/trust.md": "examples/extending",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
 }

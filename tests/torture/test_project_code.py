@@ -208,26 +208,39 @@ def hostile(case: random.Random, place: str) -> str:
     return f"tricks:{case.choice(NAMES if place == 'wrapper' else [*NAMES, 'called'])}"
 
 
+SHELL, STATUS = {"command": "touch called"}, {"status": 3}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "os:system": SHELL, "tricks:system": SHELL, "builtins:exec": {}, "posix:_exit": STATUS,
+    "tricks:leave": STATUS, "ctypes:CDLL": {"name": None}, "sys:exit": {}, "os:abort": {},
+    **{path: {"args": "true"} for path in ("subprocess:run", "subprocess:Popen", "tricks:run")},
+    "tricks:Popen": {"args": "true"}, "shutil:rmtree": {"path": "x"}, "os:fork": {},
+}
+"""What it takes to call some of them."""
+
+
 def declared(paths: dict[str, str]) -> dict[str, Any]:
-    loader = {"type": "langchain", "class": paths["loader"]}
+    given = {
+        place: {"class": path, "config": ARGUMENTS.get(path, {})} for place, path in paths.items()
+    }
+    loader = {"type": "langchain", **given["loader"]}
     return {
         "name": "p",
-        "embedders": [{"id": "e", "provider": "langchain", "class": paths["embedder"]}],
+        "embedders": [{"id": "e", "provider": "langchain", **given["embedder"]}],
         "vector_dbs": [
             {"id": "m", "type": "memory"},
-            {"id": "v", "type": "langchain", "class": paths["store"], "persistent": False},
+            {"id": "v", "type": "langchain", "persistent": False, **given["store"]},
         ],
         "knowledge_bases": [
             {
                 "id": "docs",
                 "sources": [loader],
                 "ingest": "on_start",
-                "retrieval": {"strategy": "rerank", "rerank": {"class": paths["judge"]}},
+                "retrieval": {"strategy": "rerank", "rerank": given["judge"]},
             },
             {"id": "more", "sources": [loader], "ingest": "on_start", "vector_db": "v"},
         ],
-        "wrappers": [paths["wrapper"]],
-        "extensions": [{"provider": "python", "class": paths["extension"]}],
+        "wrappers": [{"type": "python", **given["wrapper"]}],
+        "extensions": [{"provider": "python", **given["extension"]}],
     }
 
 
@@ -283,7 +296,8 @@ def test_nothing_is_called_that_does_not_belong(
         about = f"{paths}\n{said}"
 
         assert len(done) == len(commands), f"it has left by itself: {about}"
-        assert not (root / "called").exists(), f"something was called: {about}"
+        was_called = any((one / "called").exists() for one in (root, here))
+        assert not was_called, f"something was called: {about}"
         assert not done[-1]["watched"], f"{done[-1]['watched']}: {about}"
         assert {one["code"] for one in done} <= {0, 1, 2}, about
         assert "Traceback" not in said, about
@@ -295,4 +309,4 @@ def test_nothing_is_called_that_does_not_belong(
         elif not dies:
             assert any(paths[place] in said or repr(paths[place]) in said for place in wrong), about
 
-    trials.run("code that does not belong is not called", check, short=5, full=400)
+    trials.run("code that does not belong is not called", check, short=5, full=250)

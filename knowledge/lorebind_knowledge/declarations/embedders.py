@@ -191,7 +191,8 @@ class LangChainEmbedderDeclaration(EmbedderBase):
 
     provider: Literal["langchain"] = Field(description="An Embeddings class of LangChain.")
     class_path: ClassPath = Field(
-        alias="class", description="The class, as 'package.module:Class'."
+        alias="class",
+        description="The class, as 'package.module:Class', in the project folder or installed.",
     )
     model: str | None = Field(None, description="Handed to the class as `model`.")
     api_key: Secret | None = Field(

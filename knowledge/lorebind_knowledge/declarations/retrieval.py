@@ -69,7 +69,8 @@ class RerankDeclaration(RerankerBase):
     provider: Literal["langchain"] = Field("langchain", description="A class of LangChain.")
     class_path: ClassPath = Field(
         alias="class",
-        description="A BaseDocumentCompressor of LangChain, as 'package.module:Class'.",
+        description="A BaseDocumentCompressor of LangChain, as 'package.module:Class', in the "
+        "project folder or installed.",
     )
     config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
 

@@ -238,7 +238,8 @@ class LangChainSource(SourceBase):
 
     type: Literal["langchain"] = Field(description="A document loader class of LangChain.")
     class_path: ClassPath = Field(
-        alias="class", description="The class, as 'package.module:Class'."
+        alias="class",
+        description="The class, as 'package.module:Class', in the project folder or installed.",
     )
     config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
 
