@@ -210,10 +210,18 @@ def hostile(case: random.Random, place: str) -> str:
 
 SHELL, STATUS = {"command": "touch called"}, {"status": 3}
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "os:system": SHELL, "tricks:system": SHELL, "builtins:exec": {}, "posix:_exit": STATUS,
-    "tricks:leave": STATUS, "ctypes:CDLL": {"name": None}, "sys:exit": {}, "os:abort": {},
+    "os:system": SHELL,
+    "tricks:system": SHELL,
+    "builtins:exec": {},
+    "posix:_exit": STATUS,
+    "tricks:leave": STATUS,
+    "ctypes:CDLL": {"name": None},
+    "sys:exit": {},
+    "os:abort": {},
     **{path: {"args": "true"} for path in ("subprocess:run", "subprocess:Popen", "tricks:run")},
-    "tricks:Popen": {"args": "true"}, "shutil:rmtree": {"path": "x"}, "os:fork": {},
+    "tricks:Popen": {"args": "true"},
+    "shutil:rmtree": {"path": "x"},
+    "os:fork": {},
 }
 """What it takes to call some of them."""
 
