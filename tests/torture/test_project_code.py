@@ -64,6 +64,8 @@ TRICKS = """\
 import functools, os, subprocess, sys
 from pathlib import Path
 
+from langchain_core.embeddings import Embeddings
+
 HERE = Path(__file__).parent
 
 
@@ -74,7 +76,6 @@ def called(*arguments, **settings):
 class Meta(type):
     @property
     def __mro__(cls):
-        from langchain_core.embeddings import Embeddings
         from lorebind import Extension
         return (cls, Embeddings, Extension, object)
 
@@ -127,11 +128,13 @@ class Virtual:
         called()
 
 
+Embeddings.register(Virtual)
+
+
 instance = Instance()
 method = instance.__call__
 partly = functools.partial(called)
 cached = functools.lru_cache(called)
-slot = Plain.__init__
 system, leave, run, Popen = os.system, os._exit, subprocess.run, subprocess.Popen
 self = sys.modules[__name__]
 nothing = None
@@ -212,16 +215,12 @@ SHELL, STATUS = {"command": "touch called"}, {"status": 3}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "os:system": SHELL,
     "tricks:system": SHELL,
-    "builtins:exec": {},
     "posix:_exit": STATUS,
     "tricks:leave": STATUS,
     "ctypes:CDLL": {"name": None},
-    "sys:exit": {},
-    "os:abort": {},
     **{path: {"args": "true"} for path in ("subprocess:run", "subprocess:Popen", "tricks:run")},
     "tricks:Popen": {"args": "true"},
     "shutil:rmtree": {"path": "x"},
-    "os:fork": {},
 }
 """What it takes to call some of them."""
 
@@ -317,4 +316,4 @@ def test_nothing_is_called_that_does_not_belong(
         elif not dies:
             assert any(paths[place] in said or repr(paths[place]) in said for place in wrong), about
 
-    trials.run("code that does not belong is not called", check, short=5, full=250)
+    trials.run("code that does not belong is not called", check, short=5, full=200)
