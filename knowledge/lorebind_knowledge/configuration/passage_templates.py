@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.base import RefusedError, within
 from lorebind_knowledge.declarations.rendering import check_passage_template, is_file
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.open_inside import OutsideError, open_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,17 +38,16 @@ def read_passage_template(root: Path, name: str) -> str:
     Raises:
         UsageError: it is not there, leads out of the folder, or holds no template of passages.
     """
-    file = root / name
-    if not file.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"{name!r} leads out of the project folder")
-    if not file.is_file():
-        raise UsageError(f"there is no file {name!r}")
     try:
-        with file.open(encoding="utf-8") as opened:
-            text = opened.read(_LONGEST + 1)
+        with TextIOWrapper(open_inside(root, name), encoding="utf-8") as file:
+            text = file.read(_LONGEST + 1)
         if len(text) > _LONGEST:
             raise UsageError(f"{name!r} is longer than {_LONGEST} characters; it is no template")
         check_passage_template(text)
+    except OutsideError:
+        raise UsageError(f"{name!r} leads out of the project folder") from None
+    except (FileNotFoundError, IsADirectoryError):
+        raise UsageError(f"there is no file {name!r}") from None
     except (OSError, UnicodeDecodeError, RefusedError) as error:
         raise UsageError(f"{name!r}: {error}") from None
     return text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 
@@ -77,18 +78,15 @@ class FileSource:
         if not names:
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
             raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
-        inside = os.path.join(os.path.realpath(self._root), "")
+        home = os.path.realpath(self._root)
         for name in names:
             # A file's name may be bytes that are no text; a uri is always text.
             uri = os.fsencode(name).decode("utf-8", "backslashreplace")
-            yield SourceItem(uri, partial(self._read, inside, name, uri))
+            yield SourceItem(uri, partial(self._read, home, name, uri))
 
-    def _read(self, inside: str, path: str, name: str, version: str) -> Content:
+    def _read(self, home: str, path: str, name: str, version: str) -> Content:
         try:
-            real = os.path.realpath(inside + path, strict=True)
-            if not real.startswith(inside):
-                raise SourceError(f"{name}: is a link to a place outside {self._place}")
-            with open(real, "rb", opener=_open) as file:
+            with open_inside(home, path) as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise SourceError(f"{name}: is not a regular file")
@@ -96,15 +94,11 @@ class FileSource:
                     raise too_large(name, self._max_bytes)
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
+        except OutsideError:
+            raise SourceError(f"{name}: is a link to a place outside {self._place}") from None
         except OSError as error:
             raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if not same or len(data) != before.st_size:
             raise SourceError(f"{name}: changed while it was read; it is tried again next time")
         return Content(data)
-
-
-def _open(path: str, flags: int) -> int:
-    """Open what a link was resolved to: no other link, and no pipe that would be waited for."""
-    careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | careful)

@@ -1,0 +1,99 @@
+"""Files below a folder: what is opened, and what is refused, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lorebind_knowledge.open_inside import OutsideError, open_inside
+
+
+@pytest.fixture(params=["part by part", "as on Windows"])
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    if request.param == "as on Windows":
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    (tmp_path / "project/docs/deep").mkdir(parents=True)
+    (tmp_path / "outside/deep").mkdir(parents=True)
+    (tmp_path / "project/docs/deep/a.md").write_text("inside")
+    (tmp_path / "outside/deep/a.md").write_text("outside")
+    return tmp_path / "project"
+
+
+def read(folder: Path, path: str) -> str:
+    with open_inside(folder, path) as file:
+        return file.read().decode()
+
+
+def swap(project: Path) -> None:
+    """Put a link to the outside in the place of a folder."""
+    (project / "docs").rename(project / "aside")
+    (project / "docs").symlink_to(project.parent / "outside")
+
+
+@pytest.mark.parametrize("path", ["docs/deep/a.md", "./docs//deep/../deep/a.md"])
+def test_what_is_inside(project: Path, path: str) -> None:
+    """A file is read however its path is spelled, and through a link to the folder."""
+    (project.parent / "link").symlink_to(project)
+    assert read(project, path) == read(project.parent / "link", path) == "inside"
+
+
+@pytest.mark.parametrize("target", ["deep/a.md", "../docs/deep/a.md", "../../link/docs/deep/a.md"])
+def test_links_that_stay_inside(project: Path, target: str) -> None:
+    """A link to a file or folder of the project is followed, whichever way it goes."""
+    (project.parent / "link").symlink_to(project)
+    (project / "docs/file.md").symlink_to(target)
+    (project / "docs/folder").symlink_to(Path(target).parent, target_is_directory=True)
+    assert read(project, "docs/file.md") == read(project, "docs/folder/a.md") == "inside"
+
+
+@pytest.mark.parametrize("path", ["../outside/deep/a.md", "docs/out.md", "docs/out/deep/a.md"])
+def test_the_outside_is_refused(project: Path, path: str) -> None:
+    """Neither `..` nor a link leads out of the folder."""
+    (project / "docs/out.md").symlink_to(project.parent / "outside/deep/a.md")
+    (project / "docs/out").symlink_to("../../outside")
+    with pytest.raises(OutsideError):
+        read(project, path)
+
+
+@pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="no folder can be held here")
+@pytest.mark.parametrize("opened", range(4))
+def test_a_folder_that_becomes_a_link(
+    project: Path, monkeypatch: pytest.MonkeyPatch, opened: int
+) -> None:
+    """Swapped between any two steps of opening it, a folder never leads to the outside."""
+    real, calls = os.open, 0
+
+    def swapping(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        nonlocal calls
+        if calls == opened:
+            swap(project)
+        calls += 1
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", swapping)
+    monkeypatch.setattr(os, "supports_dir_fd", os.supports_dir_fd and {swapping})
+    try:
+        assert read(project, "docs/deep/a.md") == "inside"
+    except OSError as error:
+        assert error.strerror
+    assert calls > 0
+
+
+def test_what_cannot_be_opened(project: Path) -> None:
+    """What is not there, a folder, and a link to itself are errors of the system."""
+    (project / "loop").symlink_to("loop")
+    for path in ("nothing.md", "docs/deep/a.md/b", "docs", "loop"):
+        with pytest.raises(OSError, match=r"(No such|Not a|Is a|Too many)"):
+            read(project, path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or not os.geteuid(), reason="root may list all")
+def test_a_folder_that_may_only_be_passed(project: Path) -> None:
+    """A folder that this user may enter and not list is no obstacle, as to any program."""
+    (project / "docs").chmod(0o111)
+    assert read(project, "docs/deep/a.md") == "inside"
+    (project / "docs").chmod(0o755)
