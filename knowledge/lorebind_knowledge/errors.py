@@ -12,7 +12,8 @@ LorebindError
 ├── EmbedderError                         the operator: the embedder failed
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
-│   └── IndexMismatchError                the operator: the index was built with other settings
+│   ├── IndexMismatchError                the operator: the index was built with other settings
+│   └── ReadOnlyError                     the operator: the index is where nothing can be written
 ├── IngestRefusedError                    the operator: an ingest would do harm
 │   └── IngestRunningError                another ingest of the same knowledge base is under way
 ├── RateLimitError                        the caller: too many queries, and when to ask again
@@ -98,6 +99,10 @@ class StoreError(LorebindError):
 
 class IndexMismatchError(StoreError):
     """The index on disk was built by another embedder or chunker than is configured now."""
+
+
+class ReadOnlyError(StoreError):
+    """The index is there and can be searched, but it is where this process cannot write."""
 
 
 class IngestRefusedError(LorebindError):

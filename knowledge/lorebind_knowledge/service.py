@@ -14,7 +14,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.registry import make_chunker
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.embedders.registry import make_embedder
-from lorebind_knowledge.errors import SourceError, UsageError
+from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions import make_extension
 from lorebind_knowledge.ingest.engine import ingest
@@ -220,7 +220,8 @@ class KnowledgeService:
         """Ingest a knowledge base that is declared with `ingest: on_start`, unless that was done.
 
         It is done again when `given` has other values for what its sources name, see `Once`. Where
-        they name something and nothing is given, it is left to whoever runs the workflow.
+        they name something and nothing is given, it is left to whoever runs the workflow. An index
+        that is there and can be read only is searched as it is.
 
         Raises:
             SourceError: none of its sources could be read.
@@ -231,7 +232,10 @@ class KnowledgeService:
             return
 
         async def ingest_it() -> None:
-            report = await self.ingest(kb_id, workflow=workflow, given=given, wait=True)
+            try:
+                report = await self.ingest(kb_id, workflow=workflow, given=given, wait=True)
+            except ReadOnlyError:
+                return
             if report.status == "failed":
                 reasons = "; ".join(source.reason for source in report.sources)
                 raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")

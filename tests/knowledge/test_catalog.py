@@ -142,10 +142,7 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that another process holds is an error that says so, once the wait is over."""
     with contextlib.closing(Catalog(path)) as catalog:
         catalog.ledger.start_run(HERE, "upsert")
-    made = database.create_engine
-    monkeypatch.setattr(
-        database, "create_engine", lambda url, **_: made(url, connect_args={"timeout": 0.05})
-    )
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     with contextlib.closing(holder), contextlib.closing(Catalog(path)) as catalog:
         holder.execute("begin immediate")

@@ -95,6 +95,26 @@ def _problems(tmp_path, text):
             "write a path relative to the project folder, without '..'",
         ),
         (
+            f"knowledge_bases: [{{id: a, sources: [{{type: file_glob, path: '{'{a,b}' * 9}'}}]}}]",
+            "2:55: the braces of '{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' stand for more "
+            "than 256 patterns; write '*' for what may be anything, or several patterns",
+        ),
+        (
+            "knowledge_bases: [{id: a, sources: [{type: cloud_storage, provider: memory, bucket: b,"
+            " pattern: '{1..1000000}{{a,b},{c,d}}'}]}]",
+            "2:89: the braces of '{1..1000000}{{a,b},{c,d}}' stand for more than 256 patterns; "
+            "write '*' for what may be anything, or several patterns",
+        ),
+        (
+            "autoload: {include: [a], exclude: ['**/a/**/b/**/c/**/d/*{*,x}/e']}",
+            "2:35: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
+            "name the folders between, or write '*' for one",
+        ),
+        (
+            f"autoload: {{include: ['{'a' * 5000}']}}",
+            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; write several",
+        ),
+        (
             "autoload: {include: [/etc/*.yaml]}",
             "2:22: '/etc/*.yaml' leaves the project folder; "
             "write a path relative to the project folder, without '..'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,9 @@ def test_a_folder_that_becomes_a_link(
 
     monkeypatch.setattr(os, "open", swapping)
     monkeypatch.setattr(os, "supports_dir_fd", os.supports_dir_fd and {swapping})
-    try:
+    with suppress(OSError):
         assert read(project, "docs/deep/a.md") == "inside"
-    except OSError as error:
-        assert error.strerror
-    assert calls > 0
+    assert calls
 
 
 def test_what_cannot_be_opened(project: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli.options import Output, OutputOption
-from lorebind_knowledge.errors import SourceError, UsageError
+from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
@@ -42,7 +42,11 @@ def ask(
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
     with _project(Path(path), trusted=trust) as project:
-        reports = [_ingest(project, kb.id, output) for kb in project.loaded.project.knowledge_bases]
+        reports = [
+            report
+            for kb in project.loaded.project.knowledge_bases
+            if (report := _ingest(project, kb.id, output)) is not None
+        ]
         answer = project.ask(question, top_k=top_k)
         if output is not Output.table:
             data: dict[str, Any] = {
@@ -68,8 +72,11 @@ def ask(
         raise typer.Exit(1)
 
 
-def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
-    """Bring a knowledge base up to date; of a folder without any text nothing is written."""
+def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None:
+    """Bring a knowledge base up to date; of a folder without any text nothing is written.
+
+    An index that can be read only stays as it is: None.
+    """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
 
     plan = show_plan(project, kb_id, output)
@@ -80,7 +87,12 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport:
         reasons += [failure.reason for failure in plan.failures]
         nothing = "; ".join(reasons) or "no document has any text"
         raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
-    return ingest_with_bars(project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True)
+    try:
+        return ingest_with_bars(
+            project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True
+        )
+    except ReadOnlyError:
+        return None
 
 
 def _project(path: Path, *, trusted: bool) -> Project:

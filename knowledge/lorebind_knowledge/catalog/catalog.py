@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
-from lorebind_knowledge.data_folder import make_data_folder
+from lorebind_knowledge.data_folder import make_data_folder, refuse_frozen
 from lorebind_knowledge.errors import IngestRunningError, StoreError
 from lorebind_knowledge.identity import digest
 
@@ -51,6 +51,7 @@ class Catalog:
 
         Raises:
             IngestRunningError: when an ingest of the same knowledge base is under way.
+            ReadOnlyError: when the catalog can be read only.
             StoreError: when the lock's file cannot be made, or PostgreSQL cannot be reached.
         """
         from filelock import FileLock, Timeout
@@ -76,6 +77,7 @@ class Catalog:
             finally:
                 self._locked.discard(namespace)
             return
+        refuse_frozen(path)
         make_data_folder(path)
         lock = FileLock(path.with_name(f"{path.name}.{name}.lock"), timeout=0, thread_local=False)
         try:

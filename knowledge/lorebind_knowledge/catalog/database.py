@@ -6,17 +6,20 @@ import importlib
 import os
 import threading
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import create_engine, event, inspect, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from lorebind_knowledge.catalog import schema
 from lorebind_knowledge.data_folder import (
     PAGES_PER_CHECKPOINT,
+    connect,
     file_identity,
     make_data_folder,
+    unchanged,
     write_lock,
 )
 from lorebind_knowledge.errors import StoreError
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
+
+BUSY_SECONDS = 30.0
 
 
 class Database(Protocol):
@@ -65,7 +70,7 @@ class SqliteDatabase:
         self.path = path
         self._engine: Engine | None = None
         self._owner = os.getpid()
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, ...] | None = None
         self._nothing: SqliteDatabase | None = None
         self._opening = threading.Lock()
         # In memory there is one connection, and so one transaction at a time.
@@ -87,7 +92,8 @@ class SqliteDatabase:
             with self._nothing.reading() as connection:
                 yield connection
             return
-        with self._transaction(self._open(), "BEGIN") as connection:
+        still = nullcontext() if self.path is None else unchanged(self.path)
+        with still, self._transaction(self._open(), "BEGIN") as connection:
             yield connection
 
     def close(self) -> None:
@@ -178,8 +184,12 @@ def _engine(path: Path | None) -> Engine:
             connect_args={"check_same_thread": False},
         )
     else:
+        # Not by an address, in which `?` and `%` in the names of folders would have a meaning.
         engine = create_engine(
-            f"sqlite:///{path}", paramstyle="named", connect_args={"timeout": 30}
+            "sqlite://",
+            paramstyle="named",
+            poolclass=QueuePool,
+            creator=partial(connect, path, mode="rwc", timeout=BUSY_SECONDS),
         )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)

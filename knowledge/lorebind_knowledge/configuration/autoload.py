@@ -38,7 +38,7 @@ def autoload_files(
     for index, pattern in enumerate(include):
         if not _readable([pattern]):
             continue
-        names = glob.glob(pattern, flags=flags, root_dir=root, exclude=exclude or None)
+        names = glob.glob(pattern, flags=flags, root_dir=root, exclude=exclude or None, limit=0)
         if not names and not glob.is_magic(pattern, flags=flags) and not (root / pattern).is_file():
             path = ("include", index)
             problems.append(problem_at(autoload, path, f"there is no file {pattern!r}"))

@@ -30,7 +30,8 @@ is wrong at once; `lorebind schema` prints the same rules as JSON Schema, for ed
 
 - An *id* starts with a letter or digit and goes on with letters, digits, `_`, `.`, `-`.
 - A *secret* is one template, `{{ .env.NAME }}` or `{{ .secrets.NAME }}`, and never a literal.
-- A *file pattern* is a path or glob relative to the project folder, and does not leave it.
+- A *file pattern* is a path or glob relative to the project folder, and does not leave it. Its
+  braces stand for at most 256 patterns, each with at most four `**`.
 """
 
 _EXAMPLES = {

@@ -12,6 +12,7 @@ from lorebind_knowledge.declarations.values import (
     ClassPath,
     ConfigMap,
     FilePattern,
+    GlobPattern,
     MetadataMap,
     WebAddress,
 )
@@ -188,7 +189,7 @@ class CloudStorageSource(SourceBase):
     )
     bucket: str = Field(min_length=1, description="The bucket, container or folder.")
     prefix: str = Field("", description="Only objects whose names begin so.")
-    pattern: str = Field("**", min_length=1, description="A glob pattern below the prefix.")
+    pattern: GlobPattern = Field("**", min_length=1, description="A glob pattern below the prefix.")
     config: ConfigMap = Field(
         default_factory=dict, description="Arguments of the fsspec file system, by name."
     )

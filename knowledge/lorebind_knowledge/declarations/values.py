@@ -84,6 +84,34 @@ def inside_project(pattern: str) -> str:
     return pattern
 
 
+_LONGEST_PATTERN = 4096
+_MOST_ALTERNATIVES = 256
+"""Each is looked for on its own, from the top."""
+_MOST_DEEP = 4
+"""Folders may stand for any of these, so that each multiplies the ways in which a path matches."""
+
+
+def _bounded(pattern: str) -> str:
+    """Refuse a glob pattern that would be looked for without end."""
+    import bracex
+
+    shown = repr(pattern if len(pattern) <= 60 else f"{pattern[:60]}...")
+    if len(pattern) > _LONGEST_PATTERN:
+        message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
+        raise RefusedError([Fault(message, "write several")])
+    try:
+        # Counted before they are made: `{a,b}` written 22 times stands for four million.
+        alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
+    except bracex.ExpansionLimitException:
+        message = f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES} patterns"
+        hint = "write '*' for what may be anything, or several patterns"
+        raise RefusedError([Fault(message, hint)]) from None
+    if any(len(re.findall(r"\*\*+", one)) > _MOST_DEEP for one in alternatives):
+        message = f"{shown} has more than {_MOST_DEEP} times '**'"
+        raise RefusedError([Fault(message, "name the folders between, or write '*' for one")])
+    return pattern
+
+
 CLASS_PATH = "^[^:]+:[^:]+$"
 
 
@@ -141,8 +169,11 @@ MetadataMap = Annotated[
     ),
 ]
 """A mapping of texts, numbers and booleans, or lists of them."""
+GlobPattern = Annotated[str, AfterValidator(_bounded)]
+"""A glob pattern for names of anything."""
 FilePattern = Annotated[
     str,
+    AfterValidator(_bounded),
     AfterValidator(inside_project),
     WithJsonSchema({"type": "string", "pattern": FILE_PATTERN}),
 ]

@@ -76,7 +76,7 @@ class Sidecar:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._db: sqlite3.Connection | None = None
-        self._owner: tuple[int, tuple[int, int] | None] = (0, None)
+        self._owner: tuple[int, tuple[int, ...] | None] = (0, None)
 
     @contextmanager
     def transaction(self, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:

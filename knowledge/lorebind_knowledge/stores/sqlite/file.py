@@ -12,8 +12,10 @@ from weakref import WeakSet
 
 from lorebind_knowledge.data_folder import (
     PAGES_PER_CHECKPOINT,
+    connect,
     file_identity,
     make_data_folder,
+    unchanged,
     write_lock,
 )
 from lorebind_knowledge.errors import StoreError
@@ -69,7 +71,7 @@ class SqliteFile:
         self._idle: list[sqlite3.Connection] = []
         self._used = 0
         self._paused = False
-        self._inode: tuple[int, int] | None = None
+        self._inode: tuple[int, ...] | None = None
         self._has_tables = False
         self._closed = False
         self._pool = threading.Condition()
@@ -79,7 +81,7 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
         """One consistent view; None if the file or its vector tables are not there yet."""
-        with self._connection(create=False) as db:
+        with unchanged(self.path), self._connection(create=False) as db:
             if db is None:
                 yield None
                 return
@@ -186,13 +188,7 @@ class SqliteFile:
         return self._connect("rwc" if create else "rw")
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            f"{self.path.as_uri()}?mode={mode}",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        db = connect(self.path, mode=mode, timeout=BUSY_SECONDS)
         try:
             db.execute("PRAGMA foreign_keys = ON")
             db.execute("PRAGMA synchronous = NORMAL")

@@ -1,0 +1,141 @@
+"""A project where nothing can be written: its index is searched, and nothing else is tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .helpers import LOREBIND, PROJECT, Cli, Done, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    ReadOnly = Callable[..., Done]
+
+MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
+NOTICE = "lorebind.db cannot be written here: it can be searched, not changed"
+
+
+def in_a_mount(folder: Path) -> list[str]:
+    """In a namespace of its own, where the folder is mounted read-only."""
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(folder)]
+
+
+def without_rights(_: Path) -> list[str]:
+    """Without what lets the super-user write where the rights of a folder forbid it."""
+    rights = "-dac_override,-dac_read_search"
+    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
+
+
+@pytest.fixture(params=[in_a_mount, without_rights])
+def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReadOnly]:
+    """Runs `lorebind` where a folder cannot be written, whose files may be changed meanwhile."""
+    around: Callable[[Path], list[str]] = request.param
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    probe.chmod(0o555)
+    tools = around(probe)[:1]
+    if tools and shutil.which(tools[0]) is None:
+        pytest.skip(f"there is no {tools[0]} here")
+    done = subprocess.run([*around(probe), "true"], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"not permitted here: {done.stderr!r}")
+    touched = subprocess.run(
+        [*around(probe), "touch", probe / "x"], capture_output=True, check=False
+    )
+    assert touched.returncode, "it could be written all the same"
+    closed: list[Path] = []
+
+    def run(folder: Path, *arguments: str) -> Done:
+        closed.append(folder)
+        for name in (folder, *folder.rglob("*")):
+            name.chmod(name.stat().st_mode & ~0o222)
+        done = subprocess.run(
+            [*around(folder), LOREBIND, *arguments],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    yield run
+    for folder in closed:
+        for name in (folder, *folder.rglob("*")):
+            name.chmod(name.stat().st_mode | 0o200)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("knowledge", "query", "docs", "-q", "rotate the keys"), ("knowledge", "list")],
+    ids=" ".join,
+)
+def test_what_reads_works_as_before(
+    ready_cli: Cli, read_only: ReadOnly, arguments: tuple[str, ...]
+) -> None:
+    """It prints the same, says once that nothing can be changed, and changes nothing."""
+    as_before = ready_cli(*arguments)
+    before = files(ready_cli.root)
+    done = read_only(ready_cli.root, *arguments)
+    assert (done.code, done.out) == (as_before.code, as_before.out)
+    assert done.err.count("\n") == 1
+    assert NOTICE in done.err
+    assert files(ready_cli.root) == before
+
+
+def test_an_ingest_is_refused(ready_cli: Cli, read_only: ReadOnly) -> None:
+    """It says what cannot be written, and what can be done."""
+    done = read_only(ready_cli.root, "knowledge", "ingest", "docs")
+    assert done.code == 1
+    assert "lorebind.db: cannot be written here; make its folder writable" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_without_an_index(cli: Cli, read_only: ReadOnly) -> None:
+    """Where there is no index, that is what is said."""
+    done = read_only(cli.root, "knowledge", "query", "docs", "-q", "keys")
+    assert done.code == 1
+    assert "lorebind knowledge ingest docs" in done.err
+
+
+def test_what_is_ingested_on_start(ready_cli: Cli, read_only: ReadOnly) -> None:
+    """A knowledge base that is ingested before its first use is searched as it is."""
+    on_start = PROJECT.replace("- id: docs\n    desc", "- id: docs\n    ingest: on_start\n    desc")
+    ready_cli.write({"lorebind.yaml": on_start, "docs/new.md": "# New\n\nThis came later.\n"})
+    done = read_only(ready_cli.root, "knowledge", "query", "docs", "-q", "rotate the keys")
+    assert done.code == 0
+    assert "docs/keys.md" in done.out
+    assert "docs/new.md" not in done.out
+
+
+def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
+    """A question is answered from the index that is there."""
+    done = read_only(ready_cli.root, "ask", ".", "How do I rotate the keys?")
+    assert done.code == 0, done
+    assert "Rotate the keys" in done.out
+    assert done.err.count("\n") == 1
+    assert NOTICE in done.err
+
+
+def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly, tmp_path: Path) -> None:
+    """What another process has committed and not yet moved into the file is found too."""
+    with closing(sqlite3.connect(ready_cli.root / ".lorebind/lorebind.db")) as writer:
+        writer.execute("update vector_records set text = 'Moved.' where uri = 'docs/keys.md'")
+        writer.commit()
+        query = ("knowledge", "query", "docs", "-q", "rotate the keys", "--strategy", "similarity")
+        done = read_only(ready_cli.root, *query)
+    assert done.code == 0, done
+    assert "Moved." in done.out

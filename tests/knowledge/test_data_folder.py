@@ -1,0 +1,116 @@
+"""The database file of a project: how it is opened where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.data_folder import connect, file_identity, unchanged
+from lorebind_knowledge.errors import ReadOnlyError, StoreError
+from lorebind_knowledge.scope import Namespace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = Namespace("acme", "support", "project", "docs")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A catalog with one run, which nobody has open."""
+    file = tmp_path / "data" / "x.db"
+    with closing(Catalog(file)) as catalog:
+        catalog.ledger.start_run(HERE, "upsert")
+    assert [path.name for path in file.parent.iterdir()] == ["x.db"]
+    return file
+
+
+@pytest.fixture
+def not_writable_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As a folder is that is mounted read-only in a container, and not outside of it."""
+    real = os.access
+
+    def access(path: Any, mode: int, **more: Any) -> bool:
+        return mode != os.W_OK and real(path, mode, **more)
+
+    monkeypatch.setattr(os, "access", access)
+    return file
+
+
+def write(file: Path) -> None:
+    """What a process does that may write; at its end it moves its log into the file."""
+    with closing(sqlite3.connect(file)) as other, other:
+        columns = "tenant, project, scope, kb, strategy, status, started_at"
+        other.execute(
+            f"insert into catalog_runs ({columns}, run_id)"
+            f" select {columns}, run_id || 'x' from catalog_runs"
+        )
+
+
+def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
+    """What reads makes no log and no lock beside the file; an ingest is refused by name."""
+    with closing(Catalog(not_writable_here)) as catalog:
+        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        assert [path.name for path in not_writable_here.parent.iterdir()] == ["x.db"]
+        with pytest.raises(ReadOnlyError, match=r"x\.db: cannot be written here"):
+            catalog.ingest_lock(HERE).__enter__()
+        with pytest.raises(StoreError, match=r"readonly database; make the file and its folder"):
+            catalog.ledger.start_run(HERE, "upsert")
+
+
+def test_another_process_writes_between(not_writable_here: Path) -> None:
+    """What another process has written meanwhile is found by the next that reads."""
+    with closing(Catalog(not_writable_here)) as catalog:
+        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        write(not_writable_here)
+        assert len(catalog.ledger.last_runs(HERE, 9)) == 2
+
+
+def test_another_process_writes_meanwhile(not_writable_here: Path) -> None:
+    """What was read while another process wrote is not taken for what it was, but refused."""
+    with (
+        pytest.raises(StoreError, match=r"x\.db: was changed by another process"),
+        unchanged(not_writable_here),
+    ):
+        write(not_writable_here)
+
+
+def test_a_log_is_read(not_writable_here: Path) -> None:
+    """What another process has committed and keeps in its log is no less there."""
+    with closing(sqlite3.connect(not_writable_here)) as other:
+        other.execute("delete from catalog_runs")
+        other.commit()
+        with closing(Catalog(not_writable_here)) as catalog:
+            assert not catalog.ledger.last_runs(HERE, 9)
+
+
+def test_a_file_that_is_written_keeps_its_identity(file: Path) -> None:
+    """Where this process may write, another that does is no reason to open the file anew."""
+    before = file_identity(file)
+    write(file)
+    assert file_identity(file) == before
+
+
+@pytest.mark.parametrize("name", ["wh?at", "a?mode=memory", "per%20cent", "ha#sh", "b%", "{c}"])
+def test_names_that_mean_something_in_an_address(tmp_path: Path, name: str) -> None:
+    """Whatever its name holds, a folder has the files, and no other folder has them."""
+    for folder in (tmp_path / name, tmp_path / f"{name}2"):
+        folder.mkdir()
+        with closing(Catalog(folder / "x.db")) as catalog:
+            catalog.ledger.start_run(HERE, "upsert")
+            assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+        assert [path.name for path in folder.iterdir()] == ["x.db"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_name_that_sqlite_does_not_take(tmp_path: Path) -> None:
+    """A name that is too long is refused with its length, and with what can be done."""
+    folder = tmp_path.joinpath(*["long" * 40] * 4)
+    folder.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"bytes, and SQLite opens .*; move the project"):
+        connect(folder / "x.db", mode="rwc", timeout=1)

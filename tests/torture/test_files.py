@@ -1,0 +1,210 @@
+"""Files of a project in hostile folders, under hostile names, by hostile patterns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind import Project
+from lorebind_knowledge.configuration.passage_templates import read_passage_template
+from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.sources.cloud import FolderBucket
+from lorebind_knowledge.sources.files import FileSource
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from .trials import Trials
+
+SECRET = "secret"
+TEMPLATE = "{{ .content }} {{ .marker }}"
+_FILES = 5
+_READS = 1_000
+"""In a case."""
+
+PROJECT = """\
+name: p
+embedders: [{ id: words, provider: hashing }]
+knowledge_bases: [{ id: kb, sources: [{ type: markdown_glob, path: "docs/**/*.md" }] }]
+"""
+
+HOSTILE = [
+    *"?#%&=;:*[]{}()!+@|~$^'\"\\ \t\n\r-.,<>\x01\x7f\xa0\u202e\u2028\U0001f600",
+    "%20", "%00", "%2e%2e", "?mode=memory", "&cache=shared", "..", "{a,b}", "[a-z]", "**", "file:",
+    "sqlite:///", ":memory:", "e\u0301", "{{ .env.HOME }}", "$HOME", "--help", "\udce9", "\udcff",
+]  # fmt: skip
+
+GLOB = [
+    "{a,b}", "{", "}", ",", "{1..100000}", "{a..z}", "..", "{{a,b},{c,d}}", "*", "**", "/", "**/a/",
+    "?", "[", "[!a]", "]", "!(", "@(a|b)", "+(", "|", ")", "\\", "${", "a", "*a", "x.md",
+    "[[:alpha:]]", "{01..99..0}", "{,}", "~", "-", "\x00", "\u00e9",
+]  # fmt: skip
+
+JUDGE = """
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+from pathlib import Path
+from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.errors import ConfigurationError, SourceError
+from lorebind_knowledge.sources.registry import make_source
+
+root = Path(sys.argv[1])
+for pattern in json.load(sys.stdin):
+    sources = [
+        {"type": "file_glob", "path": pattern},
+        {"type": "markdown_glob", "path": "**", "exclude": [pattern]},
+        {"type": "cloud_storage", "provider": "file", "bucket": ".", "pattern": pattern},
+    ]
+    for source in sources:
+        base = {"id": "kb", "sources": [source]}
+        autoload = {"exclude": [pattern]}
+        try:
+            loaded = build_project(
+                {"name": "p", "knowledge_bases": [base], "autoload": autoload}, root=root
+            )
+        except ConfigurationError as error:
+            assert all(len(str(problem)) < 500 for problem in error.problems)
+            continue
+        made = make_source(loaded.project.knowledge_bases[0].sources[0], loaded.environment)
+        try:
+            list(made.items())
+        except SourceError:
+            pass
+"""
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="no folder can be held here")
+def test_a_folder_that_is_swapped_for_a_link(trials: Trials) -> None:
+    """Whatever folder becomes a link while files are read, nothing outside is ever read."""
+    trials.run("swapped folders", _swapped, short=4, full=100)
+
+
+def _swapped(case: random.Random) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        project = place / "project"
+        folders = [f"f{number}" for number in range(case.randint(1, 6))]
+        for root, text in ((project, "inside"), (place / "outside", SECRET)):
+            for number in range(_FILES):
+                _write(root.joinpath(*folders, f"{number}.md"), f"{text} {TEMPLATE}")
+        way = folders[: case.randint(1, len(folders))]
+        read = case.choice([_documents, _objects, _templates])(project, "/".join(folders))
+        with _swapping(project.joinpath(*way), place.joinpath("outside", *way)):
+            for _ in range(_READS // _FILES):
+                for one in read:
+                    with suppress(LorebindError):
+                        assert SECRET not in one()
+
+
+@contextmanager
+def _swapping(folder: Path, outside: Path) -> Iterator[None]:
+    """Meanwhile the folder is a link to the other again and again."""
+    aside, ended = folder.with_name("aside"), threading.Event()
+
+    def swap() -> None:
+        while not ended.is_set():
+            folder.rename(aside)
+            folder.symlink_to(outside)
+            folder.unlink()
+            aside.rename(folder)
+
+    swapper, interval = threading.Thread(target=swap), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    swapper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        swapper.join()
+        sys.setswitchinterval(interval)
+
+
+def _documents(project: Path, below: str) -> list[Callable[[], str]]:
+    source = FileSource("file_glob", [f"{below}/*.md"], project)
+    return [lambda item=item: item.read("").data.decode() for item in source.items()]  # type: ignore[misc]
+
+
+def _objects(project: Path, below: str) -> list[Callable[[], str]]:
+    found = FolderBucket("bucket", project, 1000).objects(below)
+    return [lambda item=item: item.read("").data.decode() for item in found]  # type: ignore[misc]
+
+
+def _templates(project: Path, below: str) -> list[Callable[[], str]]:
+    names = [f"{below}/{number}.md" for number in range(5)]
+    return [lambda name=name: read_passage_template(project, name) for name in names]  # type: ignore[misc]
+
+
+def test_folder_names(trials: Trials) -> None:
+    """In a folder of any name a project is ingested and found, and writes nothing elsewhere."""
+    trials.run("folder names", _named, short=3, full=200)
+
+
+def _named(case: random.Random) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        name = "".join(case.choices(HOSTILE, k=case.randint(1, 8)))[:60].replace("/", "_")
+        # Names that a careless reading makes one: up to what an address takes for its end.
+        names = {name, f"{name}1", f"{name}?1", f"{name}%31", name.partition("?")[0] or "-"}
+        made = []
+        for number, one in enumerate(sorted(names - {".", ".."})):
+            project = Path(place, one)
+            try:
+                _write(project / "docs/a.md", f"# Keys\n\nRotate them, says number{number}.\n")
+            except (OSError, UnicodeError):
+                continue  # no folder of this file system can have that name
+            _write(project / "lorebind.yaml", PROJECT)
+            made.append((project, f"number{number}"))
+        for project, _ in made:
+            others = _files(place, but=project)
+            with Project.load(project) as loaded:
+                assert loaded.ingest("kb").chunks["added"] == 1
+            assert _files(place, but=project) == others
+        for project, said in made:
+            with Project.load(project) as loaded:
+                (match,) = loaded.query("kb", "rotate").matches
+            assert said in match.text
+
+
+def _files(place: str, *, but: Path) -> list[str]:
+    """All there is in a folder, but not in that one."""
+    below = os.path.join(but, "")
+    found = [os.path.join(top, name) for top, _, names in os.walk(place) for name in names]
+    return sorted(name for name in found if not name.startswith(below))
+
+
+def test_file_patterns(trials: Trials, tmp_path: Path) -> None:
+    """Any pattern is judged, and looked for if it may be, within bounds of memory and time."""
+    for depth in range(12):
+        _write(tmp_path.joinpath(*["a"] * depth, "x.md"), "x")
+
+    def check(case: random.Random) -> None:
+        patterns = [
+            "".join(case.choices(GLOB, k=case.randint(1, 40))) * case.choice([1, 1, 1, 10, 1000])
+            for _ in range(40)
+        ]
+        done = subprocess.run(
+            [sys.executable, "-c", JUDGE, tmp_path],
+            input=json.dumps(patterns),
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    trials.run("file patterns", check, short=1, full=30)
