@@ -102,12 +102,12 @@ def _problems(tmp_path, text):
         (
             "knowledge_bases: [{id: a, sources: [{type: cloud_storage, provider: memory, bucket: b,"
             " pattern: '{1..1000000}{{a,b},{c,d}}'}]}]",
-            "2:89: the braces of '{1..1000000}{{a,b},{c,d}}' stand for more than 256 patterns; "
+            "2:88: the braces of '{1..1000000}{{a,b},{c,d}}' stand for more than 256 patterns; "
             "write '*' for what may be anything, or several patterns",
         ),
         (
             "autoload: {include: [a], exclude: ['**/a/**/b/**/c/**/d/*{*,x}/e']}",
-            "2:35: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
+            "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
             "name the folders between, or write '*' for one",
         ),
         (

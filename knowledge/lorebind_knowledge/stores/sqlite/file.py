@@ -158,7 +158,9 @@ class SqliteFile:
                 self._pool.notify_all()
 
     def _lent(self, *, create: bool) -> Iterator[sqlite3.Connection | None]:
-        db = self._take(create=create)
+        # Taken before the connection: one of an earlier file is never given back as of this one.
+        inode = file_identity(self.path)
+        db = self._take(inode, create=create)
         if db is None:
             yield None
             return
@@ -170,10 +172,9 @@ class SqliteFile:
         except BaseException:
             db.close()
             raise
-        self._give_back(db)
+        self._give_back(db, inode)
 
-    def _take(self, *, create: bool) -> sqlite3.Connection | None:
-        inode = file_identity(self.path)
+    def _take(self, inode: tuple[int, ...] | None, *, create: bool) -> sqlite3.Connection | None:
         if inode != self._inode:
             # Somebody removed or replaced the file: what is open leads to the one that was.
             self.close_idle()
@@ -200,9 +201,9 @@ class SqliteFile:
             self._inode = file_identity(self.path)
         return db
 
-    def _give_back(self, db: sqlite3.Connection) -> None:
+    def _give_back(self, db: sqlite3.Connection, inode: tuple[int, ...] | None) -> None:
         with self._pool:
-            if not self._closed and len(self._idle) < _IDLE_KEPT:
+            if not self._closed and inode == self._inode and len(self._idle) < _IDLE_KEPT:
                 self._idle.append(db)
                 return
         db.close()
