@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 """How a folder is opened to be passed through: on Linux that needs no right to list it."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_LINK_ANYWHERE = getattr(os, "O_NOFOLLOW_ANY", 0)
+"""macOS has this, for all parts of a path."""
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """A pipe would be waited for."""
 
@@ -24,29 +26,35 @@ class OutsideError(Exception):
 def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
     """Open a file below a folder to be read; links are followed as long as they stay inside.
 
-    Whoever may write below the folder can put a link there between any two system calls. So the
-    path is resolved first, and then opened part by part, each relative to the one before and none
-    of them a link.
+    Whoever may write there can put a link between any two system calls. So the path is resolved
+    first; then no part of what it was resolved to may be a link.
 
     Args:
-        folder: it may be a link itself.
+        folder: its real path, in which nothing is a link.
         path: relative to the folder.
 
     Raises:
         OutsideError: the file is elsewhere.
         OSError: it cannot be opened, or a part of its path is a link now and was none before.
     """
-    home = os.path.realpath(folder, strict=True)
-    real = os.path.realpath(os.path.join(home, path), strict=True)
-    if not real.startswith(os.path.join(home, "")):
-        raise OutsideError(f"{os.fspath(path)!r} leads out of {home}")
-    opener = _walk if os.open in os.supports_dir_fd else _look_again
-    return open(real, "rb", opener=lambda _, flags: opener(home, real, flags))
+    real = os.path.realpath(os.path.join(folder, path), strict=True)
+    if not real.startswith(os.path.join(folder, "")):
+        raise OutsideError(f"{os.fspath(path)!r} leads out of {folder}")
+    return open(real, "rb", opener=_open)
 
 
-def _walk(home: str, real: str, flags: int) -> int:
-    *folders, name = os.path.relpath(real, home).split(os.sep)
-    folder = os.open(home, _TO_PASS | _NO_LINK)
+def _open(real: str, flags: int) -> int:
+    if _NO_LINK_ANYWHERE:
+        return os.open(real, flags | _NO_LINK_ANYWHERE | _NO_WAIT)
+    if os.open in os.supports_dir_fd:
+        return _walk(real, flags)
+    return _look_again(real, flags)
+
+
+def _walk(real: str, flags: int) -> int:
+    """Each part is opened relative to the one before, so that nothing above it matters any more."""
+    top, *folders, name = real.split(os.sep)
+    folder = os.open(top + os.sep, _TO_PASS)
     try:
         for part in folders:
             below = os.open(part, _TO_PASS | _NO_LINK, dir_fd=folder)
@@ -57,7 +65,7 @@ def _walk(home: str, real: str, flags: int) -> int:
         os.close(folder)
 
 
-def _look_again(home: str, real: str, flags: int) -> int:
+def _look_again(real: str, flags: int) -> int:
     """For Windows, which opens nothing relative to a folder; a change and back can be missed."""
     opened = os.open(real, flags)
     try:

@@ -106,6 +106,10 @@ def _problems(tmp_path, text):
             "write '*' for what may be anything, or several patterns",
         ),
         (
+            f"autoload: {{include: ['{'{a,' * 65}']}}",
+            f"2:22: '{'{a,' * 20}...' has more than 64 times '{{'; write several patterns",
+        ),
+        (
             "autoload: {include: [a], exclude: ['**/a/**/b/**/c/**/d/*{*,x}/e']}",
             "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
             "name the folders between, or write '*' for one",

@@ -80,25 +80,35 @@ def inside_project(pattern: str) -> str:
         raise RefusedError([Fault("a file pattern is empty", "write for example 'docs/**/*.md'")])
     if leaves_project(pattern):
         hint = "write a path relative to the project folder, without '..'"
-        raise RefusedError([Fault(f"{pattern!r} leaves the project folder", hint)])
+        raise RefusedError([Fault(f"{_shown(pattern)} leaves the project folder", hint)])
     return pattern
 
 
+_LONGEST_SHOWN = 60
 _LONGEST_PATTERN = 4096
+_MOST_BRACES = 64
+"""They may be nested, and are read by a function that calls itself."""
 _MOST_ALTERNATIVES = 256
 """Each is looked for on its own, from the top."""
 _MOST_DEEP = 4
 """Folders may stand for any of these, so that each multiplies the ways in which a path matches."""
 
 
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= _LONGEST_SHOWN else f"{pattern[:_LONGEST_SHOWN]}...")
+
+
 def _bounded(pattern: str) -> str:
     """Refuse a glob pattern that would be looked for without end."""
     import bracex
 
-    shown = repr(pattern if len(pattern) <= 60 else f"{pattern[:60]}...")
+    shown = _shown(pattern)
     if len(pattern) > _LONGEST_PATTERN:
         message = f"the pattern {shown} is longer than {_LONGEST_PATTERN} characters"
         raise RefusedError([Fault(message, "write several")])
+    if pattern.count("{") > _MOST_BRACES:
+        message = f"{shown} has more than {_MOST_BRACES} times '{{'"
+        raise RefusedError([Fault(message, "write several patterns")])
     try:
         # Counted before they are made: `{a,b}` written 22 times stands for four million.
         alternatives = bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)
