@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _KEPT, _MORE = 2, 6
 _SECONDS_TO_WAIT = 30
 
+_of_the_parent: list[Engine] = []
+"""Kept, because connections that are collected complain that nobody closed them."""
+
 
 class PostgresDatabase:
     """A `Database` of SQLAlchemy's on psycopg. Its tables are made when it is first written."""
@@ -106,7 +109,7 @@ class PostgresDatabase:
             engine, self._engine = self._engine, None
         self._nothing.close()
         if engine is not None:
-            engine.dispose(close=self._owner == os.getpid())
+            self._let_go(engine)
 
     def __str__(self) -> str:
         return f"catalog in PostgreSQL at {self._address}"
@@ -128,8 +131,7 @@ class PostgresDatabase:
     def _opened(self) -> Engine:
         with self._opening:
             if self._engine is not None and self._owner != os.getpid():
-                # After a fork the connections are the parent's: left alone, not closed.
-                self._engine.dispose(close=False)
+                self._let_go(self._engine)
                 self._engine = None
             if self._engine is None:
                 self._owner = os.getpid()
@@ -144,6 +146,12 @@ class PostgresDatabase:
                 if self._schema is not None:
                     event.listen(self._engine, "begin", self._enter_schema)
             return self._engine
+
+    def _let_go(self, engine: Engine) -> None:
+        if self._owner == os.getpid():
+            engine.dispose()
+        else:  # after a fork the connections are the parent's: left alone, not closed
+            _of_the_parent.append(engine)
 
     def _enter_schema(self, connection: Connection) -> None:
         # For the transaction only: a pooler may hand the connection to others.
