@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 async def mmr(search: Searching, limit: int) -> Ranking:
     """In the order of choice; `score` is the relevance, `scores["mmr"]` what it was chosen by."""
     ranked = await hybrid(search, limit)
-    stored = await search.stored([match.id for match in ranked])
-    ranked = [match for match in ranked if match.id in stored]
     if not ranked:
         return []
-    vectors = np.stack([stored[match.id].vector for match in ranked])
+    stored = await search.stored([match.id for match in ranked])
+    # What was superseded since it was found is like nothing: without it, its document would lack
+    # passages, or be missing.
+    size = max((len(record.vector) for record in stored.values()), default=0)
+    nothing = np.zeros(size, np.float32)
+    vectors = np.stack([stored[m.id].vector if m.id in stored else nothing for m in ranked])
     relevance = np.array(scaled([match.score for match in ranked]))
     weight = search.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
