@@ -47,7 +47,8 @@ def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(pair=st.sampled_from(PAIRS))
 def test_two_mistakes_are_two_problems(tmp_path, pair):

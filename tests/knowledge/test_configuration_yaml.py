@@ -46,6 +46,7 @@ def _read(tmp_path, text):
         ),
         (b"a: 1\nb: \xff", "2:1: the file is not UTF-8; save it as UTF-8"),
         ("a: 1\nb: \x01", "2:4: a control character stands here; remove it"),
+        ("a: 1\r\r\nb: \x01", "3:4: a control character stands here; remove it"),
         ("a: &a [*a]", "1:4: an alias repeats what it stands in, without end"),
         ("a: &a\n  <<: *a", "1:4: an alias repeats what it stands in, without end"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.configuration.named_files import wrong_with
 from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration, WorkflowFile
@@ -32,22 +33,18 @@ def autoload_files(
     flags = glob.GLOBSTAR | glob.NODIR
     found: set[str] = set()
     problems: list[Problem] = []
-    home = root.resolve()
     exclude = autoload.exclude
     include = autoload.include if _readable(exclude) else []
     for index, pattern in enumerate(include):
         if not _readable([pattern]):
             continue
         names = glob.glob(pattern, flags=flags, root_dir=root, exclude=exclude or None, limit=0)
-        if not names and not glob.is_magic(pattern, flags=flags) and not (root / pattern).is_file():
-            path = ("include", index)
-            problems.append(problem_at(autoload, path, f"there is no file {pattern!r}"))
-        for name in names:
-            if (root / name).resolve().is_relative_to(home):
+        named_outright = not names and not glob.is_magic(pattern, flags=flags)
+        for name in [pattern] if named_outright else names:
+            if wrong := wrong_with(root, name):
+                problems.append(problem_at(autoload, ("include", index), wrong))
+            elif not named_outright:  # else it is one of those excluded
                 found.add(Path(name).as_posix())
-            else:
-                message = f"{name!r} leads out of the project folder"
-                problems.append(problem_at(autoload, ("include", index), message))
     files = [root / name for name in sorted(found)]
     return [file for file in files if file != project_file], problems
 
@@ -58,16 +55,12 @@ def workflow_files(
     """The files that `workflows: [{source: …}]` names, and what is wrong with the names."""
     found: list[Path] = []
     problems: list[Problem] = []
-    home = root.resolve()
     for entry in entries:
         if not isinstance(entry, WorkflowFile) or not _readable([entry.source]):
             continue
         file = root / Path(entry.source)
-        if not file.resolve().is_relative_to(home):
-            message = f"{entry.source!r} leads out of the project folder"
-            problems.append(problem_at(entry, ("source",), message))
-        elif not file.is_file():
-            problems.append(problem_at(entry, ("source",), f"there is no file {entry.source!r}"))
+        if wrong := wrong_with(root, entry.source):
+            problems.append(problem_at(entry, ("source",), wrong))
         elif file not in found:
             found.append(file)
     return found, problems

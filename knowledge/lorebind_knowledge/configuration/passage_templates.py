@@ -50,4 +50,6 @@ def read_passage_template(root: Path, name: str) -> str:
         raise UsageError(f"there is no file {name!r}") from None
     except (OSError, UnicodeDecodeError, RefusedError) as error:
         raise UsageError(f"{name!r}: {error}") from None
+    except ValueError:  # no file can be called so
+        raise UsageError(f"there is no file {name!r}") from None
     return text

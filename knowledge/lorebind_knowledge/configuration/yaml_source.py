@@ -21,6 +21,9 @@ MAX_DEPTH = 60
 MAX_COPIES = 10_000
 """How many values aliases may repeat; past it, a small file would fill the memory."""
 
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What PyYAML counts as the end of a line."""
+
 _MAP, _SEQ = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 _MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
 
@@ -336,9 +339,9 @@ class _Builder:
 
     def _syntax(self, error: yaml.YAMLError) -> None:
         if isinstance(error, yaml.reader.ReaderError):
-            line = self.text.count("\n", 0, error.position) + 1
-            column = error.position - self.text.rfind("\n", 0, error.position)
-            self._report(line, column, "a control character stands here", "remove it")
+            before = _LINE_BREAK.split(self.text[: error.position])
+            place = len(before), len(before[-1]) + 1
+            self._report(*place, "a control character stands here", "remove it")
             return
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -347,7 +350,7 @@ class _Builder:
             message = "a second document starts here"
             self._report(line, column, message, "a file holds one; remove the line '---'")
             return
-        lines = self.text.splitlines()
+        lines = _LINE_BREAK.split(self.text)
         here = lines[line - 1] if line <= len(lines) else ""
         hint = ""
         if here[column - 1 : column] == "\t":
