@@ -253,35 +253,28 @@ def test_one_evicts_at_a_time(dsn: str) -> None:
 
 
 KILLED = """
-import asyncio, os, signal, sys, threading
-from itertools import count
+import asyncio, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
+from tests.fatal_step import Steps
 from tests.knowledge.bench import CountingEmbedder
 
-steps, fatal = count(1), 0
-
-def step(frame, event, argument):
-    if "lorebind" in frame.f_code.co_filename and next(steps) == fatal:
-        os.kill(os.getpid(), signal.SIGKILL)
-
 async def work(day, at, trimming):
-    global fatal, steps
-    fatal = 0 if trimming else at
+    steps = Steps()
+    if not trimming:
+        steps.kill_at(at)
     cache = EmbeddingCache(SqliteDatabase(Path(sys.argv[2])), 400 * 256, lambda: day * 86_400.0)
     for first in range(0, 600, 300):
         await cache.embed(CountingEmbedder(), [f"text {n}" for n in range(first, first + 300)])
     if trimming:
-        fatal, steps = at, count(1)
+        steps.kill_at(at)
     await cache.trim()
 
 for day, at in enumerate(map(int, sys.argv[3:]), 20_000):
     child = os.fork()
     if not child:
-        threading.setprofile(step)
-        sys.setprofile(step)
         asyncio.run(work(day, abs(at), at < 0))
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

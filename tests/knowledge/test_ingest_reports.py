@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections import Counter
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
@@ -194,45 +192,3 @@ async def test_the_plan_of_an_interrupted_rebuild(bench: Bench) -> None:
     report = await bench.ingest()
     assert (planned.documents, planned.chunks) == (report.documents, report.chunks)
     assert planned.texts_to_embed == report.texts_embedded == 18 - 12
-
-
-# What readers see meanwhile.
-
-
-@pytest.mark.parametrize("strategy", ["upsert", "replace", "reindex"])
-async def test_readers_never_see_a_mixture(bench: Bench, strategy: str) -> None:
-    """During an ingest every document is found whole, either as it was or as it is now."""
-    versions: dict[str, list[set[str]]] = {}
-
-    def write(version: int) -> None:
-        for number in range(6):
-            texts = [paragraph(f"v{version}d{number}{part}") for part in "abcde"]
-            bench.write(f"{number}.md", *texts)
-            versions.setdefault(f"docs/{number}.md", []).append(set(texts))
-
-    write(1)
-    await bench.ingest()
-    looks = 0
-
-    async def look() -> None:
-        nonlocal looks
-        while True:
-            found: dict[str, set[str]] = {uri: set() for uri in versions}
-            for match in (await bench.ask("some more words", top_k=50)).matches:
-                found[match.metadata["uri"]].add(match.text)
-            for uri, texts in found.items():
-                assert texts in versions[uri]
-            if strategy != "upsert":
-                assert len({versions[uri].index(texts) for uri, texts in found.items()}) == 1
-            looks += 1
-
-    readers = [asyncio.create_task(look()) for _ in range(2)]
-    bench.embedder.before_batch = lambda number: threading.Event().wait(0.002) and None
-    for version in range(2, 6):
-        write(version)
-        await (bench.reindex() if strategy == "reindex" else bench.ingest(strategy=strategy))
-    for reader in readers:
-        assert not reader.done(), reader.exception()
-        reader.cancel()
-    await asyncio.gather(*readers, return_exceptions=True)
-    assert looks > 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge import KnowledgeService, build_project, tenant
-from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.errors import NotFoundError, NotIngestedError
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
 from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
@@ -234,96 +230,3 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
                     assert (one["run_id"], one["status"]) == (runs[owner], "running")
 
     check()
-
-
-# The whole way.
-
-
-def declared(name: str, kind: str, folder: Path) -> Any:
-    """A project with two knowledge bases over the same files, and a workflow with its own."""
-
-    def base(kb_id: str) -> dict[str, Any]:
-        return {"id": kb_id, "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
-
-    db = {"id": "db", "type": kind}
-    if kind == "sqlite":
-        db["config"] = {"path": "shared.db"}  # type: ignore[assignment]
-    data = {
-        "name": name,
-        "embedders": [{"id": "words", "provider": "hashing"}],
-        "vector_dbs": [db],
-        "knowledge_bases": [base("one"), base("two")],
-        "workflows": [
-            {
-                "id": "flow",
-                "knowledge_bases": [base("one")],
-                "tasks": [{"id": "say", "prompt": "Say."}],
-            }
-        ],
-    }
-    return build_project(data, root=folder)
-
-
-OWNERS = [
-    (owner, project, workflow, kb)
-    for owner, project, (workflow, kb) in itertools.product(
-        ("default", "acme"), ("shop", "shop2"), ((None, "one"), (None, "two"), ("flow", "one"))
-    )
-]
-
-
-@settings(max_examples=6, deadline=None, database=None)
-@given(st.permutations(OWNERS), st.integers(2, 6))
-def test_knowledge_bases_over_one_file(order: list[Any], count: int) -> None:
-    """Tenants, projects, workflows and knowledge bases that ingest texts of their own, one after
-    the other, into one file find their own, and what was not ingested is not found. That a text
-    was embedded before shows in the counts of the report, and nowhere else."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "docs").mkdir()
-        services = {
-            project: KnowledgeService(declared(project, "sqlite", folder))
-            for project in ("shop", "shop2")
-        }
-
-        async def check() -> None:
-            texts: dict[Any, str] = {}
-            for number, who in enumerate(order[:count]):
-                owner, project, workflow, kb = who
-                texts[who] = f"Secret number{number} of the keys, and what everybody says."
-                (folder / "docs" / "keys.md").write_text(texts[who])
-                (folder / "docs" / "all.md").write_text("What everybody says of the keys.")
-                with tenant(owner):
-                    report = await services[project].ingest(kb, workflow=workflow)
-                assert report.documents["added"] == 2
-                assert report.cache_hits == (number > 0)
-            for who in order:
-                owner, project, workflow, kb = who
-                with tenant(owner):
-                    service = services[project]
-                    if who not in texts:
-                        with pytest.raises((NotIngestedError, NotFoundError)):
-                            await service.query(kb, "secret keys", _all(), workflow=workflow)
-                        continue
-                    for strategy in ("similarity", "lexical", "hybrid", "mmr"):
-                        found = await service.query(
-                            kb, "secret keys", _all(strategy), workflow=workflow
-                        )
-                        assert {match.text for match in found} == {
-                            texts[who],
-                            "What everybody says of the keys.",
-                        }
-                    stats = await service.stats(kb, workflow=workflow)
-                    assert stats.kb_id == kb
-
-        try:
-            run(check())
-        finally:
-            for service in services.values():
-                run(service.close())
-
-
-def _all(strategy: str = "hybrid") -> Any:
-    from lorebind_knowledge.declarations import RetrievalDeclaration
-
-    return RetrievalDeclaration.model_validate({"strategy": strategy, "top_k": 50})

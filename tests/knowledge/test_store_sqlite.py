@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,8 @@ from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, record, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+REPOSITORY = str(Path(__file__).parents[2])
 
 # What the other processes of these tests begin with: `store`, on the file given to them.
 PRELUDE = """
@@ -59,6 +60,15 @@ def store(path: Path) -> Iterator[SqliteStore]:
     store.open(INDEX, 4)
     yield store
     store.close()
+
+
+KILLED = """
+sys.path.insert(0, {repository!r})
+from tests.fatal_step import Steps
+Steps().kill_at({at})
+for number in range(2, 1_000):
+    generation(number, 200)
+"""
 
 
 def start(script: str, path: Path) -> subprocess.Popen[str]:
@@ -151,17 +161,10 @@ def test_killed_writer_leaves_a_readable_file(store: SqliteStore, path: Path) ->
     """After kill -9 in the midst of writing, readers and writers go on with a whole generation."""
     store.upsert([record(f"1-{n}", n=1) for n in range(200)])
     store.publish(INDEX, "a.md", 1)
-    script = """
-print("go", flush=True)
-for number in range(2, 10_000):
-    generation(number, 200)
-"""
-    for pause in (0.02, 0.05, 0.11):
-        process = start(script, path)
-        await_go(process)
-        time.sleep(pause)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    for at in (100, 1_234, 5_678):
+        process = start(KILLED.format(repository=REPOSITORY, at=at), path)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL, errors
         again = SqliteStore(path)
         ids = found(again, 1000)
         assert len(ids) == 200

@@ -1,0 +1,63 @@
+"""Processes that kill themselves at a given step of Lorebind's own code.
+
+A step is a call out of or into one of our packages, a return included: before and after every
+statement of the ledger and the store, in whichever thread. So a point is as likely within a
+transaction as in the middle of the embedding, and the same on fast machines and slow ones.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import lorebind
+import lorebind_bindings
+import lorebind_knowledge
+import lorebind_prompts
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+OURS = tuple(
+    os.path.join(os.path.dirname(package.__file__), "")
+    for package in (lorebind, lorebind_bindings, lorebind_prompts, lorebind_knowledge)
+)
+"""The folders of our packages, wherever they are installed: the names of folders above them say
+nothing about whose code it is."""
+
+
+class Steps:
+    """Counts the steps of this process from now on, in this thread and in those begun later."""
+
+    def __init__(self) -> None:
+        self._fatal = 0
+        self._steps = count(1)
+        self._ours: dict[CodeType, bool] = {}
+        threading.setprofile(self._step)
+        sys.setprofile(self._step)
+
+    def kill_at(self, step: int) -> None:
+        """Kill the process at a step, counted from now and from 1; at none if that is 0."""
+        self._fatal, self._steps = step, count(1)
+
+    def end(self) -> int:
+        """Count no more in this thread.
+
+        Returns:
+            the steps that were taken.
+        """
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # as its documentation says
+        return next(self._steps) - 1
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        ours = self._ours.get(code)
+        if ours is None:
+            ours = self._ours[code] = code.co_filename.startswith(OURS)
+        if ours and next(self._steps) == self._fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
