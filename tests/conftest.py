@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .postgres import (
     dsn,
@@ -30,6 +34,23 @@ __all__ = [
     "postgres",
     "pristine_postgres",
 ]
+
+SEEN = re.compile(
+    "CI|HOME|LANG|PATH|TMPDIR|TZ|UPDATE_DOCS|(COV|HYPOTHESIS|LC|LD|LOREBIND_TEST|PYTEST|PYTHON)_?.*"
+)
+"""The variables that tests see: those that find programs and folders, say where in the world we
+are, or are meant for tests. Others would colour and fold what is printed, or hold real keys."""
+
+# How long an example takes is the machine's affair.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
+
+
+def pytest_configure() -> None:
+    """Be the same in every shell, and in the background too, where Ctrl-C is ignored."""
+    for name in [name for name in os.environ if not SEEN.fullmatch(name)]:
+        del os.environ[name]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -89,22 +89,12 @@ class Cli:
         return Done(code, printed.out, printed.err)
 
 
-def environment(**more: str) -> dict[str, str]:
-    """The variables of a child process: ours, without what would colour or bend its output."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "CLICOLOR_FORCE")
-    }
-    return kept | more
-
-
 def run_lorebind(root: Path, *arguments: str, **variables: str) -> Done:
     """Runs the installed command in a process of its own."""
     done = subprocess.run(
         [LOREBIND, *arguments],
         cwd=root,
-        env=environment(**variables),
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         timeout=60,

@@ -15,7 +15,7 @@ from lorebind.cli.main import app
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import write
 
-from .helpers import FILES, PROJECT, environment, run_lorebind
+from .helpers import FILES, PROJECT, run_lorebind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -341,9 +341,7 @@ def test_init_never_overwrites(empty_cli: Cli, there: str) -> None:
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     """`python -m lorebind` is the same as the installed command."""
     command = [sys.executable, "-m", "lorebind", "--help"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     script = run_lorebind(tmp_path, "--help").out
     assert done.stdout.replace("python -m lorebind", "lorebind") == script
 

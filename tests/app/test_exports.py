@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from .helpers import environment
-
 PACKAGES = ["lorebind", "lorebind_bindings", "lorebind_prompts", "lorebind_knowledge"]
 
 HEAVY = (
@@ -53,7 +51,6 @@ def in_a_fresh_interpreter(code: str) -> str:
     """What the last line of the output says was loaded, and touched."""
     done = subprocess.run(
         [sys.executable, "-B", "-c", WATCH % code],
-        env=environment(),
         capture_output=True,
         text=True,
         check=True,

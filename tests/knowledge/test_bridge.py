@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -47,16 +46,19 @@ async def test_call_sees_the_context() -> None:
 
 async def test_a_cancelled_call_waits_for_its_thread() -> None:
     """Nothing that a cancelled call had begun happens after it ended."""
-    begun, steps = threading.Event(), []
+    begun, release, steps = threading.Event(), threading.Event(), []
 
     def work() -> None:
         begun.set()
-        time.sleep(0.1)
+        release.wait(60)
         steps.append("worked")
 
     task = asyncio.create_task(bridge.call(work))
     await asyncio.to_thread(begun.wait)
     task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    release.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert steps == ["worked"]
@@ -68,7 +70,7 @@ async def test_cancelling_again_does_not_wait() -> None:
 
     def work() -> None:
         begun.set()
-        release.wait(10)
+        release.wait(60)
 
     task = asyncio.create_task(bridge.call(work))
     await asyncio.to_thread(begun.wait)
@@ -182,7 +184,7 @@ except KeyboardInterrupt:
         assert program.stdout is not None
         assert program.stdout.readline() == "begun\n"
         program.send_signal(signal.SIGINT)
-        out, errors = program.communicate(timeout=10)
+        out, errors = program.communicate(timeout=60)
     assert out.split() == ["cleaned", "interrupted"], errors
 
 
@@ -201,7 +203,7 @@ async def items():
 reader = iterate(items())
 print(next(reader))
 """) as program:
-        out, errors = program.communicate(timeout=10)
+        out, errors = program.communicate(timeout=60)
     assert (out.split(), errors) == (["1", "closed"], "")
 
 
@@ -223,7 +225,7 @@ _, status = os.waitpid(child, 0)
 assert run(pid()) == os.getpid()
 print(os.waitstatus_to_exitcode(status))
 """) as program:
-        out, errors = program.communicate(timeout=20)
+        out, errors = program.communicate(timeout=60)
     assert out.strip() == "7", errors
 
 

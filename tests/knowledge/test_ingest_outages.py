@@ -146,17 +146,19 @@ async def test_cancelled_in_the_middle(
 ) -> None:
     """A cancelled run says so, leaves nothing running, and the next one completes it."""
     fill(bench, 8)
-    reached = threading.Event()
+    reached, cancelled = threading.Event(), threading.Event()
 
     def wait(number: int) -> None:
         if number == batch:
             reached.set()
-            threading.Event().wait(0.05)
+            cancelled.wait(60)
 
     bench.embedder.before_batch = wait
     task = asyncio.create_task(bench.ingest())
-    await asyncio.to_thread(reached.wait, 10)
+    await asyncio.to_thread(reached.wait, 60)
     task.cancel()
+    await asyncio.sleep(0)
+    cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     (run,) = bench.catalog.ledger.last_runs(bench.kb.namespace, 1)
@@ -174,22 +176,23 @@ async def test_nothing_works_on_after_a_cancellation(make_bench: Callable[[str],
     """The lock is held until the last call to the store has returned."""
     bench = make_bench("memory")
     fill(bench)
-    begun, done = threading.Event(), []
+    begun, refused, done = threading.Event(), threading.Event(), []
 
     class Slow(MemoryStore):
         def upsert(self, *arguments: Any) -> None:
             begun.set()
-            threading.Event().wait(0.1)
+            refused.wait(60)
             super().upsert(*arguments)
             done.append(True)
 
     bench.change(store=Slow())
     task = asyncio.create_task(bench.ingest())
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, 60)
     task.cancel()
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0)
     with pytest.raises(IngestRefusedError):
         await bench.ingest()
+    refused.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [True]
