@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,13 @@ from lorebind_knowledge.declarations.base import locate
 from lorebind_knowledge.declarations.resources import ResourcesDeclaration
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open cannot be replaced
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lorebind_knowledge.configuration.loaded import LoadedProject
     from lorebind_knowledge.declarations.base import Declaration
@@ -87,7 +92,7 @@ def apply_resources(
     """Take resources into a project's file: those whose id is there are replaced, others added.
 
     All else in the file stays as it is, comments included. It is written in one step, and only when
-    the project is valid with it.
+    the project is valid with it. Processes that apply at the same time take turns.
 
     Args:
         project: its folder or file.
@@ -98,11 +103,23 @@ def apply_resources(
 
     Raises:
         ConfigurationError: with every problem of the text, or of the project as it would be.
-        UsageError: the project's file is written in a way that cannot be edited.
+        UsageError: the project's file is written in a way that cannot be edited, or cannot be
+            written at all.
     """
     file = project_file(project)
-    loaded = load_project(file, environ=environ)
     resources = _read(text, shown_as)
+    with nullcontext() if dry_run or fcntl is None else _locked(file):
+        return _applied(file, resources, shown_as, dry_run, environ)
+
+
+def _applied(
+    file: Path,
+    resources: ResourcesDeclaration,
+    shown_as: str,
+    dry_run: bool,
+    environ: Mapping[str, str] | None,
+) -> Applied:
+    loaded = load_project(file, environ=environ)
     before = file.read_bytes().decode("utf-8")  # line ends as they are
     after = before
     changes: list[Change] = []
@@ -179,12 +196,47 @@ def _check_result(file: Path, text: str, shown_as: str, environ: Mapping[str, st
         ) from None
 
 
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Held while the file is read, edited and replaced; a crash frees it.
+
+    The lock is on the file itself, so that none is left beside it.
+    """
+    target = Path(os.path.realpath(file))
+    try:
+        held = _lock(target)
+    except OSError as error:
+        raise _not_written(file, error) from error
+    try:
+        with suppress(OSError):
+            _draft(target).unlink()  # of a writer that was killed
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(file: Path) -> int:
+    """The descriptor that holds the lock until it is closed."""
+    while True:
+        # Over NFS, what is locked has to be open for writing.
+        held = os.open(file, os.O_RDWR if os.access(file, os.W_OK) else os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            # A writer that had it before put another file into the place of this one.
+            if os.path.samestat(os.fstat(held), os.stat(file)):
+                return held
+        except BaseException:
+            os.close(held)
+            raise
+        os.close(held)
+
+
 def _write(file: Path, text: str) -> None:
     """In one step: who reads the file meanwhile finds the old text or the new one."""
     target = Path(os.path.realpath(file))
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = _draft(target)
     try:
-        with draft.open("w", encoding="utf-8", newline="") as out:
+        with draft.open("x", encoding="utf-8", newline="") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
@@ -193,6 +245,12 @@ def _write(file: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             draft.unlink()
-        raise UsageError(
-            f"{file.name} cannot be written: {error.strerror or error}; it is as it was"
-        ) from error
+        raise _not_written(file, error) from error
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name}.draft")
+
+
+def _not_written(file: Path, error: OSError) -> UsageError:
+    return UsageError(f"{file.name} cannot be written: {error.strerror or error}; it is as it was")
