@@ -10,33 +10,31 @@ for match in project.query("docs", "How do I rotate keys?"):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lorebind_knowledge.errors import (
-    ConfigurationError,
-    EmbedderError,
-    IndexMismatchError,
-    IngestRefusedError,
-    IngestRunningError,
-    LorebindError,
-    MissingDependencyError,
-    ModelError,
-    NotFoundError,
-    NotIngestedError,
-    PluginError,
-    Problem,
-    RateLimitError,
-    RerankerError,
-    SourceError,
-    StoreError,
-    UsageError,
-)
-from lorebind_knowledge.events import Event, Extension
-from lorebind_knowledge.optional import lazy_door
-from lorebind_knowledge.scope import tenant
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lorebind.project import Project
+    from lorebind_knowledge.errors import (
+        ConfigurationError,
+        EmbedderError,
+        IndexMismatchError,
+        IngestRefusedError,
+        IngestRunningError,
+        LorebindError,
+        MissingDependencyError,
+        ModelError,
+        NotFoundError,
+        NotIngestedError,
+        PluginError,
+        Problem,
+        RateLimitError,
+        RerankerError,
+        SourceError,
+        StoreError,
+        UsageError,
+    )
+    from lorebind_knowledge.events import Event, Extension
+    from lorebind_knowledge.scope import tenant
 
 __all__ = [
     "ConfigurationError",
@@ -62,4 +60,19 @@ __all__ = [
     "tenant",
 ]
 
-__getattr__ = lazy_door(__name__, {"project": ("Project",)})
+_HOMES = {
+    "Event": "lorebind_knowledge.events",
+    "Extension": "lorebind_knowledge.events",
+    "Project": "lorebind.project",
+    "tenant": "lorebind_knowledge.scope",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Nothing is imported before it is asked for: Python imports this before the command line, which
+    # is to be there early to say what Ctrl-C ended.
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "lorebind_knowledge.errors")), name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lorebind.cli.main import app
+from lorebind.cli.commands import app
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import write
 

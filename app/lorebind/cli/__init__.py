@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lorebind.cli.main import main
+from lorebind.cli.entry import main
 
 __all__ = ["main"]

@@ -28,7 +28,7 @@ def explain(
     output: OutputOption = Output.table,
 ) -> None:
     """Show every setting in effect at a place, and the scope, file and line that set it."""
-    from lorebind.cli.printing import console, print_data, print_table
+    from lorebind.cli.printing import console, print_data, print_line, print_table
     from lorebind_bindings import resolve
     from lorebind_knowledge.configuration import load_project
 
@@ -38,7 +38,7 @@ def explain(
         print_data({"bindings": found}, output)
         return
     if not found:
-        console().print("Nothing is bound here.")
+        print_line("Nothing is bound here.")
     for binding in found:
         console().rule(binding.id, align="left")
         print_table(

@@ -39,7 +39,7 @@ def evaluate(
     output: OutputOption = Output.table,
 ) -> None:
     """Measure how well the knowledge base is searched; documents score by their best chunk."""
-    from lorebind.cli.printing import console, print_data, print_table
+    from lorebind.cli.printing import print_data, print_line, print_table
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
@@ -53,18 +53,18 @@ def evaluate(
     if output is Output.table:
         print_table(_COLUMNS, map(_row, scores))
         if tuning is not None:
-            console().print(
+            print_line(
                 f"dense_weight {tuning.dense_weight:g}, chosen on one half of the questions: "
                 f"nDCG@10 {tuning.tuned.ndcg_10:.3f} on the other half, where the declared "
-                f"settings have {tuning.declared.ndcg_10:.3f}",
-                soft_wrap=True,
+                f"settings have {tuning.declared.ndcg_10:.3f}"
             )
     else:
         print_data({"strategies": scores, "tuning": tuning}, output)
     if min_ndcg is not None and declared.ndcg_10 < min_ndcg:
-        console(stderr=True).print(
+        print_line(
             f"lorebind: {declared.strategy} has nDCG@10 {declared.ndcg_10:.3f}, less than "
-            f"{min_ndcg:g}"
+            f"{min_ndcg:g}",
+            stderr=True,
         )
         raise typer.Exit(1)
 

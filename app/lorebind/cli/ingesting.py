@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind.cli.options import Output
-from lorebind.cli.printing import console, plan_line, print_report, tokens_line
+from lorebind.cli.printing import plan_line, print_line, print_report, tokens_line
 from lorebind.cli.progress import progress_bars
 from lorebind_knowledge.errors import IngestRunningError
 
@@ -33,9 +33,9 @@ def show_plan(
     """
     plan = project.plan(kb_id, workflow=workflow, inputs=inputs, strategy=strategy)
     if output is Output.table:
-        console().print(plan_line(plan), soft_wrap=True)
+        print_line(plan_line(plan))
         if tokens or plan.cost is not None:
-            console().print(tokens_line(plan), soft_wrap=True)
+            print_line(tokens_line(plan))
     return plan
 
 
@@ -68,7 +68,7 @@ def ingest_with_bars(
     except IngestRunningError:
         if not wait:
             raise
-        console(stderr=True).print(f"Waiting for another ingest of {kb_id} to end.")
+        print_line(f"Waiting for another ingest of {kb_id} to end.", stderr=True)
         report = ingest(wait=True)
     if output is Output.table:
         print_report(report)

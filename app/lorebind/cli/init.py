@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lorebind.cli.options import Output, OutputOption
-from lorebind.cli.schema import FOLDER, write_schemas
+from lorebind.cli.schema import FOLDER, naming_the_file, write_schemas
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 
 _PROJECT = """\
@@ -73,7 +73,7 @@ def init(
 
     Editors with a YAML language server check and complete both, by the schemas written with them.
     """
-    from lorebind.cli.printing import print_data
+    from lorebind.cli.printing import print_data, print_line
 
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.") or "project"
     in_docs = (folder / "docs").is_dir()
@@ -90,18 +90,19 @@ def init(
     for path in files:
         if path.exists():
             raise UsageError(f"{path} is there already; nothing was written")
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    with naming_the_file():
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     written = [*files, *write_schemas(folder)]
     _trust(folder)
     if output is not Output.table:
         print_data({"written": [str(path) for path in written]}, output)
         return
     for path in written:
-        print(f"wrote {path}")
+        print_line(f"wrote {path}")
     where = "" if folder == Path() else f"cd {folder} && "
-    print(f"next: {where}lorebind knowledge ingest docs")
+    print_line(f"next: {where}lorebind knowledge ingest docs")
 
 
 def _trust(folder: Path) -> None:

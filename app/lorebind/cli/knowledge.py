@@ -58,7 +58,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
                 stats.documents.get("ready", 0),
                 stats.chunks,
                 (stats.last_run or {}).get("status", "never"),
-                kb.description,
+                " ".join(kb.description.split()),
             )
             for kb, workflow, stats in rows
         ),
@@ -95,13 +95,10 @@ def export(
 ) -> None:
     """Print embedders, vector databases and knowledge bases as a file for `apply`."""
     from lorebind.cli.printing import print_data
-    from lorebind_knowledge.configuration import as_yaml, export_resources, load_project
+    from lorebind_knowledge.configuration import export_resources, load_project
 
     data = export_resources(load_project(project), kb_id)
-    if output is Output.json:
-        print_data(data, output)
-    else:
-        print(as_yaml(data), end="")
+    print_data(data, Output.yaml if output is Output.table else output)
 
 
 @app.command()
@@ -119,6 +116,8 @@ def apply(
     from lorebind.cli.printing import print_data, print_table
     from lorebind_knowledge.configuration import apply_resources
 
+    if file == Path("-") and sys.stdin is None:
+        raise UsageError("standard input is closed; name a file, or pipe one in")
     try:
         text = sys.stdin.read() if file == Path("-") else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -221,14 +220,14 @@ def plan(
 ) -> None:
     """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
     from lorebind.cli.ingesting import show_plan
-    from lorebind.cli.printing import console, print_data
+    from lorebind.cli.printing import print_data, print_line
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
         plans = []
         for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
-                console().print(f"{name}:")
+                print_line(f"{name}:")
             shown = show_plan(
                 loaded,
                 name,
@@ -245,9 +244,9 @@ def plan(
     for found in plans:
         for source in found.sources:
             if source.status == "failed":
-                console().print(f"failed source {source.source}: {source.reason}")
+                print_line(f"failed source {source.source}: {source.reason}")
         for failure in found.failures:
-            console().print(f"unreadable document {failure.uri}: {failure.reason}")
+            print_line(f"unreadable document {failure.uri}: {failure.reason}")
 
 
 def _meant(
@@ -284,7 +283,7 @@ def query(
     output: OutputOption = Output.table,
 ) -> None:
     """Search a knowledge base and print the passages, best first."""
-    from lorebind.cli.printing import console, print_data, print_matches
+    from lorebind.cli.printing import print_data, print_line, print_matches
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
@@ -302,7 +301,7 @@ def query(
     elif result.matches:
         print_matches(result, question)
     else:
-        console().print(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
+        print_line(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
     if not result.matches:
         raise typer.Exit(1)
 

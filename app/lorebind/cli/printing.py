@@ -7,17 +7,19 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from lorebind.cli.options import Output
+from lorebind.cli.terminal import is_showable, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TextIO
 
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from lorebind_bindings import Answer
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -27,26 +29,52 @@ SNIPPET_LINES = 4
 PLAIN_WIDTH = 100
 
 
-@cache
 def console(*, stderr: bool = False) -> Console:
     """Standard output, or standard error for what is not a result. Plain when not a terminal."""
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
+    return _console(getattr(stream, "styled", stream))
+
+
+@lru_cache(maxsize=2)
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        """Colours what it prints itself; what it is given to print cannot."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment
+                yield segment if control else Segment(visible(text), style)
+
     width = None if stream.isatty() else PLAIN_WIDTH
-    return Console(stderr=stderr, highlight=False, markup=False, width=width)
+    return SafeConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
+
+
+def print_line(text: str, *, stderr: bool = False) -> None:
+    """A message: one line, whatever the names in it are."""
+    print(one_line(text), file=sys.stderr if stderr else sys.stdout)
 
 
 def print_data(value: Any, output: Output) -> None:
-    """A result as JSON or YAML."""
+    """A result as JSON or YAML, exactly: what cannot be shown as it is has escapes in both."""
     data = as_data(value)
-    if output is Output.json:
-        print(json.dumps(data, indent=2, ensure_ascii=False))
-    else:
-        import yaml
+    text = _as_text(data, output, ascii_only=False)
+    if not is_showable(text, sys.stdout.encoding):
+        text = _as_text(data, output, ascii_only=True)
+    print(text)
 
-        text = json.dumps(data)  # plain types only, whatever the result was made of
-        print(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True), end="")
+
+def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
+    if output is Output.json:
+        return json.dumps(data, indent=2, ensure_ascii=ascii_only)
+    from lorebind_knowledge.configuration import as_yaml
+
+    plain = json.loads(json.dumps(data))  # plain types only, whatever the result was made of
+    return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
 
 
 def as_data(value: Any) -> Any:
@@ -71,7 +99,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")  # a place that is cut short leads nowhere
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(one_line(str(cell)) for cell in row))
     out = console()
     with out.capture() as printed:
         out.print(table)
@@ -121,25 +149,22 @@ def print_report(report: IngestReport) -> None:
         ),
     )
     rate = f" ({report.texts_embedded / report.seconds:.0f}/s)" if report.texts_embedded else ""
-    out = console()
-    out.print(
+    print_line(
         f"{report.kb_id}: {report.status.replace('_', ' ')} in {report.seconds:.1f} s; "
-        f"{report.texts_embedded} embedded{rate}, {report.cache_hits} from the cache",
-        soft_wrap=True,
+        f"{report.texts_embedded} embedded{rate}, {report.cache_hits} from the cache"
     )
     if report.texts_truncated:
-        out.print(
+        print_line(
             f"note: {counted(report.texts_truncated, 'chunk')} longer than the embedder reads; "
-            "a smaller chunking size keeps all of a chunk in its vector",
-            soft_wrap=True,
+            "a smaller chunking size keeps all of a chunk in its vector"
         )
     for notice in report.notices:
-        out.print(f"note: {notice}", soft_wrap=True)
+        print_line(f"note: {notice}")
     for source in report.sources:
         if source.status == "failed":
-            out.print(f"failed source {source.source}: {source.reason}", soft_wrap=True)
+            print_line(f"failed source {source.source}: {source.reason}")
     for failure in report.failures:
-        out.print(f"failed document {failure.reason} (attempt {failure.attempts})", soft_wrap=True)
+        print_line(f"failed document {failure.reason} (attempt {failure.attempts})")
 
 
 def print_matches(result: QueryResult, question: str) -> None:
@@ -152,12 +177,12 @@ def print_matches(result: QueryResult, question: str) -> None:
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
         if "fused" in match.scores:  # a share of the best: how near it is, the cosine says
             header.append(f"cosine {match.scores['dense']:.3f}  ", style="dim")
-        header.append(location(match), style="cyan")
+        header.append(one_line(location(match)), style="cyan")
         if heading := match.metadata.get("heading"):
-            header.append(f"  {heading}", style="dim")
+            header.append(one_line(f"  {heading}"), style="dim")
         out.print(header, soft_wrap=True)
         for line in _snippet(match.text, words):
-            text = Text(f"    {line}")
+            text = Text(f"    {visible(line)}")
             for word in words:
                 text.highlight_regex(rf"(?i)\b{re.escape(word)}\w*", "bold yellow")
             out.print(text, overflow="ellipsis", no_wrap=True)
@@ -178,18 +203,17 @@ def location(match: DocumentMatch) -> str:
 
 def print_answer(answer: Answer) -> None:
     """The answer, its sources, and what the prompt cost."""
-    out = console()
-    out.print(answer.text, soft_wrap=True)
+    print(answer.text)
     if answer.citations:
-        out.print()
+        print()
         for citation in answer.citations:
-            out.print(f"{citation.marker} {citation.label}", soft_wrap=True)
+            print_line(f"{citation.marker} {citation.label}")
     for marker in answer.unknown_markers:
-        out.print(f"warning: {marker} in the answer belongs to no passage")
+        print_line(f"warning: {marker} in the answer belongs to no passage")
     exactness = "exact" if answer.usage["exact"] else "estimated"
     dropped = f"; {answer.dropped} passages did not fit" if answer.dropped else ""
-    out.print()
-    out.print(
+    print()
+    print_line(
         f"Prompt: {answer.usage['prompt_tokens']} tokens ({answer.usage['tokenizer']}, "
         f"{exactness}), {counted(len(answer.offered), 'passage')}{dropped}"
     )

@@ -18,7 +18,7 @@ def run(
     output: OutputOption = Output.table,
 ) -> None:
     """Run a workflow and print what it gives, with its citations."""
-    from lorebind.cli.printing import console, print_data
+    from lorebind.cli.printing import console, print_data, print_line
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
@@ -31,17 +31,17 @@ def run(
     for name, value in named.items():
         out.rule(name, align="left")
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        out.print(text, soft_wrap=True)
+        print(text)
     for name, task in result.tasks.items():
         out.rule(f"Sources of {name} ({task.verdict})", align="left")
         for citation in task.citations:
-            out.print(f"{citation.marker} {citation.label}", soft_wrap=True)
+            print_line(f"{citation.marker} {citation.label}")
         for marker in task.unknown_markers:
-            out.print(f"warning: {marker} in the output belongs to no passage")
+            print_line(f"warning: {marker} in the output belongs to no passage")
         for usage in _prompts(result.usage[name]):
             exactness = "exact" if usage["exact"] else "estimated"
             tokens = f"{usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})"
-            out.print(f"Prompt: {tokens}")
+            print_line(f"Prompt: {tokens}")
 
 
 def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import StoreError, UsageError
 
 FOLDER = ".lorebind/schema"
 """Where the first lines of the files that `init` writes point to."""
@@ -26,7 +28,7 @@ def schema(
     output: OutputOption = Output.table,
 ) -> None:
     """Print the JSON Schema of the YAML, by which editors complete, explain and check it."""
-    from lorebind.cli.printing import print_data
+    from lorebind.cli.printing import print_data, print_line
     from lorebind_knowledge.declarations.schema import json_schema
 
     if not write:
@@ -38,7 +40,7 @@ def schema(
         print_data({"written": [str(path) for path in written]}, output)
         return
     for path in written:
-        print(f"wrote {path}")
+        print_line(f"wrote {path}")
 
 
 def write_schemas(root: Path) -> list[Path]:
@@ -46,6 +48,7 @@ def write_schemas(root: Path) -> list[Path]:
 
     Raises:
         UsageError: when there is no such folder.
+        StoreError: when they cannot be written.
     """
     from lorebind_knowledge.data_folder import make_data_folder
     from lorebind_knowledge.declarations.schema import FILES, json_schema
@@ -53,11 +56,28 @@ def write_schemas(root: Path) -> list[Path]:
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     folder = root / FOLDER
-    make_data_folder(folder)
-    folder.mkdir(exist_ok=True)
     written = []
-    for kind in FILES:
-        path = folder / f"{kind}.json"
-        path.write_text(json.dumps(json_schema(kind), indent=2) + "\n", encoding="utf-8")
-        written.append(path)
+    with naming_the_file():
+        make_data_folder(folder)
+        folder.mkdir(exist_ok=True)
+        for kind in FILES:
+            path = folder / f"{kind}.json"
+            path.write_text(json.dumps(json_schema(kind), indent=2) + "\n", encoding="utf-8")
+            written.append(path)
     return written
+
+
+@contextmanager
+def naming_the_file() -> Iterator[None]:
+    """What cannot be written in the block is an error that says why.
+
+    Raises:
+        StoreError: naming the file.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {error.filename}: {error.strerror or error}; "
+            "choose a folder that you may write to, on a disk with room"
+        ) from error

@@ -10,7 +10,7 @@ from lorebind_knowledge.errors import ConfigurationError
 
 def validate(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """Check the project's files: file:line:column, what is wrong, and the way out."""
-    from lorebind.cli.printing import counted, print_data
+    from lorebind.cli.printing import counted, print_data, print_line
     from lorebind_knowledge.configuration import load_project
 
     try:
@@ -28,6 +28,6 @@ def validate(project: ProjectOption = ".", output: OutputOption = Output.table) 
     }
     if output is Output.table:
         counts = ", ".join(counted(number, noun) for noun, number in declared.items())
-        print(f"{loaded.project.name}: valid ({counts})")
+        print_line(f"{loaded.project.name}: valid ({counts})")
     else:
         print_data({"valid": True, "problems": []}, output)

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 _WIDTH = 100
 
 
-def as_yaml(data: Any) -> str:
-    """Plain data as YAML, keys in their order."""
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+def as_yaml(data: Any, *, ascii_only: bool = False) -> str:
+    """Plain data as YAML, keys in their order; with `ascii_only`, other characters as escapes."""
+    text: str = yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=_WIDTH
+    )
     return text
 
 
@@ -28,8 +30,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Between single quotes PyYAML writes this line break as it is, and reads another.
-        style = '"' if "\x85" in data else None
+        # Between single quotes PyYAML writes these line breaks as they are, and reads others.
+        style = '"' if any(found in data for found in "\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 

@@ -1,0 +1,158 @@
+"""What all output passes through: nothing in it acts on a terminal, and none is lost in silence."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What moves the cursor, sets a title, clears the screen (C0, C1), breaks a line or turns its order
+# round (https://trojansource.codes), and what no encoding has. Newlines and tabs are text.
+_ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """Text with what would act on a terminal written out: `\\x1b` for an escape."""
+    return _ACTING.sub(_written_out, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """The same for a name or a message: its newlines and tabs are written out too."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def is_showable(text: str, encoding: str) -> bool:
+    """Whether a text can be written as it is: nothing in it acts, and the encoding has it all."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return _ACTING.search(text) is None
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+class OutputError(Exception):
+    """Standard output cannot be written. No `OSError`, of which libraries make what they like."""
+
+
+class Styled(io.TextIOBase):
+    """A standard stream for text that is safe already, and may be coloured.
+
+    Characters that its encoding does not have are written out, as `\\xe9`. What standard output
+    does not take is an error; what standard error does not take is lost, as there is nowhere to
+    say so.
+    """
+
+    def __init__(self, stream: TextIO | None, *, is_result: bool) -> None:
+        """
+        Args:
+            stream: None if the process was started with the stream closed.
+            is_result: whether it is standard output.
+        """
+        self._stream = stream
+        self._is_result = is_result
+        self.lost: OSError | None = None
+        """Why not everything could be written."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str, /) -> int:
+        with self._noting_loss():
+            if self._stream is None:
+                raise OSError(errno.EBADF, "it is closed")
+            encoding = self.encoding
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        with self._noting_loss():
+            if self._stream is not None:
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise io.UnsupportedOperation("fileno")
+        return self._stream.fileno()
+
+    def end(self) -> OSError | None:
+        """Write what is left; why not everything could be written, if so."""
+        with suppress(OutputError):
+            self.flush()
+        if self.lost is not None:
+            # Python would try once more when the process ends, and complain.
+            with suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+        return self.lost
+
+    @contextmanager
+    def _noting_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.lost = self.lost or error
+            if self._is_result:
+                raise OutputError from error
+
+
+class Plain(io.TextIOBase):
+    """A standard stream that takes any text, and lets none of it act on a terminal."""
+
+    def __init__(self, styled: Styled) -> None:
+        self.styled = styled
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.styled.encoding
+
+    def write(self, text: str, /) -> int:
+        self.styled.write(visible(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self.styled.flush()
+
+    def isatty(self) -> bool:
+        return self.styled.isatty()
+
+    def fileno(self) -> int:
+        return self.styled.fileno()
+
+
+@contextmanager
+def guarded_output() -> Iterator[Styled]:
+    """In the block everything that is printed goes through here; gives standard output."""
+    _occupy_closed()
+    before = sys.stdout, sys.stderr
+    out, err = Styled(sys.stdout, is_result=True), Styled(sys.stderr, is_result=False)
+    sys.stdout, sys.stderr = Plain(out), Plain(err)
+    try:
+        yield out
+    finally:
+        sys.stdout, sys.stderr = before
+        err.end()
+
+
+def _occupy_closed() -> None:
+    """Open what is closed of 0, 1 and 2: the next file would be there, a database among them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
