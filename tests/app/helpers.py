@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -81,10 +82,13 @@ class Cli:
         self._monkeypatch.setattr(sys, "argv", ["lorebind", *arguments])
         self._capsys.readouterr()
         code: Any = 0
+        on_interrupt = signal.getsignal(signal.SIGINT)
         try:
             main()
         except SystemExit as done:
             code = done.code
+        finally:
+            signal.signal(signal.SIGINT, on_interrupt)
         printed = self._capsys.readouterr()
         return Done(code, printed.out, printed.err)
 

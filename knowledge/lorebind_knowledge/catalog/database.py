@@ -167,6 +167,8 @@ def is_current(connection: Connection, database: Database) -> bool:
         StoreError: they were made by a newer one.
     """
     version = connection.scalar(select(schema.versions.c.version))
+    if version is not None and (type(version) is not int or version < 1):
+        raise StoreError(f"{database}: its version is damaged: {version!r}; {_MOVE_AWAY}")
     if version is not None and version > schema.SCHEMA_VERSION:
         raise StoreError(
             f"{database}: was written by a newer Lorebind (schema {version}, this one knows "
@@ -211,6 +213,9 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options()["lorebind_begin"])
 
 
+_MOVE_AWAY = "restore a copy of it, or move it away and ingest again"
+
+
 def _advice(message: str) -> str:
     advice = {
         "locked": "another process holds it; wait for it to end, or stop it",
@@ -218,8 +223,13 @@ def _advice(message: str) -> str:
         "unable to open": "make the file and its folder readable and writable",
         "disk is full": "free some space, then run again: nothing is lost",
         "disk I/O error": "make room on the disk, or mend it, then run again: nothing is lost",
-        "not a database": "move the file away, then ingest again",
-        "malformed": "move the file away, then ingest again",
+        "not a database": _MOVE_AWAY,
+        "malformed": _MOVE_AWAY,
+        "corrupt": _MOVE_AWAY,
+        "no such": f"it is damaged; {_MOVE_AWAY}",
+        "has no column": f"it is damaged; {_MOVE_AWAY}",
+        "constraint failed": f"it is damaged; {_MOVE_AWAY}",
+        "Could not decode": f"it is damaged; {_MOVE_AWAY}",
     }
     hint = next((text for sign, text in advice.items() if sign in message), "")
     return f"{message}; {hint}" if hint else message

@@ -147,8 +147,14 @@ class EmbeddingCache:
     def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
         import numpy as np
 
-        columns = (embeddings.c.key, embeddings.c.vector, embeddings.c.used_on)
-        rows = self._rows(keys, *columns)
+        columns = (
+            embeddings.c.key,
+            embeddings.c.vector,
+            embeddings.c.used_on,
+            embeddings.c.size,
+        )
+        # What is damaged counts as missing: it is embedded again, and written over.
+        rows = [row for row in self._rows(keys, *columns) if _is_sound(row)]
         today = self._recency.today
         self._recency.note(row.key for row in rows if row.used_on < today)
         return {row.key: np.frombuffer(row.vector, dtype="<f4") for row in rows}
@@ -170,9 +176,21 @@ class EmbeddingCache:
             for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
         with self._database.writing() as connection:
-            # Two ingests may embed the same text: the first to store it is as good as the second.
-            put = insert_of(connection.dialect.name)(embeddings).on_conflict_do_nothing()
-            connection.execute(put, rows)
+            put = insert_of(connection.dialect.name)(embeddings)
+            # Two ingests may embed the same text: the second to store it is as good as the first.
+            written = {name: put.excluded[name] for name in rows[0] if name != "key"}
+            update = put.on_conflict_do_update(index_elements=["key"], set_=written)
+            connection.execute(update, rows)
+
+
+def _is_sound(row: Row[Any]) -> bool:
+    import numpy as np
+
+    if (type(row.vector), type(row.used_on), type(row.size)) != (bytes, int, int):
+        return False
+    if len(row.vector) != row.size or row.size % 4:
+        return False
+    return bool(np.isfinite(np.frombuffer(row.vector, dtype="<f4")).all())
 
 
 def _as_blob(vector: Vector) -> bytes:

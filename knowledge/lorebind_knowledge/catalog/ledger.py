@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 
 from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
+from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.scope import IndexKey, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from sqlalchemy import ColumnElement, Dialect, Table
+    from sqlalchemy import ColumnElement, Connection, Dialect, Table
 
     from lorebind_knowledge.catalog.database import Database
 
@@ -77,15 +81,18 @@ class Ledger:
 
     def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
         """The newest index in that state, if there is one."""
-        with self._database.reading() as connection:
+        with self._decoding(self._database.reading(), "indexes") as connection:
             row = connection.execute(_INDEX, {**_columns(namespace), "state": state}).first()
-        if row is None:
-            return None
-        return IndexEntry(IndexKey(namespace, row.number), state, Manifest(**row.manifest))
+            if row is None:
+                return None
+            _check_types((row.number,), (int,))
+            manifest = Manifest(**row.manifest)
+            _check_types(asdict(manifest).values(), _MANIFEST_TYPES)
+        return IndexEntry(IndexKey(namespace, row.number), state, manifest)
 
     def create_index(self, namespace: Namespace, manifest: Manifest) -> IndexEntry:
         """A new index, `building` until it is activated."""
-        with self._database.writing() as connection:
+        with self._decoding(self._database.writing(), "indexes") as connection:
             last = connection.scalar(
                 select(func.max(indexes.c.number)).where(_of(indexes, namespace))
             )
@@ -129,8 +136,10 @@ class Ledger:
         query = select(indexes.c.number).where(
             _of(indexes, namespace), indexes.c.state == "retired"
         )
-        with self._database.reading() as connection:
-            return [IndexKey(namespace, number) for number in connection.scalars(query)]
+        with self._decoding(self._database.reading(), "indexes") as connection:
+            numbers = connection.scalars(query).all()
+            _check_types(numbers, (int,) * len(numbers))
+        return [IndexKey(namespace, number) for number in numbers]
 
     def drop_index(self, key: IndexKey) -> None:
         """Forget an index and its documents."""
@@ -142,9 +151,12 @@ class Ledger:
         """All documents of an index, by uri."""
         columns = [documents.c[name] for name in DocumentEntry._fields]
         query = select(*columns).where(_in(documents, key)).order_by("uri")
-        with self._database.reading() as connection:
-            entries = [DocumentEntry(*row) for row in connection.execute(query)]
-        return {entry.uri: entry for entry in entries}
+        entries = {}
+        with self._decoding(self._database.reading(), "documents") as connection:
+            for row in connection.execute(query):
+                _check_types(row, _DOCUMENT_TYPES)
+                entries[row.uri] = DocumentEntry(*row)
+        return entries
 
     def chunk_ids(self, key: IndexKey, uri: str) -> list[str]:
         """The ids of a document's visible chunks, in order."""
@@ -156,11 +168,12 @@ class Ledger:
         if not uris:
             return found
         owner = _owner(key)
-        with self._database.reading() as connection:
+        with self._decoding(self._database.reading(), "documents") as connection:
             for first in range(0, len(uris), _URIS_PER_QUERY):
                 some = uris[first : first + _URIS_PER_QUERY]
-                rows = connection.execute(_CHUNK_IDS, {**owner, "uris": some})
-                found.update((row.uri, row.chunk_ids) for row in rows)
+                for uri, ids in connection.execute(_CHUNK_IDS, {**owner, "uris": some}):
+                    _check_types((ids, *ids), (list, *(str for _ in ids)))
+                    found[uri] = ids
         return found
 
     def put_documents(
@@ -230,8 +243,37 @@ class Ledger:
             .order_by(runs.c.started_at.desc())
             .limit(limit)
         )
-        with self._database.reading() as connection:
-            return [dict(row._mapping) for row in connection.execute(query)]
+        with self._decoding(self._database.reading(), "runs") as connection:
+            rows = connection.execute(query).all()
+            for row in rows:
+                _check_types(row, (str, str, str, float))
+        return [dict(row._mapping) for row in rows]
+
+    @contextmanager
+    def _decoding(
+        self, transaction: AbstractContextManager[Connection], what: str
+    ) -> Iterator[Connection]:
+        """A transaction in which rows that nobody can have written are an error of their own.
+
+        Raises:
+            StoreError: naming the database and the repair.
+        """
+        try:
+            with transaction as connection:
+                yield connection
+        except (TypeError, ValueError) as error:
+            raise StoreError(
+                f"{self._database}: its {what} are damaged: {error}; restore a copy of it, "
+                "or move it away and ingest again"
+            ) from error
+
+
+def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
+    """SQLite lets any value be in any column."""
+    found = tuple(map(type, values))
+    if found != types:
+        wrong = next(pair for pair in zip_longest(found, types) if pair[0] is not pair[1])
+        raise TypeError("expected {1.__name__}, found {0.__name__}".format(*wrong))
 
 
 def _columns(namespace: Namespace) -> dict[str, str]:
@@ -249,6 +291,11 @@ def _of(table: Table, namespace: Namespace) -> ColumnElement[bool]:
 def _in(table: Table, key: IndexKey) -> ColumnElement[bool]:
     return and_(_of(table, key.namespace), table.c.number == key.number)
 
+
+_MANIFEST_TYPES = (str, str, int, str)
+_DOCUMENT_TYPES = tuple(
+    type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
+)
 
 # Built once, because building costs more than running.
 _KEYS = [column.name for column in documents.primary_key]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.stores.base import FetchStore, LexicalStore
 
@@ -104,6 +104,11 @@ class QuestionEmbedding:
         return await self._task
 
 
+_NAMES = ("kb_id", "uri")
+_SPAN = ("start", "end", "line_start", "line_end")
+_Found = TypeVar("_Found", "DocumentMatch", "StoredRecord")
+
+
 @dataclass
 class Search:
     """One question to one index. What is asked of embedder and store stands here, and only here."""
@@ -120,7 +125,7 @@ class Search:
             self.embedding = QuestionEmbedding(self.kb.embedder, self.question)
         options = self._options(top_k, ids)
         vector = await self.embedding.vector()
-        return await call(self.kb.store.similarity_search, vector, options)
+        return self._sound(await call(self.kb.store.similarity_search, vector, options))
 
     async def lexical(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
         if not self.has_words:
@@ -129,7 +134,8 @@ class Search:
                 f"strategy {self.settings.strategy!r} does; use the strategy 'similarity'"
             )
         store = cast("LexicalStore", self.kb.store)
-        return await call(store.lexical_search, self.question, self._options(top_k, ids))
+        options = self._options(top_k, ids)
+        return self._sound(await call(store.lexical_search, self.question, options))
 
     async def stored(self, ids: Collection[str]) -> dict[str, StoredRecord]:
         if not isinstance(self.kb.store, FetchStore):
@@ -137,7 +143,9 @@ class Search:
                 f"the vector database of {self.name} does not give vectors back, "
                 "which 'mmr' and 'neighbours' need; use another strategy"
             )
-        return await call(self.kb.store.fetch, self.index, ids)
+        found = await call(self.kb.store.fetch, self.index, ids)
+        self._sound(list(found.values()))
+        return found
 
     @property
     def name(self) -> str:
@@ -170,6 +178,18 @@ class Search:
 
     def _options(self, top_k: int, ids: Collection[str] | None) -> SearchOptions:
         return SearchOptions(self.index, top_k, None, self.settings.filters, ids)
+
+    def _sound(self, found: list[_Found]) -> list[_Found]:
+        """The same; what all that follows relies on is there."""
+        for passage in found:
+            about = passage.metadata
+            named = all(isinstance(about.get(key), str) for key in _NAMES)
+            if not named or not all(isinstance(about.get(key, 0), int) for key in _SPAN):
+                raise StoreError(
+                    f"the metadata of passage {passage.id} of {self.name} are damaged; "
+                    f"build its index anew with: {self.kb.reindex_command}"
+                )
+        return found
 
 
 Ranking: TypeAlias = "list[DocumentMatch]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,20 @@ def _place(record: Record) -> str:
     return f"{named(record.index)}: {record.uri!r}"
 
 
+def stored_metadata(id_: object, text: object, generation: object, metadata: Any) -> dict[str, Any]:
+    """The metadata of a record that is read back.
+
+    Raises:
+        TypeError, ValueError: something of the record cannot have been written like that.
+    """
+    if (type(id_), type(text), type(generation)) != (str, str, int):
+        raise TypeError(f"the record {id_!r} has a text or a number that is none")
+    read = json.loads(metadata)
+    if not isinstance(read, dict):
+        raise TypeError(f"the metadata of record {id_!r} is no mapping")
+    return read
+
+
 def check_query(vector: Vector, index: IndexKey, dimension: int) -> None:
     """Refuse a vector that an index cannot be searched with.
 
@@ -133,7 +147,8 @@ def check_query(vector: Vector, index: IndexKey, dimension: int) -> None:
     if vector.shape != (dimension,):
         raise StoreError(
             f"{named(index)}: searched with a vector of dimension {_size(vector)}, "
-            f"expected {dimension}; was it made by the embedder of the index?"
+            f"expected {dimension}; was it made by the embedder of the index? "
+            "If so, reindex the knowledge base"
         )
     if not np.isfinite(vector).all():
         raise StoreError(f"{named(index)}: searched with a vector that holds NaN or infinity")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.stores.checks import stored_metadata
 from lorebind_knowledge.stores.matrix import score_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def best_matches(
     best: float | None = None
     hits: list[DocumentMatch] = []
     for id_, text, encoded, generation, bm25 in rows:
-        metadata = json.loads(encoded)
+        metadata = stored_metadata(id_, text, generation, encoded)
         if not allows(metadata):
             continue
         best = best or bm25

@@ -18,7 +18,7 @@ from lorebind_knowledge.data_folder import (
     unchanged,
     write_lock,
 )
-from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.errors import LorebindError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +152,10 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {_advice(error)}") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"{self.path}: not valid Unicode: {error}") from error
+        except LorebindError:
+            raise
+        except (TypeError, ValueError) as error:  # what was read is not what was written
+            raise StoreError(f"{self.path}: {_DAMAGED} ({error})") from error
         finally:
             with self._pool:
                 self._used -= 1
@@ -213,7 +217,9 @@ class SqliteFile:
             return True
         if not db.execute("select 1 from sqlite_master where name = 'vector_schema'").fetchone():
             return False
-        (version,) = db.execute("select version from vector_schema").fetchone()
+        (version,) = db.execute("select version from vector_schema").fetchone() or (None,)
+        if type(version) is not int:
+            raise TypeError("its version is none")
         if version < SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path}: was written by an earlier version of Lorebind (schema {version}); "
@@ -261,13 +267,16 @@ def _code(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 
+_DAMAGED = "is damaged; restore a copy of it, or move it away and ingest again"
+_SIGNS_OF_DAMAGE = ("no such table", "no such column", "no such index", "Could not decode")
 _ADVICE = {
     "SQLITE_BUSY": f"another process has held its lock for {BUSY_SECONDS:.0f} s; "
     "let that one finish or stop it, then try again",
     "SQLITE_LOCKED": "another connection holds its lock; try again when that one has finished",
     "SQLITE_FULL": "the disk is full; free some space, then try again",
     "SQLITE_NOTADB": "is not a SQLite database; move it away, or name another file",
-    "SQLITE_CORRUPT": "is damaged; move it away and ingest again, or restore a copy",
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_CONSTRAINT": _DAMAGED,
     "SQLITE_READONLY": "cannot be written; give this user the right to write the file and its "
     "folder",
     "SQLITE_CANTOPEN": "cannot be opened; check that it is a file, and that this user may read "
@@ -287,6 +296,8 @@ def _advice(error: Exception) -> str:
     for name, advice in _ADVICE.items():
         if code.startswith(name):
             return f"{advice} ({error})"
+    if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE):
+        return f"{_DAMAGED} ({error})"
     return str(error)
 
 

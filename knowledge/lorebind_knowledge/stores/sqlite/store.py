@@ -29,6 +29,7 @@ from lorebind_knowledge.stores.checks import (
     check_room,
     entries_of,
     not_opened,
+    stored_metadata,
 )
 from lorebind_knowledge.stores.lexical import best_matches
 from lorebind_knowledge.stores.masks import Masks
@@ -186,13 +187,19 @@ class SqliteStore:
         with self._file.reading() as view:
             db, found = self._opened(view, index)
             rows = db.execute(
-                f"select id, uri, text, metadata, vector from {_LIVE}"
+                f"select id, uri, text, metadata, vector, generation from {_LIVE}"
                 " and id in (select value from json_each(?))",
                 (found.key, json.dumps(list(ids))),
             )
             return {
-                id_: StoredRecord(id_, uri, text, json.loads(metadata), unit_vector(blob))
-                for id_, uri, text, metadata, blob in rows
+                id_: StoredRecord(
+                    id_,
+                    uri,
+                    text,
+                    stored_metadata(id_, text, generation, metadata),
+                    unit_vector(blob),
+                )
+                for id_, uri, text, metadata, blob, generation in rows
             }
 
     def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
@@ -345,13 +352,18 @@ def _count_change(db: sqlite3.Connection, index: _Index) -> None:
 def _load(db: sqlite3.Connection, index: _Index, known: _Snapshot | None) -> _Snapshot:
     matrix = ExactMatrix.empty(index.dimension) if known is None else known.matrix
     live = db.execute(f"select id, row from {_LIVE}", index[:1])
-    matrix = matrix.replaced(live, lambda rows: _vectors(db, rows))
+    matrix = matrix.replaced(live, lambda rows: _vectors(db, rows, index.dimension))
     return _Snapshot(index, matrix, Masks(matrix.rows, None if known is None else known.masks))
 
 
-def _vectors(db: sqlite3.Connection, rows: Sequence[int]) -> Iterator[tuple[int, Vector]]:
+def _vectors(
+    db: sqlite3.Connection, rows: Sequence[int], dimension: int
+) -> Iterator[tuple[int, Vector]]:
     for row, blob in _by_rows(db, "vector", rows):
-        yield row, np.frombuffer(blob, "<f4")
+        vector = np.frombuffer(blob, "<f4")
+        if len(vector) != dimension or not np.isfinite(vector).all():
+            raise ValueError(f"the vector of row {row} is none of dimension {dimension}")
+        yield row, vector
 
 
 def _by_rows(db: sqlite3.Connection, columns: str, rows: Sequence[int]) -> sqlite3.Cursor:
@@ -380,7 +392,6 @@ def _matches(db: sqlite3.Connection, hits: list[tuple[int, float]]) -> list[Docu
     for row, cosine in hits:
         id_, text, metadata, generation = stored[row]
         scores = {"dense": cosine}
-        matches.append(
-            DocumentMatch(id_, score_of(cosine), scores, text, json.loads(metadata), generation)
-        )
+        about = stored_metadata(id_, text, generation, metadata)
+        matches.append(DocumentMatch(id_, score_of(cosine), scores, text, about, generation))
     return matches

@@ -1,0 +1,43 @@
+"""Runs `lorebind` and presses Ctrl-C at its Nth function call, and perhaps once more later.
+
+interrupted.py N MILLISECONDS ARGUMENT…
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lorebind.cli import main
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_at, _again = int(sys.argv[1]), float(sys.argv[2]) / 1000
+_calls = 0
+
+
+def _press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _count(frame: FrameType, event: str, _argument: Any) -> None:
+    global _calls
+    # From where the command watches for Ctrl-C: what is before is Python's own start.
+    if event == "call" and (_calls or frame.f_code.co_name == "_run"):
+        _calls += 1
+        if _calls == _at:
+            sys.setprofile(None)
+            if _again:
+                later = threading.Timer(_again, _press)
+                later.daemon = True
+                later.start()
+            _press()
+
+
+sys.argv[1:] = sys.argv[3:]
+sys.setprofile(_count)
+main()

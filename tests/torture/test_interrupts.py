@@ -1,0 +1,57 @@
+"""Ctrl-C at any moment: one line, exit code 130, and never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.app.helpers import FILES, environment
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    import random
+
+    from .trials import Trials
+
+INTERRUPTED = Path(__file__).with_name("interrupted.py")
+LINE = "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
+COMMANDS: list[list[str]] = [
+    ["knowledge", "list"],
+    ["knowledge", "plan"],
+    ["knowledge", "ingest"],
+    ["knowledge", "query", "docs", "-q", "keys"],
+    ["run", "reply", "-i", "question=keys"],
+    ["ask", ".", "keys"],
+    ["doctor"],
+]
+CALLS = 500_000
+"""About as many calls as a command makes, importing included."""
+
+
+def test_ctrl_c_is_a_line_at_any_moment(tmp_path: Path, trials: Trials) -> None:
+    """While it imports, reads, embeds, writes or ends, and when it comes twice."""
+    write(tmp_path, FILES)
+
+    def check(case: random.Random) -> None:
+        command = case.choice(COMMANDS)
+        at = case.choice([case.randrange(1, CALLS), int(CALLS ** case.random())])
+        again = case.choice([0, 0, case.uniform(1, 100)])
+        done = subprocess.run(
+            [sys.executable, INTERRUPTED, str(at), str(again), *command],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        what = (command, at, again, done)
+        if done.returncode == 130:
+            assert done.stderr == LINE, what
+        else:  # it was done before
+            assert done.returncode in (0, 1), what
+            assert "Traceback" not in done.stderr, what
+
+    trials.run("ctrl-c is one line", check, short=2, full=100)
