@@ -41,8 +41,8 @@ def make_data_folder(file: Path) -> None:
                 (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(
-            f"cannot make the folder {folder}: {error.strerror or error}; "
-            "choose another place with the path of a vector database of type sqlite"
+            f"cannot make the folder {folder}: {error.strerror or error}; make {folder.parent} "
+            "writable, or choose another place with the path of a vector database of type sqlite"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -260,6 +261,28 @@ def test_the_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
     assert "id: m" in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert os.listdir(tmp_path / "real") == ["shared.yaml"]
+
+
+def test_the_draft_of_a_writer_that_was_killed_goes(project: Path) -> None:
+    """The next one removes it, even where that one has nothing to write."""
+    draft = project.parent / ".lorebind.yaml.draft"
+    outside = project.parent / "outside"
+    outside.write_text("kept")
+    draft.symlink_to(outside)
+    apply(project, "vector_dbs: []\n")
+    draft.write_text("half of a")
+    apply(project, "vector_dbs: [{id: m, type: memory}]\n")
+    assert "id: m" in project.read_text()
+    assert outside.read_text() == "kept"
+    assert sorted(os.listdir(project.parent)) == ["lorebind.yaml", "outside"]
+
+
+def test_a_dry_run_waits_for_nobody(project: Path) -> None:
+    """It reads what is there, whoever is writing."""
+    with project.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
+    assert (found.written, [change.action for change in found.changes]) == (False, ["created"])
 
 
 def test_the_file_is_replaced_in_one_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

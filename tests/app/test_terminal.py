@@ -1,0 +1,165 @@
+"""What reaches a terminal or a pipe: no text acts on it, and no output is lost in silence."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from lorebind.cli.terminal import one_line, visible
+
+from .helpers import LOREBIND, PROJECT, Cli, environment, run_lorebind
+
+HOSTILE = "\x1b]0;pwned\x07 \x1b[2J \x9b31m \x85 \u202e \u2066 \u2028 \r \b \x7f"
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+QUERY = ["knowledge", "query", "docs", "-q", "rotate the keys"]
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def hostile(cli: Cli) -> Cli:
+    """A project whose names and texts try to act on the terminal, ingested with a failure."""
+    cli.write(
+        {
+            "docs/a\nforged line\x1b[2J.md": f"# Keys {HOSTILE}\n\nRotate the keys. {HOSTILE}\n",
+            "docs/bad\nforged line\x1b[2J.md": "none\0",
+            "lorebind.yaml": PROJECT.replace("How we work", json.dumps(HOSTILE)),
+        }
+    )
+    assert cli("knowledge", "ingest").code == 1
+    return cli
+
+
+def test_what_acts_is_written_out() -> None:
+    """Controls, line separators and reversals, as Python writes them; newlines and tabs stay."""
+    assert visible("a\x1b[2J\x9b\u202eb\r\nc\td\re\udcff") == (
+        "a\\x1b[2J\\x9b\\u202eb\nc\td\\re\\udcff"
+    )
+    assert one_line("a\nb\tc\x07") == "a\\nb\\tc\\x07"
+    for text in ("Zürich, naïve 東京 👩\u200d👩 \u05d0\u200f", "a\n\tb\n"):
+        assert visible(text) == text
+
+
+COMMANDS = [
+    QUERY,
+    ["knowledge", "list"],
+    ["knowledge", "get", "docs"],
+    ["knowledge", "export"],
+    ["knowledge", "ingest"],
+    ["knowledge", "plan"],
+    ["knowledge", "get", HOSTILE],
+    ["knowledge", "query", "docs", "-q", "x", "--filter", HOSTILE],
+    [HOSTILE],
+    ["validate", "-p", HOSTILE],
+    ["ask", ".", "rotate the keys"],
+    ["run", "reply", "-i", "question=rotate the keys"],
+    ["bindings", "explain"],
+    ["doctor"],
+]
+
+
+def test_nothing_printed_acts(hostile: Cli) -> None:
+    """Neither results nor errors, for people or programs; and no name makes a line of its own."""
+    for command in COMMANDS:
+        for more in ([], ["--output", "json"], ["--output", "yaml"]):
+            done = hostile(*command, *more)
+            assert done.out + done.err, command
+            assert not ACTING.search(done.out + done.err), done
+            assert "\nforged" not in done.out + done.err, done
+
+
+def test_data_is_exact(hostile: Cli) -> None:
+    """JSON and YAML give back what was ingested, character by character."""
+    from lorebind import Project
+
+    with Project.load(hostile.root) as project:
+        right = [(match.text, match.metadata["uri"]) for match in project.query("docs", QUERY[-1])]
+    assert any("\x9b31m \x85 \u202e \u2066 \u2028" in text for text, _ in right)
+    for output, parse in (("json", json.loads), ("yaml", yaml.safe_load)):
+        data = parse(hostile(*QUERY, "-o", output).out)
+        assert [(match["text"], match["metadata"]["uri"]) for match in data["matches"]] == right
+
+
+def test_colours_are_ours_alone(hostile: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, text without its colours is the text without a terminal."""
+    plain = hostile(*QUERY).out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = hostile(*QUERY).out
+    assert coloured != plain
+    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
+
+
+@pytest.mark.parametrize("variables", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["C", "ascii"])
+def test_an_ascii_locale_shows_everything(hostile: Cli, variables: dict[str, str]) -> None:
+    """Other characters are written out for people, and escaped in data."""
+    hostile.write({"docs/zürich.md": "# Zürich\n\nRotate the keys in 東京.\n"})
+    hostile("knowledge", "ingest")
+    done = run_lorebind(hostile.root, *QUERY, **variables)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.isascii()
+    assert "\\u6771\\u4eac" in done.out
+    data = json.loads(run_lorebind(hostile.root, *QUERY, "-o", "json", **variables).out)
+    assert any("東京" in match["text"] for match in data["matches"])
+
+
+LOST = "lorebind: cannot write the output: "
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "message"),
+    [
+        ("> /dev/full", 1, LOST + "No space left on device\n"),
+        (">&-", 1, LOST + "it is closed\n"),
+        ("| true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("--nothing 2> /dev/full", 2, ""),
+        ("> /dev/null 2>&- <&-", 0, ""),
+    ],
+)
+def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message: str) -> None:
+    """What cannot be written is said where that can be, and never ends with 0."""
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" knowledge list {redirected}', LOREBIND],
+        cwd=cli.root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
+
+
+def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
+    """A file opened as number 1 or 2 would be written by every library that prints."""
+    script = '"$0" knowledge ingest >&- 2>&-; "$0" knowledge ingest > /dev/null 2>&- && "$0" doctor'
+    done = subprocess.run(
+        ["bash", "-c", script, LOREBIND],
+        cwd=cli.root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [["schema", "--write"], ["init", "new"]])
+def test_files_that_cannot_be_written_are_named(empty_cli: Cli, command: list[str]) -> None:
+    """Where a folder is to be made, there is a file: one line, and no traceback."""
+    for name in (".lorebind", "new"):
+        (empty_cli.root / name).write_text("")
+    done = empty_cli(*command)
+    assert (done.code, done.out) == (1, "")
+    assert re.fullmatch(r"lorebind: cannot write .*; choose a folder .*\n", done.err)
+
+
+def test_closed_input_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`apply -f -` with nothing to read from is wrong usage."""
+    monkeypatch.setattr("sys.stdin", None)
+    done = cli("knowledge", "apply", "-f", "-")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "lorebind: standard input is closed; name a file, or pipe one in\n"

@@ -1,0 +1,92 @@
+"""Several `apply` at once, some of them killed: nothing that was reported done is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.configuration import apply_resources, load_project
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from .trials import Trials
+
+PROJECT = """\
+# kept
+name: shop
+vector_dbs:
+  - { id: first, type: memory }  # kept too
+knowledge_bases: []
+"""
+
+# Each line on standard output names what was applied; before the Nth call it ends as if killed.
+APPLYING = """\
+import os, sys
+from lorebind_knowledge.configuration import apply_resources
+
+folder, name, count, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+calls = 0
+
+def ended(frame, event, argument):
+    global calls
+    calls += event in ("call", "c_call")
+    if calls == last:
+        os._exit(9)
+
+apply_resources(folder, "vector_dbs: []", name, dry_run=True)
+print("ready", flush=True)
+sys.stdin.readline()
+sys.setprofile(ended if last else None)
+for number in range(count):
+    apply_resources(folder, f"vector_dbs: [{{id: {name}-{number}, type: memory}}]", name)
+    os.write(1, f"{name}-{number}\\n".encode())
+"""
+
+
+def test_applies_at_once_lose_nothing(tmp_path: Path, trials: Trials) -> None:
+    """All that returned is in the file, which is valid, and nothing else is in its folder."""
+
+    def check(case: random.Random) -> None:
+        folder = tmp_path / str(case.random())
+        folder.mkdir()
+        file = folder / "lorebind.yaml"
+        file.write_text(PROJECT)
+        count = case.randint(2, 4)
+        last = [0, *(case.choice([0, case.randint(1, 15_000 * count)]) for _ in range(3))]
+        done, codes = _apply_at_once(folder, count, last)
+        assert all(code in (0, 9 if end else 0) for code, end in zip(codes, last, strict=True))
+        apply_resources(folder, "vector_dbs: [{id: first, type: memory}]", "afterwards")
+        there = {one.id for one in load_project(folder).project.vector_dbs}
+        assert done <= there, (last, done - there)
+        assert len(done) >= count
+        assert "# kept\n" in file.read_text()
+        assert "# kept too\n" in file.read_text()
+        assert os.listdir(folder) == ["lorebind.yaml"]
+
+    trials.run("applies at once lose nothing", check, short=2, full=24)
+
+
+def _apply_at_once(folder: Path, count: int, last: list[int]) -> tuple[set[str], list[int]]:
+    """What processes that begin at the same time report as applied, and their exit codes."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", APPLYING, folder, f"p{number}", str(count), str(end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number, end in enumerate(last)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=120)[0] for process in processes]
+    return set("".join(said).split()), [process.returncode for process in processes]

@@ -1,0 +1,88 @@
+"""Hostile text in names, documents and arguments: nothing that is printed acts on a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tests.app.helpers import PROJECT, WORKFLOW, Cli
+from tests.app.test_terminal import ACTING
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    import pytest
+
+    from .trials import Trials
+
+PARTS = [
+    *map(chr, [*range(1, 32), *range(127, 160)]),
+    *"\u2028\u2029\u202a\u202d\u202e\u2066\u2068\u2069\u200d\u200f\ufeff",
+    *"aé東👩'\"\\{}[]:#-&*!|>%@`,? ",
+    "\x1b]0;pwned\x07",
+    "\x1b[2J",
+    "\x1b[31m",
+    "\x9b2J",
+    "\x1b]8;;http://x\x1b\\",
+    "\r\n",
+    "keys",
+    ":warning:",
+    "[bold]",
+]
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+def test_no_text_acts_on_a_terminal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    trials: Trials,
+) -> None:
+    """Plain or in colours; data stays exact, the same in JSON and YAML."""
+    cli = Cli(tmp_path, monkeypatch, capsys)
+
+    def check(case: random.Random) -> None:
+        root = tmp_path / "project"
+        shutil.rmtree(root, ignore_errors=True)
+        text = f"# Keys {_text(case)}\n\nRotate the keys. {_text(case)}\n"
+        name = _text(case).replace("/", "")
+        said = json.dumps(_text(case))  # as YAML too, between double quotes
+        project = PROJECT.replace("How we work", said).replace("{ team: ops }", f"{{team: {said}}}")
+        root.mkdir()
+        cli.move_to(root)
+        (root / "docs").mkdir()
+        (root / f"docs/a{name}.md").write_text(text, newline="")
+        (root / f"docs/b{name}.md").write_text("none\0")
+        write(root, {"lorebind.yaml": project, "workflows/reply.yaml": WORKFLOW})
+        asked = ["knowledge", "query", "docs", "-q", f"keys {_text(case)}", "--min-score", "0"]
+        plain = [
+            cli("knowledge", "ingest", "docs"),
+            cli(*asked),
+            cli("knowledge", "list"),
+            cli("ask", ".", f"keys {_text(case)}"),
+            cli("knowledge", case.choice(["get", "plan"]), _text(case)),
+            cli("run", "reply", "-i", f"question={_text(case)}"),
+        ]
+        for done in plain:
+            assert not ACTING.search(done.out + done.err), done
+            assert "Traceback" not in done.err, done
+        found = cli(*asked, "-o", "json"), cli(*asked, "-o", "yaml")
+        for done in found:
+            assert not ACTING.search(done.out + done.err), done
+        matches = json.loads(found[0].out)["matches"], yaml.safe_load(found[1].out)["matches"]
+        assert matches[0] == matches[1]
+        with monkeypatch.context() as patch:
+            patch.setenv("FORCE_COLOR", "1")
+            assert COLOUR.sub("", cli(*asked).out) == plain[1].out
+
+    trials.run("no text acts on a terminal", check, short=3, full=120)
+
+
+def _text(case: random.Random) -> str:
+    return "".join(case.choices(PARTS, k=case.randint(1, 12)))
