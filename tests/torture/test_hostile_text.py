@@ -50,9 +50,9 @@ def test_no_text_acts_on_a_terminal(
     def check(case: random.Random) -> None:
         root = tmp_path / "project"
         shutil.rmtree(root, ignore_errors=True)
-        text = f"# Keys {_text(case)}\n\nRotate the keys. {_text(case)}\n"
-        name = _text(case).replace("/", "")
-        said = json.dumps(_text(case))  # as YAML too, between double quotes
+        text = f"# Keys {_text(case)}\n\n{'Rotate the keys. ' * 50}{_text(case)}\n"
+        name = re.sub(r"[/\\]", "", _text(case))
+        said = yaml.safe_dump(_text(case), default_style='"', width=10_000).strip()
         project = PROJECT.replace("How we work", said).replace("{ team: ops }", f"{{team: {said}}}")
         root.mkdir()
         cli.move_to(root)
@@ -74,6 +74,7 @@ def test_no_text_acts_on_a_terminal(
             assert "Traceback" not in done.err, done
         found = cli(*asked, "-o", "json"), cli(*asked, "-o", "yaml")
         for done in found:
+            assert done.code == 0, plain[0].out[-700:]
             assert not ACTING.search(done.out + done.err), done
         matches = json.loads(found[0].out)["matches"], yaml.safe_load(found[1].out)["matches"]
         assert matches[0] == matches[1]

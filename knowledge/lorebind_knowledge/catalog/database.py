@@ -213,7 +213,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options()["lorebind_begin"])
 
 
-_MOVE_AWAY = "restore a copy of it, or move it away and ingest again"
+_MOVE_AWAY = "move the file away, then ingest again"
 
 
 def _advice(message: str) -> str:

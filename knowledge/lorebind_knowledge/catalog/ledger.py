@@ -263,8 +263,8 @@ class Ledger:
                 yield connection
         except (TypeError, ValueError) as error:
             raise StoreError(
-                f"{self._database}: its {what} are damaged: {error}; restore a copy of it, "
-                "or move it away and ingest again"
+                f"{self._database}: its {what} are damaged: {error}; move it away and ingest "
+                "again, or restore a copy"
             ) from error
 
 

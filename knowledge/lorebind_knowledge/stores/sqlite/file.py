@@ -267,7 +267,7 @@ def _code(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
 
 
-_DAMAGED = "is damaged; restore a copy of it, or move it away and ingest again"
+_DAMAGED = "is damaged; move it away and ingest again, or restore a copy"
 _SIGNS_OF_DAMAGE = ("no such table", "no such column", "no such index", "Could not decode")
 _ADVICE = {
     "SQLITE_BUSY": f"another process has held its lock for {BUSY_SECONDS:.0f} s; "
