@@ -85,11 +85,16 @@ def test_data_is_exact(hostile: Cli) -> None:
 
 def test_colours_are_ours_alone(hostile: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal, text without its colours is the text without a terminal."""
-    plain = hostile(*QUERY).out
+    commands = (QUERY, ["knowledge", "list"], ["bindings", "explain"])
+    plain = [hostile(*command).out for command in commands]
     monkeypatch.setenv("FORCE_COLOR", "1")
-    coloured = hostile(*QUERY).out
-    assert coloured != plain
-    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
+    for command, right in zip(commands, plain, strict=True):
+        coloured = hostile(*command).out
+        assert coloured != right
+        without = re.sub("\x1b\\[[0-9;]*m", "", coloured)
+        assert [line.rstrip() for line in without.splitlines()] == [
+            line.rstrip() for line in right.splitlines()
+        ]
 
 
 @pytest.mark.parametrize("variables", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["C", "ascii"])

@@ -103,7 +103,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     out = console()
     with out.capture() as printed:
         out.print(table)
-    print("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    # Safe by now, and perhaps coloured.
+    print("\n".join(line.rstrip() for line in printed.get().splitlines()), file=out.file)
 
 
 def plan_line(plan: IngestPlan) -> str:
