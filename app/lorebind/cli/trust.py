@@ -26,7 +26,7 @@ def trust(
     module that it names does; a project that you made by `init` keeps it.
     """
     from lorebind import trust as trusted
-    from lorebind.cli.printing import console, print_data
+    from lorebind.cli.printing import print_data, print_line
     from lorebind_knowledge.configuration import read_demands
 
     path = Path(folder)
@@ -48,7 +48,7 @@ def trust(
         print_data(result, output)
         return
     for line in lines:
-        console().print(line, soft_wrap=True)
+        print_line(line)
 
 
 def check_trusted(path: Path) -> None:
@@ -59,7 +59,7 @@ def check_trusted(path: Path) -> None:
         ConfigurationError: it is not valid.
     """
     from lorebind import trust as trusted
-    from lorebind.cli.printing import console
+    from lorebind.cli.printing import print_line
     from lorebind_knowledge.configuration import load_project, read_demands
 
     try:
@@ -70,7 +70,7 @@ def check_trusted(path: Path) -> None:
     if trusted.is_trusted(demands):
         return
     for demand in demands.all:
-        console(stderr=True).print(str(demand), soft_wrap=True)
+        print_line(str(demand), stderr=True)
     raise UsageError(
         "this project is not trusted, and asks for what is listed above; read its files, then "
         f"trust it with: lorebind trust {shlex.quote(str(path))}; or for this once with --trust"
