@@ -36,10 +36,12 @@ __all__ = [
 ]
 
 SEEN = re.compile(
-    "CI|HOME|LANG|PATH|TMPDIR|TZ|UPDATE_DOCS|(COV|HYPOTHESIS|LC|LD|LOREBIND_TEST|PYTEST|PYTHON)_?.*"
+    "CI|HOME|LANG|PATH|TMPDIR|TZ|UPDATE_DOCS|"
+    "(COV|HYPOTHESIS|LC|LD|LOREBIND_TEST|OPENBLAS|PYTEST|PYTHON)_?.*"
 )
 """The variables that tests see: those that find programs and folders, say where in the world we
-are, or are meant for tests. Others would colour and fold what is printed, or hold real keys."""
+are and how the processor computes rightly, or are meant for tests. Others would colour and fold
+what is printed, or hold real keys."""
 
 # How long an example takes is the machine's affair.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])

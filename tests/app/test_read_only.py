@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import LOREBIND, PROJECT, Cli, Done, environment
+from .helpers import LOREBIND, PROJECT, Cli, Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +60,6 @@ def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReadOn
         done = subprocess.run(
             [*around(folder), LOREBIND, *arguments],
             cwd=folder,
-            env=environment(),
             capture_output=True,
             text=True,
             timeout=60,

@@ -11,7 +11,7 @@ import yaml
 
 from lorebind.cli.terminal import one_line, visible
 
-from .helpers import LOREBIND, PROJECT, Cli, environment, run_lorebind
+from .helpers import LOREBIND, PROJECT, Cli, run_lorebind
 
 HOSTILE = "\x1b]0;pwned\x07 \x1b[2J \x9b31m \x85 \u202e \u2066 \u2028 \r \b \x7f"
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -128,7 +128,6 @@ def test_lost_output_is_no_success(cli: Cli, redirected: str, code: int, message
     done = subprocess.run(
         ["bash", "-c", f'"$0" knowledge list {redirected}', LOREBIND],
         cwd=cli.root,
-        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -143,7 +142,6 @@ def test_a_database_never_gets_the_place_of_a_closed_stream(cli: Cli) -> None:
     done = subprocess.run(
         ["bash", "-c", script, LOREBIND],
         cwd=cli.root,
-        env=environment(),
         capture_output=True,
         text=True,
         timeout=120,

@@ -213,8 +213,8 @@ MISTAKES = [
         "embedders:",
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
-        "autoload, description, embedders, extensions, knowledge, knowledge_bases, models, name, "
-        "vector_dbs, workflows, wrappers",
+        "autoload, description, embedders, extensions, knowledge, knowledge_bases, loading, "
+        "models, name, vector_dbs, workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(

@@ -22,6 +22,7 @@ from lorebind_knowledge.errors import (
 from lorebind_knowledge.service import KnowledgeService
 
 from .test_catalog import HERE, MANIFEST, read_everything
+from .test_catalog_migration import UNDONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -271,16 +272,9 @@ def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, 
     catalog.ledger.create_index(HERE, MANIFEST)
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(f'set search_path to "{name}"')
-        for step in sorted(schema.MIGRATIONS):
-            if step == 2:
-                db.execute("alter table catalog_documents drop column version, drop column recipe")
-        later = [step for step in schema.MIGRATIONS if step > 2]
-        if later:
-            db.execute("drop table catalog_embeddings")
-            db.execute(
-                "create table catalog_embeddings "
-                "(key varchar primary key, vector bytea not null, created_at float not null)"
-            )
+        for step in sorted(schema.MIGRATIONS, reverse=True):
+            for statement in UNDONE[step]:
+                db.execute(statement)
         db.execute("update catalog_version set version = 1")
     reopened = make_catalog()
     assert reopened.ledger.index(HERE, "building") is not None

@@ -127,7 +127,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
         "known: agents, autoload, description, embedders, extensions, knowledge, knowledge_bases, "
-        "models, name, vector_dbs, workflows, wrappers",
+        "loading, models, name, vector_dbs, workflows, wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
@@ -202,7 +202,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, description, embedders, "
-            "extensions, knowledge, knowledge_bases, models, name, vector_dbs, workflows, wrappers",
+            "extensions, knowledge, knowledge_bases, loading, models, name, vector_dbs, workflows, "
+            "wrappers",
         ),
         (
             "lorebind.yaml",
@@ -210,7 +211,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
             "agents, autoload, description, embedders, extensions, "
-            "knowledge, knowledge_bases, models, name, vector_dbs, workflows, wrappers",
+            "knowledge, knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
         ),
         (
             "lorebind.yaml",
@@ -356,7 +357,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
                 "autoload, description, embedders, extensions, knowledge, "
-                "knowledge_bases, models, name, vector_dbs, workflows, wrappers",
+                "knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
                 'the plain word on as a boolean; quote it: "on"',
             ],
@@ -366,7 +367,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"name: demo\ndescription: " + b"x" * 2**20 + b"\nzzz: 1\n",
             [
                 "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, description, "
-                "embedders, extensions, knowledge, knowledge_bases, models, name, vector_dbs, "
+                "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
+                "vector_dbs, "
                 "workflows, wrappers",
             ],
         ),
@@ -374,7 +376,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"name: demo\nzzz: " + b"x" * 2**20,
             [
                 "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, description, "
-                "embedders, extensions, knowledge, knowledge_bases, models, name, vector_dbs, "
+                "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
+                "vector_dbs, "
                 "workflows, wrappers",
             ],
         ),

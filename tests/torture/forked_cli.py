@@ -96,9 +96,6 @@ def _answer(asked: dict[str, Any], main: Any, writer: int) -> None:
 
 
 def _done(main: Any, command: list[str]) -> dict[str, Any]:
-    from lorebind.cli.printing import console
-
-    console.cache_clear()
     sys.argv = ["lorebind", *command]
     printed = io.StringIO()
     code: Any = 0

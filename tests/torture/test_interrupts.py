@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.app.helpers import FILES, environment
+from tests.app.helpers import FILES
 from tests.bindings.helpers import write
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def test_ctrl_c_is_a_line_at_any_moment(tmp_path: Path, trials: Trials) -> None:
         done = subprocess.run(
             [sys.executable, INTERRUPTED, str(at), str(again), *command],
             cwd=tmp_path,
-            env=environment(),
             capture_output=True,
             text=True,
             timeout=120,
