@@ -3,9 +3,9 @@
     python benchmarks/loading.py [--rounds N] [--pages N]
 
 Documents are enumerated, read and chunked as an ingest does it, without embedding, in alternating
-rounds. The baseline of each row is the same work with `loading: {processes: 0}`, where this process
-reads everything itself. PDF files of 50 pages each are made; the Markdown pages are the
-quickstart's, which no other process reads.
+rounds, each time in a new process, as a command is one. The baseline of each row is the same work
+with `loading: {processes: 0}`, where one process reads everything itself. PDF files of 25 pages
+each are made; the Markdown pages are the quickstart's, which no other process reads.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge import KnowledgeBase
 
 DOCS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
-PAGES_PER_FILE = 50
+PAGES_PER_FILE = 25
 LINES_PER_PAGE = 45
 
 
@@ -43,7 +45,12 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument("--read", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.read:
+        folder, pattern, processes = arguments.read
+        print(*read(Path(folder), pattern, int(processes)))
+        return
     with tempfile.TemporaryDirectory() as folder:
         make_pages(Path(folder), arguments.pages)
         compare("PDF", Path(folder), "*.pdf", arguments.rounds, (1, 2))
@@ -51,16 +58,15 @@ def main() -> None:
 
 
 def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple[int, ...]) -> None:
-    kb = knowledge_base(folder, pattern)
     seconds: dict[int, list[float]] = {number: [] for number in (0, *processes)}
     for _ in range(rounds):
         for number, taken in seconds.items():
-            loading = Loading(LoadingDeclaration(processes=number))
-            begun = time.perf_counter()
-            documents = run(prepare(replace(kb, loading=loading)))
-            taken.append(time.perf_counter() - begun)
+            command = [sys.executable, __file__, "--read", str(folder), pattern, str(number)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            documents, figure = done.stdout.split()
+            taken.append(float(figure))
     baseline = statistics.median(seconds[0])
-    print(f"{name}: {documents} documents, {baseline:.2f} s in this process")
+    print(f"{name}: {documents} documents, {baseline:.2f} s in one process")
     for number in processes:
         ratios = [one / other for one, other in zip(seconds[0], seconds[number], strict=True)]
         print(
@@ -68,6 +74,15 @@ def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple
             f"{statistics.median(ratios):.2f} times as fast "
             f"({min(ratios):.2f} to {max(ratios):.2f} in {rounds} rounds)"
         )
+
+
+def read(folder: Path, pattern: str, processes: int) -> tuple[int, float]:
+    """How many documents there are, and the seconds that reading and chunking them takes."""
+    loading = Loading(LoadingDeclaration(processes=processes))
+    kb = replace(knowledge_base(folder, pattern), loading=loading)
+    begun = time.perf_counter()
+    documents = run(prepare(kb))
+    return documents, time.perf_counter() - begun
 
 
 async def prepare(kb: KnowledgeBase) -> int:
