@@ -109,3 +109,16 @@ def test_multiplied_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "MAX_CHARACTERS", 100_000)
     with pytest.raises(SourceError, match=r"longer than 100,000 characters"):
         loaded({"k" * 5000: [1] * 1000})
+
+
+def test_long_paths_are_cut() -> None:
+    """Of a path of many levels the end is said; a title that is none is not used."""
+    value: Any = 1
+    for _ in range(300):
+        value = {"k" * 20: value}
+    path, _, said = loaded(value).text.rpartition(": ")
+    assert said == "1"
+    assert path.startswith("…")
+    assert path.endswith("." + "k" * 20)
+    assert len(path) < 2100
+    assert loaded({"title": "x" * 1001}).title == "x"

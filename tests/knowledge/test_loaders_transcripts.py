@@ -47,6 +47,7 @@ def test_times() -> None:
     [
         ("<v Ada Byron>Hello</v>", "Ada Byron: Hello"),
         ("<v.loud.first Ada>Hello", "Ada: Hello"),
+        ("<v  >Hello", "Hello"),
         ("<b>bold</b> <c.red>red</c> <00:01.000>timed <lang en>x</lang>", "bold red timed x"),
         ("a &lt;b&gt; &amp; c&nbsp;d", "a <b> & c d"),
         ("{\\an8}top", "top"),
@@ -106,6 +107,14 @@ def test_nothing_said() -> None:
     """A transcript without cues is empty, and no error."""
     document = load_document(b"WEBVTT\n", "a.vtt")
     assert (document.text, document.cues) == ("", ())
+
+
+def test_too_many_captions() -> None:
+    """What no recording has is refused before it takes memory."""
+    cue = b"0:0.0-->0:0.1\na\n\n"
+    assert load_document(b"WEBVTT\n\n" + cue * 1000, "a.vtt").text == "a"
+    with pytest.raises(SourceError, match=r"a.vtt: has more than 100,000 captions; split"):
+        load_document(b"WEBVTT\n\n" + cue * 100_001, "a.vtt")
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=3), max_size=8))

@@ -9,6 +9,8 @@ searched for afterwards. Other chunkers are the same with other levels of places
 from __future__ import annotations
 
 import re
+from array import array
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind_knowledge.chunking.base import Chunker, Interval, strip
@@ -112,40 +114,48 @@ class RecursiveChunker(Chunker):
         if not places:
             yield from windows(ruler, text, start, end, self._size, self._overlap)
             return
-        small: list[Interval] = []
-        for piece in zip([start, *places], [*places, end], strict=True):
+        cuts = array("q", [start])
+        cuts.extend(places)
+        cuts.append(end)
+        small = 0  # where the pieces begin that are to be joined
+        for index, piece in enumerate(pairwise(cuts)):
             if ruler.length(*piece) < self._size:
-                small.append(piece)
                 continue
-            yield from self._merge(ruler, small)
-            small = []
+            yield from self._merge(ruler, cuts, small, index)
+            small = index + 1
             yield from self._split(ruler, text, *piece, finer, head)
-        yield from self._merge(ruler, small)
+        yield from self._merge(ruler, cuts, small, len(cuts) - 1)
 
-    def _merge(self, ruler: Ruler, pieces: Sequence[Interval]) -> Iterator[Interval]:
-        """Neighbouring pieces joined up to the size; each chunk begins in the last one's tail."""
-        first = 0
-        for index, (start, end) in enumerate(pieces):
-            length = ruler.length(start, end)
-            total = ruler.length(pieces[first][0], start)
+    def _merge(
+        self, ruler: Ruler, cuts: Sequence[int], first: int, last: int
+    ) -> Iterator[Interval]:
+        """The pieces between two cuts, joined up to the size.
+
+        Each chunk begins in the tail of the one before.
+        """
+        for index in range(first, last):
+            start = cuts[index]
+            length = ruler.length(start, cuts[index + 1])
+            total = ruler.length(cuts[first], start)
             if total + length > self._size and first < index:
-                yield pieces[first][0], start
+                yield cuts[first], start
                 while first < index and (total > self._overlap or total + length > self._size):
                     first += 1
-                    total = ruler.length(pieces[first][0], start)
-        if pieces:
-            yield pieces[first][0], pieces[-1][1]
+                    total = ruler.length(cuts[first], start)
+        if first < last:
+            yield cuts[first], cuts[last]
 
 
 def _best_places(
     text: str, start: int, end: int, levels: Sequence[Level], lowest: int
-) -> tuple[list[int], Sequence[Level]]:
+) -> tuple[array[int], Sequence[Level]]:
     """Where the first level cuts that cuts at all, and the levels below it."""
     useless = None
     for index, level in enumerate(levels):
         if level is useless:
             continue
-        if places := [place for place in level(text, start, end) if lowest < place < end]:
+        places = array("q", (p for p in level(text, start, end) if lowest < p < end))
+        if places:
             return places, levels[index + 1 :]
         useless = level
-    return [], ()
+    return array("q"), ()

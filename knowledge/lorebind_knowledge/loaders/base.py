@@ -21,6 +21,12 @@ _LINE_END = re.compile("\n")
 MAX_CHARACTERS = 20_000_000
 """Of one document's text. Formats that pack much into few bytes are refused beyond it."""
 
+LONGEST_TITLE = 1000
+"""Of a document or heading, in characters. Titles are repeated with passages: what is longer is
+text."""
+
+_BLOCK = 2**16
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -134,20 +140,32 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def check_length(length: int, uri: str) -> None:
+    """Raise `SourceError` when a text would be longer than `MAX_CHARACTERS`."""
+    if length > MAX_CHARACTERS:
+        raise SourceError(
+            f"{uri}: its text would be longer than {MAX_CHARACTERS:,} characters; "
+            "split the document"
+        )
+
+
 def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
     """The lines as one text.
 
     Raises:
         SourceError: when it would be longer than `MAX_CHARACTERS`.
     """
+    blocks: list[str] = []  # of many lines each, which take less memory than the lines
     kept: list[str] = []
-    length = 0
+    length = joined_length = 0
     for line in lines:
         length += len(line) + len(separator)
-        if length > MAX_CHARACTERS:
-            raise SourceError(
-                f"{uri}: its text would be longer than {MAX_CHARACTERS:,} characters; "
-                "split the document"
-            )
+        check_length(length, uri)
         kept.append(line)
-    return separator.join(kept)
+        if length - joined_length > _BLOCK:
+            blocks.append(separator.join(kept))
+            kept.clear()
+            joined_length = length
+    if kept:
+        blocks.append(separator.join(kept))
+    return separator.join(blocks)

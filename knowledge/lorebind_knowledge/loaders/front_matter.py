@@ -14,7 +14,15 @@ from lorebind_knowledge.loaders.base import well_formed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BLOCK = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_LONGEST_BLOCK = 2**16
+"""In characters. What is longer is no front matter but text."""
+
+_BLOCK = re.compile(
+    rf"\A---[ \t]*+\r?\n(.{{0,{_LONGEST_BLOCK}}}?)^---[ \t]*+(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+
+_SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?\Z")
 
 _LONGEST_VALUE = 2_000
 _MOST_ENTRIES = 200
@@ -25,10 +33,19 @@ _RESERVED = {"title", "encoding", "page", "time_start", "time_end"}
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without merge keys, whose expansion can grow exponentially."""
+    """YAML without merge keys, whose expansion can grow exponentially.
+
+    `12:30` and `1:30:00` are text, as in YAML 1.2, and not the numbers 750 and 5400.
+    """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         pass
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [("tag:yaml.org,2002:str", _SEXAGESIMAL), *others]
+    for first, others in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.loaders.base import LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, LoadedDocument, title_of
 from lorebind_knowledge.loaders.html_content import content_of
-from lorebind_knowledge.loaders.html_cost import too_costly
 from lorebind_knowledge.loaders.html_text import TextWriter
 from lorebind_knowledge.loaders.html_tree import read_tree
 
@@ -35,25 +33,20 @@ def load_html(text: str, uri: str) -> LoadedDocument:
     site; else the page's title; else the first heading; else the file's name.
 
     Raises:
-        SourceError: when the page is built so that parsing it would take very long.
+        SourceError: when the page has more elements than are read.
     """
-    from selectolax.lexbor import LexborHTMLParser
-
-    if too_costly(text):
-        raise SourceError(f"{uri}: its HTML is nested too deeply to be read")
-    page = LexborHTMLParser(text)
-    writer = TextWriter()
-    if page.body is not None:
-        for part in content_of(read_tree(page.body)):
-            writer.write(part)
+    body, title = read_tree(text, uri)
+    writer = TextWriter(uri)
+    for part in content_of(body):
+        writer.write(part)
     content = writer.text
     headings = tuple(writer.headings)
-    return LoadedDocument(content, _title(page, headings, uri), headings, format="html")
+    return LoadedDocument(content, _title(title, headings, uri), headings, format="html")
 
 
-def _title(page: Any, headings: tuple[Heading, ...], uri: str) -> str:
-    element = page.css_first("head > title")
-    written = " ".join(element.text().split()) if element is not None else ""
+def _title(written: str, headings: tuple[Heading, ...], uri: str) -> str:
+    if len(written) > LONGEST_TITLE:
+        written = ""
     tops = [heading.title for heading in headings if heading.level == 1] or [
         heading.title for heading in headings
     ]

@@ -7,6 +7,7 @@ the measure of Kohlschütter et al., Boilerplate Detection using Shallow Text Fe
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,9 @@ _ROLES = words(
 _BOUNDS = r"(?:^|[\s_-])(?:{})(?:$|[\s_-])"
 _NAMES = re.compile(
     _BOUNDS.format(
-        r"\w*nav|\w*navbar|navheader|navfooter|navigation|menu|menubar|sphinxsidebar\w*|"
+        r"[^\W_]*nav(?:bar)?|navheader|navfooter|navigation|menu|menubar|sphinxsidebar[^\W_]*|"
         r"breadcrumbs?|cookies?|consent|gdpr|newsletter|subscribe|subscription|social|share|"
-        r"sharing|sharedaddy|recommended|comments?|disqus\w*|footer|advert\w*|ads?|sponsored|"
+        r"sharing|sharedaddy|recommended|comments?|disqus[^\W_]*|footer|advert[^\W_]*|ads?|sponsored|"
         r"popup|modal|masthead|topbar|skip|skiplink|pagination|pager|toc|headerlink|searchbox|"
         r"login|signup|copyright"
     )
@@ -68,7 +69,7 @@ def _marked_content(body: Element) -> list[Element]:
         article = _largest_article(main)
         whole = article and article.letters >= main.letters * 0.6
         return (
-            [article] if article and whole and _has(article, "h1") >= _has(main, "h1") else [main]
+            [article] if article and whole and bool(article.titles) >= bool(main.titles) else [main]
         )
     article = _largest_article(body)
     if article and article.letters >= body.letters * _FAIR_SHARE * 2:
@@ -87,10 +88,6 @@ def _largest_article(root: Element) -> Element | None:
     return max(articles, key=lambda element: element.letters, default=None)
 
 
-def _has(root: Element, tag: str) -> bool:
-    return any(element.tag == tag for element in root.elements())
-
-
 def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
     """The test for what is no content; inside marked content, lists of links are content."""
     total = root.letters
@@ -103,7 +100,7 @@ def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
         if tag == "a":
             return "".join(_texts(element)).strip() in _ANCHOR_SIGNS
         if tag == "header":
-            return not marked and not (_has(element, "h1") and density < 0.3)
+            return not marked and not (element.titles and density < 0.3)
         if tag == "footer":
             return True
         if tag == "aside":
@@ -127,14 +124,16 @@ def _is_menu(element: Element, density: float) -> bool:
 
 
 def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Element:
-    """A copy of the tree without what the test is true of."""
-    kept = Element(root.tag, root.attributes)
+    """The tree without what the test is true of; parts of which all is kept are the same."""
+    children: list[Element | str] = []
     for child in root.children:
         if isinstance(child, str) or child.tag == "pre":  # a highlighter has comments too
-            kept.children.append(child)
+            children.append(child)
         elif not is_boilerplate(child):
-            kept.children.append(_without(child, is_boilerplate))
-    return kept
+            children.append(_without(child, is_boilerplate))
+    if len(children) == len(root.children) and all(map(operator.is_, children, root.children)):
+        return root
+    return Element(root.tag, root.attributes, children)
 
 
 def _texts(element: Element) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import html
+import io
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from lorebind_knowledge.loaders.base import words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.loaders.base import LoadedDocument
+    from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 _TICKS = re.compile(r"`+")
@@ -52,29 +53,31 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
     """
     if document.format not in ("markdown", "text"):
         return document
-    edits = list(_edits(document.text, document.body_start))
-    if not edits:
-        return document
-    parts: list[str] = []
-    position = 0
-    shifts: list[int] = []  # of what stands behind each edit
-    for start, end, replacement in edits:
-        parts += (document.text[position:start], replacement)
-        shifts.append((shifts[-1] if shifts else 0) + len(replacement) - (end - start))
+    text = io.StringIO()
+    position = shift = 0  # how far what follows has moved
+    headings: list[Heading] = []
+    waiting = iter(document.headings)
+    heading = next(waiting, None)
+    for start, end, replacement in _edits(document.text, document.body_start):
+        while heading and heading.start <= start:
+            headings.append(_moved(heading, shift))
+            heading = next(waiting, None)
+        while heading and heading.start < end:
+            heading = next(waiting, None)  # it stood in a comment
+        text.write(document.text[position:start])
+        text.write(replacement)
+        shift += len(replacement) - (end - start)
         position = end
-    parts.append(document.text[position:])
-    starts = [start for start, _, _ in edits]
-    headings = []
-    for heading in document.headings:
-        before = bisect.bisect_right(starts, heading.start) - 1
-        shift = shifts[before] if before >= 0 else 0
-        if before >= 0 and heading.start < edits[before][1]:
-            if heading.start > edits[before][0]:
-                continue  # it stood in a comment
-            shift = shifts[before - 1] if before else 0
-        title = " ".join(html.unescape(heading.title).split())
-        headings.append(dataclasses.replace(heading, start=heading.start + shift, title=title))
-    return dataclasses.replace(document, text="".join(parts), headings=tuple(headings))
+    if not position:
+        return document
+    text.write(document.text[position:])
+    headings += (_moved(later, shift) for later in (heading, *waiting) if later)
+    return dataclasses.replace(document, text=text.getvalue(), headings=tuple(headings))
+
+
+def _moved(heading: Heading, shift: int) -> Heading:
+    title = " ".join(html.unescape(heading.title).split())
+    return dataclasses.replace(heading, start=heading.start + shift, title=title)
 
 
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:

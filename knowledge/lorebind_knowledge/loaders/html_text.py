@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.loaders.base import Heading, words
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, check_length, words
 from lorebind_knowledge.loaders.html_tree import Element
 
 if TYPE_CHECKING:
@@ -23,9 +23,14 @@ _BREAK = "\n"
 
 
 class TextWriter:
-    """Writes elements one after another; `text` and `headings` are what came of it."""
+    """Writes elements one after another; `text` and `headings` are what came of it.
 
-    def __init__(self) -> None:
+    Raises:
+        SourceError: when the text would be longer than `MAX_CHARACTERS`.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
         self.headings: list[Heading] = []
         self._parts: list[str] = []
         self._length = 0
@@ -78,7 +83,8 @@ class TextWriter:
         title = _flat(element)
         if title:
             self._emit(title)
-            self.headings.append(Heading(self._length - len(title), level, title))
+            if len(title) <= LONGEST_TITLE:
+                self.headings.append(Heading(self._length - len(title), level, title))
         self._end_block(2)
 
     def _preformatted(self, element: Element) -> None:
@@ -129,6 +135,7 @@ class TextWriter:
 
     def _emit(self, block: str) -> None:
         indent = "  " * (len(self._lists) - 1)
+        check_length(self._length + len(block) + block.count("\n") * len(indent), self._uri)
         if self._lists:
             hanging = indent if self._marker else f"{indent}  "
             block = hanging + self._marker + block.replace("\n", f"\n{indent}  ")
@@ -144,10 +151,9 @@ def _is_data(table: Element) -> bool:
     """Whether rows and columns mean something; else the table only arranges the page."""
     if table.attributes.get("role") in ("presentation", "none"):
         return False
-    return not any(
-        element.tag in _INSIDE_LAYOUT or (element.tag == "td" and _is_long(element))
-        for element in table.elements()
-    )
+    if any(element.tag in _INSIDE_LAYOUT for element in table.elements()):
+        return False  # and with no table inside, no cell is in another
+    return not any(element.tag == "td" and _is_long(element) for element in table.elements())
 
 
 def _is_long(cell: Element) -> bool:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import words
+from lorebind_knowledge.loaders.html_open import EMPTY, OpenElements
+from lorebind_knowledge.loaders.html_tokens import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from lorebind_knowledge.loaders.html_tokens import Tag
+
+MAX_ELEMENTS = 500_000
+"""Of a page: each takes a few hundred bytes. Long pages of much markup have a tenth."""
 
 _DEEPEST = 150
 """Elements below that are read as part of the one above, so that a recursion can follow."""
 
 _UNREAD = words(
-    "head script style noscript template svg iframe object embed applet canvas audio video map "
+    "script style noscript template svg iframe object embed applet canvas audio video map "
     "select option datalist input button textarea label progress meter annotation rp rt "
-    "annotation-xml"
+    "annotation-xml noembed noframes title"
 )
 _SOFT = {ord(character): None for character in "\N{SOFT HYPHEN}\N{ZERO WIDTH SPACE}\ufeff"}
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -26,7 +35,7 @@ class Element:
     """An element with what it holds, in order."""
 
     tag: str
-    attributes: dict[str, str]
+    attributes: Mapping[str, str]
     children: list[Element | str] = field(default_factory=list)
     letters: int = 0
     """Characters of its text, without white space."""
@@ -35,6 +44,8 @@ class Element:
     links: int = 0
     longest: int = 0
     """Letters of its longest piece of text outside links: of a menu's, no sentence."""
+    titles: int = 0
+    """Headings of the first level inside it."""
 
     @property
     def names(self) -> str:
@@ -53,53 +64,106 @@ class Element:
         return [child for child in reversed(self.children) if isinstance(child, Element)]
 
 
-def read_tree(body: Any) -> Element:
-    """The tree of a selectolax node, without what is not text and what is hidden."""
-    root = Element("body", {})
-    order: list[tuple[Element, Element | None]] = [(root, None)]
-    waiting: list[tuple[Any, Element, int]] = [(node, root, 1) for node in _backwards(body)]
-    while waiting:
-        node, parent, depth = waiting.pop()
-        tag = node.tag
-        if tag == "-text":
-            if text := (node.text_content or "").translate(_SOFT):
-                letters = len("".join(text.split()))
-                parent.children.append(text)
-                parent.letters += letters
-                parent.longest = max(parent.longest, letters)
+def read_tree(markup: str, uri: str) -> tuple[Element, str]:
+    """The body, without what is not text and what is hidden, and the page's title.
+
+    Raises:
+        SourceError: when it has more than `MAX_ELEMENTS`.
+    """
+    tree = _Tree(uri)
+    for token in tokens(markup):
+        if isinstance(token, str):
+            tree.text(token)
+        elif token.is_end:
+            tree.end(token)
+        else:
+            tree.start(token)
+    _measure(tree.body)
+    return tree.body, tree.title
+
+
+class _Tree:
+    """The tree while it grows. `None` stands for elements that are not read."""
+
+    def __init__(self, uri: str) -> None:
+        self.body = Element("body", _NONE)
+        self.title = ""
+        self._uri = uri
+        self._open: OpenElements[Element | None] = OpenElements(self.body)
+        self._room = MAX_ELEMENTS
+
+    def text(self, text: str) -> None:
+        if self._open.name == "title" and not self.title and not self._open.is_foreign:
+            self.title = " ".join(text.split())
+        between_cells = self._open.is_between_cells
+        text = text.translate(_SOFT)
+        if not text or (between_cells and text.isspace()):
+            return
+        if parent := self._insert(text, before_table=between_cells):
+            letters = len("".join(text.split()))
+            parent.letters += letters
+            parent.longest = max(parent.longest, letters)
+
+    def start(self, tag: Tag) -> None:
+        if not self._open.make_room(tag.name):
+            return
+        if tag.name in ("td", "th") and self._open.name != "tr":
+            self._add("tr", _NONE)
+        self._add(tag.name, tag.attributes, is_empty=tag.is_empty and self._open.is_foreign)
+
+    def end(self, tag: Tag) -> None:
+        if not self._open.end(tag.name) and tag.name in ("p", "br"):
+            self._add(tag.name, _NONE)  # as the standard has it
+            self._open.end(tag.name)
+
+    def _add(self, name: str, attributes: Mapping[str, str], *, is_empty: bool = False) -> None:
+        self._room -= 1
+        if self._room < 0:
+            raise SourceError(
+                f"{self._uri}: its HTML has more than {MAX_ELEMENTS:,} elements; split the page"
+            )
+        element: Element | None = None
+        if name not in _UNREAD and not _is_hidden(attributes):
+            if self._open.depth < _DEEPEST:
+                new = Element(name, attributes)
+                outside = self._open.is_outside(name)
+                element = new if self._insert(new, before_table=outside) else None
+            else:
+                element = self._open.element
+        if name not in EMPTY and not is_empty:
+            self._open.start(name, element)
+
+    def _insert(self, child: Element | str, *, before_table: bool) -> Element | None:
+        """Put it where the next thing stands; returns what it is in, None if that is not read."""
+        if not before_table:
+            if parent := self._open.element:
+                parent.children.append(child)
+            return parent
+        parent, table = self._open.around_table()
+        if parent:
+            is_last = bool(parent.children) and parent.children[-1] is table
+            parent.children.insert(len(parent.children) - is_last, child)
+        return parent
+
+
+def _measure(root: Element) -> None:
+    """Add to each element what is inside it."""
+    for element in root.children:
+        if isinstance(element, str):
             continue
-        if not tag or tag[0] in "-!" or tag in _UNREAD:
-            continue
-        element = parent
-        if depth < _DEEPEST:
-            attributes = {name: value or "" for name, value in node.attributes.items()}
-            if _is_hidden(attributes):
-                continue
-            element = Element(tag, attributes)
-            parent.children.append(element)
-            order.append((element, parent))
-        waiting.extend((child, element, depth + 1) for child in _backwards(node))
-    for element, above in reversed(order):
-        if element.tag == "a" and "href" in element.attributes:
-            element.linked, element.links, element.longest = element.letters, 1, 0
-        if above:
-            above.letters += element.letters
-            above.linked += element.linked
-            above.links += element.links
-            above.longest = max(above.longest, element.longest)
-    return root
+        _measure(element)
+        root.letters += element.letters
+        root.linked += element.linked
+        root.links += element.links
+        root.titles += element.titles + (element.tag == "h1")
+        root.longest = max(root.longest, element.longest)
+    if root.tag == "a" and "href" in root.attributes:
+        root.linked, root.links, root.longest = root.letters, 1, 0
 
 
-def _backwards(node: Any) -> Iterator[Any]:
-    child = node.last_child
-    while child is not None:
-        yield child
-        child = child.prev
-
-
-def _is_hidden(attributes: dict[str, str]) -> bool:
+def _is_hidden(attributes: Mapping[str, str]) -> bool:
     """Not shown to anybody; the panels behind a tab are hidden only until it is chosen."""
-    if attributes.get("role") == "tabpanel":
+    if not attributes or attributes.get("role") == "tabpanel":
         return False
     if "hidden" in attributes and attributes["hidden"] != "until-found":
         return True

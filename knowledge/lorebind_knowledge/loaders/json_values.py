@@ -6,13 +6,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.loaders.base import LoadedDocument, joined, title_of, well_formed
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    LoadedDocument,
+    joined,
+    title_of,
+    well_formed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_KEY = 200
 """A key stands in the path of all that is below it."""
+_LONGEST_PATH = 2000
+"""Of a longer path only the end is said."""
 
 
 def load_json(text: str, uri: str) -> LoadedDocument:
@@ -22,7 +30,7 @@ def load_json(text: str, uri: str) -> LoadedDocument:
     """
     value = _parsed(text, uri)
     title = value.get("title") if isinstance(value, dict) else None
-    if not isinstance(title, str) or not title.strip():
+    if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
         title = title_of(uri)
     lines = joined(_pairs(value), uri)
     return LoadedDocument(well_formed(lines), well_formed(title.strip()), format="json")
@@ -68,6 +76,8 @@ def _pairs(value: Any) -> Iterator[str]:
 
 
 def _below(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    if len(path) > _LONGEST_PATH:
+        path = f"…{path[-_LONGEST_PATH:]}"
     if isinstance(value, list):
         for index, entry in enumerate(value):
             yield f"{path}[{index}]", entry

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.loaders.base import Heading, LoadedDocument, title_of, well_formed
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    Heading,
+    LoadedDocument,
+    title_of,
+    well_formed,
+)
 from lorebind_knowledge.loaders.front_matter import flat_values, read_front_matter
 
 if TYPE_CHECKING:
@@ -20,10 +26,7 @@ _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NOT_A_PARAGRAPH = re.compile(r" {0,3}([-*+>|#]|\d+[.)] )|    |\t|$")
 _ATTRIBUTES = re.compile(r"\s*\{[^{}]*\}\s*$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
-_MARKUP = re.compile(r"(`+)(.+?)\1|[*`]+|</?[A-Za-z][^<>]*>")
-
-_LONGEST_HEADING = 1000
-"""In characters. What is longer is no heading, and costs no time."""
+_MARKUP = re.compile(r"(`++)(.+?)(?<!`)\1(?!`)|[*`]+|</?[A-Za-z][^<>]*>")
 
 
 def load_markdown(text: str, uri: str) -> LoadedDocument:
@@ -31,7 +34,7 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
     values, body_start = read_front_matter(text)
     headings = tuple(_headings(text, body_start))
     title = values.get("title")
-    if not isinstance(title, str) or not title.strip():
+    if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
         title = headings[0].title if headings else title_of(uri)
     return LoadedDocument(
         text,
@@ -69,8 +72,11 @@ def _headings(text: str, start: int) -> Iterator[Heading]:
 
 
 def _plain(title: str) -> str:
-    """A heading without its attribute list (`{ #anchor }`) and inline markup."""
-    if len(title) > _LONGEST_HEADING:
+    """A heading without its attribute list (`{ #anchor }`) and inline markup.
+
+    What is too long for a title is no heading, and costs no time.
+    """
+    if len(title) > LONGEST_TITLE:
         return ""
     title = _ATTRIBUTES.sub("", " ".join(title.split()))
     title = _LINK.sub(r"\1", _LINK.sub(r"\1", title))  # twice: an image may be a link's text

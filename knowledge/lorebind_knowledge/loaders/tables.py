@@ -46,9 +46,9 @@ def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
             cells = [" ".join(cell.split()) for cell in row]
             if columns is None and any(cells):
                 columns = cells if _is_header(cells) else []
-                yield " | ".join(cells) if columns else _record(columns, cells)
+                yield " | ".join(cells) if columns else _record(columns, cells, uri)
             else:
-                yield _record(columns or [], cells)
+                yield _record(columns or [], cells, uri)
             line += 1
             for _ in range(line, reader.line_num):  # the further lines of a cell in quotes
                 yield ""
@@ -69,10 +69,11 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _record(columns: list[str], cells: list[str]) -> str:
+def _record(columns: list[str], cells: list[str], uri: str) -> str:
     """The cells that say something, each under its column's name."""
-    return " | ".join(
+    pairs = (
         f"{columns[index] if index < len(columns) else f'column {index + 1}'}: {cell}"
         for index, cell in enumerate(cells)
         if cell
     )
+    return joined(pairs, uri, separator=" | ")

@@ -13,8 +13,11 @@ from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
-_STYLING = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")  # SubRip borrows {\an8} from other formats
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
+_STYLING = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")  # SubRip borrows {\an8} from other formats
+
+_MOST_CAPTIONS = 100_000
+"""More than a day of them. Each takes far more memory while it is read than in the file."""
 
 
 def load_vtt(text: str, uri: str) -> LoadedDocument:
@@ -28,6 +31,8 @@ def load_srt(text: str, uri: str) -> LoadedDocument:
 def _load(text: str, uri: str, form: str) -> LoadedDocument:
     import webvtt
 
+    if text.count("-->") > _MOST_CAPTIONS:
+        raise SourceError(f"{uri}: has more than {_MOST_CAPTIONS:,} captions; split the transcript")
     try:
         captions = webvtt.WebVTT.from_buffer(io.StringIO(text.strip()), format=form).captions
     except Exception as error:  # beside its own, whatever a broken line makes it raise
