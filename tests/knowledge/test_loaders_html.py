@@ -256,7 +256,10 @@ def test_long_titles_are_none() -> None:
     long = "word " * 200 + "x"
     document = page(f"<h1>{long}</h1><p>text<h2>Short</h2>", f"<title>{long}</title>")
     assert document.text.startswith("word word")
-    assert ([heading.title for heading in document.headings], document.title) == (["Short"], "Short")
+    assert ([heading.title for heading in document.headings], document.title) == (
+        ["Short"],
+        "Short",
+    )
 
 
 def test_what_grows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,14 +51,15 @@ def tokens(markup: str) -> Iterator[Tag | str]:
         if found.start() > position:
             yield html.unescape(markup[position : found.start()])
         position = found.end()
-        if found[4]:  # no parser reads on behind it
+        slash, name, rest, broken = found.groups()
+        if broken:  # no parser reads on behind it
             return
-        if not found[2]:
+        if not name:
             continue
-        name, rest = found[2].lower(), found[3]
-        attributes = _attributes(rest) if rest and not found[1] else _NONE
-        yield Tag(name, bool(found[1]), rest.endswith("/"), attributes)
-        if name in _RAW and not found[1]:
+        name = name.lower()
+        attributes = _attributes(rest) if rest and not slash else _NONE
+        yield Tag(name, bool(slash), rest[-1:] == "/", attributes)
+        if name in _RAW and not slash:
             end = _end_of_raw(markup, name, position)
             content = markup[position:end]
             yield html.unescape(content) if name in ("title", "textarea") else content

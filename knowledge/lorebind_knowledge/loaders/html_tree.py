@@ -96,7 +96,8 @@ class _Tree:
         if self._open.name == "title" and not self.title and not self._open.is_foreign:
             self.title = " ".join(text.split())
         between_cells = self._open.is_between_cells
-        text = text.translate(_SOFT)
+        if not text.isascii():
+            text = text.translate(_SOFT)
         if not text or (between_cells and text.isspace()):
             return
         if parent := self._insert(text, before_table=between_cells):
