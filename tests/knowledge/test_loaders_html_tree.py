@@ -50,6 +50,7 @@ def tree(markup: str) -> str:
         ("<div><table><td></div>a</table>b</div>c", "div(table(tr(td(a))) b) c"),
         ("<table><caption>a<tr><td>b", "table(caption(a) tr(td(b)))"),
         ("a<svg><g>b<title>c</title><path/></g></svg>d<svg>e<p>f", "a d p(f)"),
+        ("a<svg/>b<div/>c", "a b div(c)"),
         ("<math><mi>x</mi><mspace/><mo>=</mo></math>y", "math(mi(x) mspace mo(=)) y"),
         ("a<button>b<button>c</button>d", "a d"),
         ("a<select><option>b<option>c</select>d", "a d"),

@@ -88,7 +88,7 @@ class OpenElements(Generic[T]):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether an element may end itself."""
+        """Whether a drawing or a formula is open, in which elements may end themselves."""
         return self._last("svg") > 0 or self._last("math") > 0
 
     def is_outside(self, name: str) -> bool:

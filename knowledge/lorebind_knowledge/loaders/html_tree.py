@@ -110,7 +110,8 @@ class _Tree:
             return
         if tag.name in ("td", "th") and self._open.name != "tr":
             self._add("tr", _NONE)
-        self._add(tag.name, tag.attributes, is_empty=tag.is_empty and self._open.is_foreign)
+        is_foreign = tag.name in ("svg", "math") or self._open.is_foreign
+        self._add(tag.name, tag.attributes, is_empty=tag.is_empty and is_foreign)
 
     def end(self, tag: Tag) -> None:
         if not self._open.end(tag.name) and tag.name in ("p", "br"):
