@@ -413,6 +413,5 @@ def read(name: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    if "--free" not in sys.argv:
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     print(json.dumps(read(sys.argv[1])))
