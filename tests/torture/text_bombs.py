@@ -308,7 +308,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "vtt cues in one": ("a.vtt", lambda: _full("0:0.0-->0:0.1\n", "WEBVTT\n\n")),
     "vtt settings": ("a.vtt", lambda: _full("0:0.0-->0:0.1 align:end\na\n\n", "WEBVTT\n\n")),
     "vtt a long setting": ("a.vtt", lambda: _full(" line:1", "WEBVTT\n\n0:0.0-->0:0.1", "\na\n")),
-    "vtt voices and blanks": ("a.vtt", lambda: _full(" ", f"{_VTT}x<v", "\n")),
+    "vtt voices and blanks": ("a.vtt", lambda: _full(" ", f"{_VTT}x<v", "x\n")),
     "vtt voices": ("a.vtt", lambda: _full("<v a ", _VTT)),
     "vtt short voices": ("a.vtt", lambda: _full("<v ", _VTT)),
     "vtt voice classes": ("a.vtt", lambda: _full(".a", f"{_VTT}<v", "\n")),
