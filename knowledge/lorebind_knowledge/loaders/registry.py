@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOADERS_VERSION = "2"
+LOADERS_VERSION = "3"
 """Raised when a loader gives another text or title for the same bytes."""
 
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
