@@ -44,10 +44,9 @@ _NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/")
 
 def test_every_page_with_blocks_is_run() -> None:
     """No page of ours shows a block that these tests do not know of."""
-    listed = subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    ours = [name for name in listed if not name.startswith(_NOT_OURS)]
+    found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
+    visible = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    ours = [name for name in map(str, visible) if not name.startswith(_NOT_OURS)]
     assert {name for name in ours if blocks(ROOT / name)} <= set(PAGES)
 
 
