@@ -34,6 +34,10 @@ _TEXT_AT_ONCE = 2_000_000
 """Characters of passages from which a group of documents is complete, however few they are."""
 
 
+_BEGUN_FOR_EACH = 2
+"""Documents begun for each process that reads: one that takes long keeps no other from its work."""
+
+
 class Chunk(NamedTuple):
     """A passage on its way into the store."""
 
@@ -141,7 +145,7 @@ class _Preparer:
         listed = iter(some)
         while size < _TEXT_AT_ONCE:
             ready = begun and isinstance(begun[0], PreparedDocument)
-            if ready or len(begun) > self._readers.at_once:
+            if ready or len(begun) > _BEGUN_FOR_EACH * self._readers.at_once:
                 prepared.append(self._finish(begun.popleft()))
                 size += sum(len(chunk.text) for chunk in prepared[-1].chunks)
             elif (entry := next(listed, None)) is not None:
