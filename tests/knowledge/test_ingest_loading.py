@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,6 +97,35 @@ async def test_a_plan_before_the_ingest(bench: Bench) -> None:
     report = await bench.ingest()
     assert report.failures[0].reason == "as it was said"
     assert report.failures[0].attempts == 1
+
+
+async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
+    """What the plan has read is not read again, unless it changed; and it is kept once."""
+    bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
+    bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
+    await bench.plan()
+    planned = bench.kb.loading._planned
+    assert len(planned) == 2
+    for key, document in planned.items():
+        planned[key] = replace(document, text=document.text.replace("Read", "Kept"))
+    bench.write_bytes("b.pdf", pdf_bytes(["Changed since."]))
+    await bench.ingest()
+    assert await bench.texts() == ["Changed since.", "Kept by the plan."]
+    assert len(planned) == 1
+    await bench.plan()
+    assert bench.kb.loading._planned == {}
+
+
+async def test_copies(bench: Bench) -> None:
+    """Two files of the same content keep their own names, read or refused, planned or not."""
+    for name in ("a.pdf", "b.pdf"):
+        bench.write_bytes(name, pdf_bytes(["The same words."]))
+        bench.write_bytes(f"bomb {name}", BOMBS["a.pdf"])
+    await bench.plan()
+    report = await bench.ingest()
+    reasons = [failure.reason.partition(": ")[0] for failure in report.failures]
+    assert reasons == ["docs/bomb a.pdf", "docs/bomb b.pdf"]
+    assert {match.metadata["title"] for match in await bench.visible()} == {"a", "b"}
 
 
 async def test_order_and_length_of_groups(bench: Bench) -> None:

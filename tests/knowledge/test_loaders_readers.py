@@ -187,12 +187,12 @@ def test_it_cannot_be_started(
 def test_a_refusal_lasts_as_long_as_its_reasons() -> None:
     """It is another one for another content, another limit, and without limits."""
     keys = {
-        Loading(LoadingDeclaration(**limits)).key(content)
-        for content in ("one", "other")
+        Loading(LoadingDeclaration(**limits)).key(uri, content)
+        for uri, content in (("a", "one"), ("a", "other"), ("b", "one"))
         for limits in ({}, {"max_memory": "1 GiB"}, {"max_seconds": 31}, {"processes": 0})
     }
-    assert len(keys) == 8
-    assert Loading(LoadingDeclaration(processes=1)).key("one") in keys
+    assert len(keys) == 12
+    assert Loading(LoadingDeclaration(processes=1)).key("a", "one") in keys
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ async def plan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
     )
     to_embed: set[str] = set()
-    async with aclosing(prepare_documents(kb, enumeration, known)) as groups:
+    kb.loading.begin_plan()
+    async with aclosing(prepare_documents(kb, enumeration, known, keep=True)) as groups:
         async for documents in groups:
             for document in documents:
                 entry = known.get(document.uri)

@@ -85,16 +85,19 @@ async def prepare_documents(
     enumeration: Enumeration,
     known: Mapping[str, DocumentEntry],
     at_once: int = 16,
+    *,
+    keep: bool = False,
 ) -> AsyncGenerator[list[PreparedDocument], None]:
     """Every listed document, read when its turn comes; one that cannot be read fails alone.
 
     They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
     documents, those that are fetched are fetched at the same time; those that are read from this
-    machine are read in the thread that chunks their group.
+    machine are read in the thread that chunks their group. With `keep`, what other processes have
+    read is kept for the next who prepares the same documents.
     """
     listed = iter(enumeration.items.values())
     with Readers(kb.loading.limits) as readers:
-        preparer = _Preparer(kb, readers, known)
+        preparer = _Preparer(kb, readers, known, keep=keep)
         while some := list(islice(listed, at_once)):
             fetching = (item for _, item in some if iscoroutinefunction(item.read))
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
@@ -119,9 +122,15 @@ class _Preparer:
     """Prepares the documents of one run."""
 
     def __init__(
-        self, kb: KnowledgeBase, readers: Readers, known: Mapping[str, DocumentEntry]
+        self,
+        kb: KnowledgeBase,
+        readers: Readers,
+        known: Mapping[str, DocumentEntry],
+        *,
+        keep: bool,
     ) -> None:
         self._kb = kb
+        self._keep = keep
         self._readers = readers
         self._known = known
         self._recipe = recipe_of(kb)
@@ -187,11 +196,14 @@ class _Preparer:
         if entry and entry.state == "ready" and entry.signature == signature:
             return _unchanged(source, entry._replace(version=content.version, recipe=self._recipe))
         if (entry and entry.refused) or kb.loading.exceeded:
-            key = kb.loading.key(signature)
+            key = kb.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
             if reason := refused or kb.loading.exceeded.get(key, ""):
                 return PreparedDocument(uri, source, "failed", reason=reason, refused=key)
-        document = begin_load(content.data, uri, content.media_type, self._readers.begin)
+        document: LoadedDocument | Future[LoadedDocument] | None
+        document = kb.loading.take(uri, signature)
+        if document is None:
+            document = begin_load(content.data, uri, content.media_type, self._readers.begin)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
         return reading if isinstance(document, Future) else self._finish(reading)
 
@@ -203,8 +215,10 @@ class _Preparer:
             document = begun.document
             if isinstance(document, Future):
                 document = document.result()
+                if self._keep:
+                    kb.loading.keep(begun.uri, begun.signature, document)
         except DocumentLimitError as error:
-            key = kb.loading.key(begun.signature)
+            key = kb.loading.key(begun.uri, begun.signature)
             kb.loading.exceeded[key] = str(error)
             return _failed(begun.source, begun.uri, error, refused=key)
         except (SourceError, MissingDependencyError) as error:
