@@ -127,8 +127,7 @@ def test_a_process_that_is_gone(readers: Readers) -> None:
     """A process that was ended while it had nothing to do is replaced, and nothing fails."""
     readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     (process,) = running()
-    os.kill(process, signal.SIGKILL)
-    assert eventually(lambda: Path(f"/proc/{process}/cmdline").read_bytes() == b"")  # a zombie
+    os.kill(process, signal.SIGKILL)  # it ends before the next document, or while it is handed over
     assert readers.begin("pdf", pdf_bytes(["text"]), "b.pdf").result().text == "text"
 
 

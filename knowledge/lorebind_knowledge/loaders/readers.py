@@ -164,7 +164,7 @@ class Readers:
         self._threads.shutdown(cancel_futures=True)
 
     def _read(self, form: str, data: bytes, uri: str) -> LoadedDocument:
-        process = self._take(uri)
+        process, is_new = self._take(uri)
         started = False
         try:
             process.start()
@@ -177,8 +177,15 @@ class Readers:
                     raise CancelledError from None
             if not started:
                 raise _not_started(uri, ended.how or "it takes too long") from None
-            raise self._refusal(uri, ended) from None
-        self._give_back(process, last=about.get("last", True))
+            if is_new or not ended.how:
+                raise self._refusal(uri, ended) from None
+        else:
+            self._give_back(process, last=about.get("last", True))
+            return self._answered(about, text, uri)
+        # Somebody may have ended the process before: only a new one tells that it was the document.
+        return self._read(form, data, uri)
+
+    def _answered(self, about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
         match about.get("failure"):
             case None:
                 return _unpacked(about, text, uri)
@@ -188,14 +195,15 @@ class Readers:
                 raise self._refusal(uri, _EndedError())
         raise SourceError(about["message"])
 
-    def _take(self, uri: str) -> _Process:
+    def _take(self, uri: str) -> tuple[_Process, bool]:
+        """A process, and whether it is new."""
         with self._lock:
             if self._stopped:
                 raise CancelledError
             while self._idle:
                 process = self._idle.pop()
                 if process.alive:
-                    return process
+                    return process, False
         try:
             process = _Process(mebibytes(self._limits.max_memory))
         except OSError as error:
@@ -203,7 +211,7 @@ class Readers:
         with self._lock:
             if not self._stopped:
                 self._all.add(process)
-                return process
+                return process, True
         process.end()
         raise CancelledError
 
