@@ -26,8 +26,8 @@ class OutsideError(Exception):
 def open_inside(folder: Path | str, path: Path | str) -> BinaryIO:
     """Open a file below a folder to be read; links are followed as long as they stay inside.
 
-    Whoever may write there can put a link between any two system calls. So the path is resolved
-    first; then no part of what it was resolved to may be a link.
+    Another process can replace a folder by a link between any two system calls. So the path is
+    resolved first, and opening the resolved path fails if any part of it is a link.
 
     Args:
         folder: its real path, in which nothing is a link.

@@ -1,4 +1,4 @@
-"""The README speaks of every command, and SECURITY.md of what each of them runs."""
+"""The README names every command, and SECURITY.md says what each command runs."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _done(main: Any, command: list[str]) -> dict[str, Any]:
             main()
         except SystemExit as left:
             code = left.code or 0
-        except BaseException as error:  # a traceback, for who runs the command
+        except BaseException as error:  # the user would see a traceback
             code = f"{type(error).__name__}: {error}"
     return {"code": code, "text": printed.getvalue()}
 

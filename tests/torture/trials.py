@@ -48,6 +48,7 @@ class Trials:
             short: how many cases are tried in every test run.
             full: how many are tried by `make torture`.
         """
+        assert short > 0, "a claim that no test run tries is no claim"
         passed = self._passed(claim)
         failed: dict[int, str] = {}
         numbers = [number for number in range(full if self.full else short) if number not in passed]

@@ -54,7 +54,7 @@ def _run(interrupts: Interrupts) -> int:
         if not interrupts.came:
             _tell(error)
         code = exit_code(error)
-    except Exception:
+    except Exception:  # a mistake of ours, or of the project's code
         if not interrupts.came:
             _tell_mistake()
         code = FAILED

@@ -67,7 +67,7 @@ class Styled(io.TextIOBase):
         """Why not everything could be written."""
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:  # type: ignore[override]  # a plain attribute there
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def write(self, text: str, /) -> int:
@@ -118,7 +118,7 @@ class Plain(io.TextIOBase):
         self.styled = styled
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:  # type: ignore[override]  # a plain attribute there
         return self.styled.encoding
 
     def write(self, text: str, /) -> int:

@@ -123,7 +123,7 @@ def _subject(declaration: Declaration) -> str:
 
 
 def _path_of(declaration: Declaration) -> str:
-    path: str = declaration.class_path  # type: ignore[attr-defined]
+    path: str = declaration.class_path  # type: ignore[attr-defined]  # see `named_class`
     return path
 
 

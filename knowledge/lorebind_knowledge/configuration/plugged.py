@@ -21,8 +21,8 @@ class PluginEnvironment(Environment):
     """The project's environment as one plugin sees it.
 
     `root` is the project folder; `resolve` fills in the templates of a value of the declaration,
-    `lookup` gives one variable. What it gave is taken out of what the plugin's exceptions say, and
-    stands there as a template.
+    `lookup` gives one variable. Messages of the plugin's exceptions show the template instead of
+    the value.
     """
 
     def __init__(self, environment: Environment, scopes: Mapping[str, Any] | None = None) -> None:

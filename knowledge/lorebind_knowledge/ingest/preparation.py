@@ -33,7 +33,6 @@ T = TypeVar("T")
 _TEXT_AT_ONCE = 2_000_000
 """Characters of passages from which a group of documents is complete, however few they are."""
 
-
 _BEGUN_FOR_EACH = 2
 """Documents begun for each process that reads: one that takes long keeps no other from its work."""
 
@@ -92,8 +91,8 @@ async def prepare_documents(
 
     They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
     documents, those that are fetched are fetched at the same time; those that are read from this
-    machine are read in the thread that chunks their group. With `keep`, what other processes have
-    read is kept for the next who prepares the same documents.
+    machine are read in the thread that chunks their group. With `keep`, documents that other
+    processes have read are kept in memory for the next call.
     """
     listed = iter(enumeration.items.values())
     with Readers(kb.loading.limits) as readers:
@@ -173,10 +172,11 @@ class _Preparer:
         """Read a document, compare it, and chunk it or have another process begin to read it."""
         uri = item.uri
         try:
+            content: Any
             if uri in self.fetched:
                 content = self.fetched.pop(uri)
             else:
-                content = item.read(self._version_to_ask_for(uri))  # type: ignore[assignment]
+                content = item.read(self._version_to_ask_for(uri))
             return self._compared(source, uri, content)
         except (SourceError, MissingDependencyError) as error:
             return _failed(source, uri, error)

@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 _READ_ATTRIBUTE = re.compile(rf"({_NAME})(?:[ \t\n\f\r]*+=({_VALUE}))?+")
 _ATTRIBUTES = words("aria-hidden class hidden href id itemprop role start style")
-"""Those that say something of what is read."""
+"""The attributes that decide what is read."""
 
 _RAW = words("script style iframe noembed noframes textarea title xmp")
 """Elements in which tags are text."""

@@ -29,7 +29,6 @@ from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from lorebind_knowledge.loaders.base import LoadedDocument
 
@@ -81,7 +80,7 @@ class Loading:
             self._planned[uri, signature] = document
 
     def take(self, uri: str, signature: str) -> LoadedDocument | None:
-        """A document that the plan has read, for the first who asks; None where it has not."""
+        """The document if the plan has read it, else None. It is given once and then forgotten."""
         return self._planned.pop((uri, signature), None)
 
     def key(self, uri: str, signature: str) -> str:
@@ -154,12 +153,7 @@ class Readers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self._threads.shutdown(cancel_futures=True)
 

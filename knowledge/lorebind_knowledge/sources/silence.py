@@ -19,7 +19,7 @@ _silent = ContextVar("silent", default=False)
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing of what this task and those that it starts request is logged by the client."""
+    """Keep the HTTP client from logging requests of this task and of the tasks that it starts."""
     _listen()
     token = _silent.set(True)
     try:
