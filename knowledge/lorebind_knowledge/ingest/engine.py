@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,14 @@ from lorebind_knowledge.ingest.preparation import (
     attempts_of,
     chunker_fingerprint,
     prepare_documents,
+    read_ahead,
 )
 from lorebind_knowledge.ingest.report import Failure, IngestReport
 from lorebind_knowledge.records import Record, RecordFilter
 from lorebind_knowledge.stores.base import ApproximateStore, replace_documents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
@@ -249,7 +250,7 @@ class _Run:
         try:
             async with asyncio.TaskGroup() as stages:
                 documents = prepare_documents(self._kb, enumeration, known, _DOCUMENTS_PER_READ)
-                stages.create_task(_read_ahead(documents, prepared))
+                stages.create_task(read_ahead(documents, prepared))
                 stages.create_task(self._embed(index, known, prepared, embedded))
                 stages.create_task(self._persist(index, embedded))
         except BaseExceptionGroup as group:
@@ -488,14 +489,3 @@ class _Run:
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.events.emit(hook, Event(self._kb.id, self._report.run_id, data))
-
-
-async def _read_ahead(
-    documents: AsyncGenerator[list[PreparedDocument], None],
-    prepared: asyncio.Queue[list[PreparedDocument]],
-) -> None:
-    """Read while others embed; an empty list is the end."""
-    async with aclosing(documents):
-        async for some in documents:
-            await prepared.put(some)
-    await prepared.put([])

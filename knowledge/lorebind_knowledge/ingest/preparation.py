@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter, deque
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from itertools import islice
@@ -104,6 +105,17 @@ async def prepare_documents(
                 prepared = await _stopping(readers.stop, call(preparer.prepare, some))
                 some = some[len(prepared) :]
                 yield prepared
+
+
+async def read_ahead(
+    documents: AsyncGenerator[list[PreparedDocument], None],
+    prepared: asyncio.Queue[list[PreparedDocument]],
+) -> None:
+    """Read while others embed; an empty list is the end."""
+    async with aclosing(documents):
+        async for some in documents:
+            await prepared.put(some)
+    await prepared.put([])
 
 
 async def _stopping(stop: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
