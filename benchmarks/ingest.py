@@ -31,6 +31,7 @@ from peers import Cheap, Passage, Peer, installed
 
 from lorebind import Project
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.local import (
     ROWS_PER_RUN,
@@ -39,7 +40,6 @@ from lorebind_knowledge.embedders.local import (
     load_tokenizer,
     run_graph,
 )
-from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

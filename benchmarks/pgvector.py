@@ -35,8 +35,8 @@ import numpy as np
 import psycopg
 
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record, SearchOptions
-from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores.pgvector.rows import HEAD, TAIL, rows_of
 from lorebind_knowledge.stores.pgvector.schema import WRITTEN
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore

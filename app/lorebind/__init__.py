@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from lorebind_knowledge.events import Event, Extension
-    from lorebind_knowledge.scope import tenant
+    from lorebind_knowledge.namespace import tenant
 
 __all__ = [
     "ConfigurationError",
@@ -64,7 +64,7 @@ _HOMES = {
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
     "Project": "lorebind.project",
-    "tenant": "lorebind_knowledge.scope",
+    "tenant": "lorebind_knowledge.namespace",
 }
 
 

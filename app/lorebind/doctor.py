@@ -11,8 +11,8 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import RecordFilter
-from lorebind_knowledge.scope import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lorebind.faces import Faces
+from lorebind.langchain_methods import Faces
 from lorebind_bindings import (
     ModelPool,
     Request,
@@ -53,7 +53,7 @@ class Project(Faces):
 
     def __init__(self, loaded: LoadedProject, *, extensions: Sequence[Extension] = ()) -> None:
         """Use `Project.load` or `Project.build`."""
-        self.loaded = loaded
+        self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
 
@@ -102,7 +102,7 @@ class Project(Faces):
 
     @property
     def name(self) -> str:
-        return self.loaded.project.name
+        return self.config.project.name
 
     async def aingest(
         self,
@@ -188,7 +188,7 @@ class Project(Faces):
     ) -> dict[str, Any] | None:
         """What `{{ .workflow.… }}` stands for in the sources of a workflow."""
         if workflow is not None:
-            return ingest_scope(self.loaded, workflow, inputs)
+            return ingest_scope(self.config, workflow, inputs)
         if inputs:
             raise UsageError("inputs belong to a workflow; name the workflow too")
         return None
@@ -225,7 +225,7 @@ class Project(Faces):
             EmbedderError, StoreError: an outage; it is never an empty answer.
         """
         binding = override(
-            bind(self.loaded, kb_id, workflow),
+            bind(self.config, kb_id, workflow),
             top_k=top_k,
             min_score=min_score,
             strategy=strategy,
@@ -257,7 +257,7 @@ class Project(Faces):
         """
         if not kb_ids:
             raise UsageError("name at least one knowledge base to search")
-        binding = override(bind(self.loaded, kb_ids[0], workflow), **settings)
+        binding = override(bind(self.config, kb_ids[0], workflow), **settings)
         return await self.knowledge.query_several(
             kb_ids, question, binding.settings, workflow=workflow
         )
@@ -290,7 +290,7 @@ class Project(Faces):
         from lorebind_knowledge.retrieval.search import strategy_of
         from lorebind_knowledge.stores import LexicalStore
 
-        binding = bind(self.loaded, kb_id, workflow)
+        binding = bind(self.config, kb_id, workflow)
         kb = self.knowledge.knowledge_base(kb_id, workflow)
         has_words = isinstance(kb.store, LexicalStore)
         declared = strategy_of(binding.settings, has_words=has_words)
@@ -308,7 +308,7 @@ class Project(Faces):
         from lorebind_knowledge.evaluation.dataset import read_dataset
         from lorebind_knowledge.evaluation.tuning import tune
 
-        settings = bind(self.loaded, kb_id, workflow).settings
+        settings = bind(self.config, kb_id, workflow).settings
         dataset = read_dataset(Path(queries), Path(qrels))
         return await tune(self.knowledge.knowledge_base(kb_id, workflow), dataset, settings)
 
@@ -324,7 +324,7 @@ class Project(Faces):
             UsageError: an input is missing, unknown, or of another type.
             LorebindError: a task failed.
         """
-        return await run_workflow(self.loaded, self.knowledge, self._models, workflow, inputs or {})
+        return await run_workflow(self.config, self.knowledge, self._models, workflow, inputs or {})
 
     async def aask(self, question: str, *, top_k: int | None = None) -> Answer:
         """Answer a question with the project's default model and everything in sight.
@@ -339,8 +339,8 @@ class Project(Faces):
             UsageError: the project declares no knowledge base, or the question is blank.
             LorebindError: retrieval or the model failed.
         """
-        bindings = resolve(self.loaded) or [
-            bind(self.loaded, kb.id) for kb in self.loaded.project.knowledge_bases
+        bindings = resolve(self.config) or [
+            bind(self.config, kb.id) for kb in self.config.project.knowledge_bases
         ]
         if not bindings:
             raise UsageError("the project declares no knowledge base to search")
@@ -360,7 +360,7 @@ class Project(Faces):
             NotFoundError: no such workflow, task or agent.
             UsageError: a task without its workflow.
         """
-        return resolve(self.loaded, workflow=workflow, task=task, agent=agent)
+        return resolve(self.config, workflow=workflow, task=task, agent=agent)
 
     async def adoctor(self) -> list[Finding]:
         """Each part of the project tried for real: embedders, databases, indexes, models.
@@ -369,7 +369,7 @@ class Project(Faces):
         """
         from lorebind.doctor import examine
 
-        return [found async for found in examine(self.loaded, self.knowledge, self._models)]
+        return [found async for found in examine(self.config, self.knowledge, self._models)]
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
         """A knowledge base as a LangChain `VectorStore`, to be searched and not written.
@@ -441,4 +441,4 @@ class Project(Faces):
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"Project({self.name!r}, root={str(self.loaded.root)!r})"
+        return f"Project({self.name!r}, root={str(self.config.root)!r})"

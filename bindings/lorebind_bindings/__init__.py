@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.optional import lazy_door
+from lorebind_knowledge.extras import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.injecting import inject, inject_given
-from lorebind_bindings.placing import literal
+from lorebind_bindings.prompt_template import literal
 from lorebind_knowledge.bridge import iterate
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError
+from lorebind_knowledge.namespace import current_tenant, tenant
 from lorebind_knowledge.redaction import said_by
-from lorebind_knowledge.scope import current_tenant, tenant
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
-    from lorebind_bindings.placing import Prompt
+    from lorebind_bindings.prompt_template import Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
     from lorebind_knowledge.service import KnowledgeService

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.placing import Block, label_of
+from lorebind_bindings.prompt_template import Block, label_of
 from lorebind_bindings.retrieving import retrieve, verdict_of
 from lorebind_prompts import Portion, RetrievedContext, assemble_together
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import TemplateError, resolve
+from lorebind_knowledge.configuration import TemplateError, fill
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def running_scope(
     Raises:
         TemplateError: a variable names what is not there.
     """
-    return {"input": values, "vars": resolve(dict(declared.vars), _before(loaded, values))}
+    return {"input": values, "vars": fill(dict(declared.vars), _before(loaded, values))}
 
 
 def ingest_scope(
@@ -72,7 +72,7 @@ def ingest_scope(
     variables: dict[str, Any] = {}
     for name, value in declared.vars.items():
         try:
-            variables[name] = resolve(value, scopes)
+            variables[name] = fill(value, scopes)
         except TemplateError:
             continue
     return {"input": values, "vars": variables}

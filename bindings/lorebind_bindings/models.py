@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers import make_counter
@@ -36,7 +36,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     )
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
     written = {**declaration.config, **secret}
-    settings = environment.resolve(written)
+    settings = environment.fill(written)
     try:
         model: BaseChatModel = chat_models.init_chat_model(
             declaration.model, model_provider=declaration.provider, **settings

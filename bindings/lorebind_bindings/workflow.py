@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lorebind_bindings.answering import Request, answer
 from lorebind_bindings.inputs import check_inputs, running_scope
-from lorebind_bindings.placing import Prompt
+from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.resolver import resolve
 from lorebind_bindings.retrieving import best_of
-from lorebind_knowledge.configuration import resolve as fill
+from lorebind_knowledge.configuration import fill
 from lorebind_knowledge.declarations import CompositeTask
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -53,7 +53,7 @@ class EmbedderPlugin:
 
     @staticmethod
     def make(declaration, environment):
-        return AcmeEmbedder(declaration.dimension, environment.resolve(declaration.api_key))
+        return AcmeEmbedder(declaration.dimension, environment.fill(declaration.api_key))
 
 
 class AcmeStore(MemoryStore):
@@ -98,5 +98,5 @@ class SourcePlugin:
 
     @staticmethod
     def make(declaration, environment):
-        file = environment.resolve(declaration.file)
+        file = environment.fill(declaration.file)
         return AcmeWiki(file, environment.root / file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.optional import lazy_door
+from lorebind_knowledge.extras import lazy_door
 
 if TYPE_CHECKING:
     from lorebind_knowledge.chunking.base import Chunker
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.events import Event, Events, Extension
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.namespace import IndexKey, Namespace, current_tenant, tenant
     from lorebind_knowledge.records import (
         DocumentMatch,
         QueryResult,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         SearchOptions,
         Span,
     )
-    from lorebind_knowledge.scope import IndexKey, Namespace, current_tenant, tenant
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.statistics import KnowledgeStats
@@ -75,7 +75,7 @@ _MODULES = {
         "SearchOptions",
         "Span",
     ),
-    "scope": ("IndexKey", "Namespace", "current_tenant", "tenant"),
+    "namespace": ("IndexKey", "Namespace", "current_tenant", "tenant"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),
     "statistics": ("KnowledgeStats",),

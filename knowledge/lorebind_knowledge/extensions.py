@@ -29,7 +29,7 @@ def make_extension(declaration: ExtensionBase, environment: Environment) -> Exte
         return _checked(made, f"plugin {getattr(declaration, declaration.kind_key)!r}")
     expected = "a class derived from lorebind.Extension"
     kind = named_class(declaration, environment, expected, Extension)
-    settings = environment.resolve(dict(declaration.config))
+    settings = environment.fill(dict(declaration.config))
     try:
         made = kind(**settings)
     except Exception as error:  # whatever a third party's constructor raises

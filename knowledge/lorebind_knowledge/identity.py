@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.scope import Namespace
+    from lorebind_knowledge.namespace import Namespace
 
 
 def digest(*fields: str | bytes) -> str:

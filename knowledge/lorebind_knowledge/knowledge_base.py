@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
+    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.scope import Namespace
     from lorebind_knowledge.sources.base import Source
     from lorebind_knowledge.stores.base import VectorStore
 

@@ -22,14 +22,14 @@ from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.loaders.readers import Loading
-from lorebind_knowledge.once import Once
+from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware.chain import Middleware
+from lorebind_knowledge.namespace import Namespace, current_tenant
 from lorebind_knowledge.rerankers.registry import make_reranker
-from lorebind_knowledge.scope import Namespace, current_tenant
+from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.sources.registry import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 from lorebind_knowledge.stores.registry import make_store
-from lorebind_knowledge.wrapping.base import Retrieval
-from lorebind_knowledge.wrapping.chain import Wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class KnowledgeService:
         self.events = events or Events()
         for declared in loaded.project.extensions:
             self.events.subscribe(make_extension(declared, loaded.environment))
-        self._wrapping = Wrapping(loaded.project.wrappers, loaded.environment)
+        self._middleware = Middleware(loaded.project.wrappers, loaded.environment)
         self._loaded = loaded
         self._making = threading.Lock()
         self._embedders: dict[str, Embedder] = {}
@@ -130,7 +130,7 @@ class KnowledgeService:
         with self._making:
             if declaration.id not in self._embedders:
                 made = make_embedder(declaration, self._loaded.environment)
-                self._embedders[declaration.id] = self._wrapping.embedder(made)
+                self._embedders[declaration.id] = self._middleware.embedder(made)
             return self._embedders[declaration.id]
 
     def store(self, db_id: str | None = None) -> tuple[VectorStore, Catalog]:
@@ -144,7 +144,7 @@ class KnowledgeService:
         with self._making:
             if declaration.id not in self._stores:
                 store, catalog = make_store(declaration, self._loaded.environment)
-                self._stores[declaration.id] = self._wrapping.store(store), catalog
+                self._stores[declaration.id] = self._middleware.store(store), catalog
             return self._stores[declaration.id]
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
@@ -258,7 +258,7 @@ class KnowledgeService:
         await self.start(kb_id, workflow=workflow)
         kb = self.knowledge_base(kb_id, workflow)
         asked = Retrieval((kb,), question, settings or kb.retrieval)
-        return await self._wrapping.retrieve(asked)
+        return await self._middleware.retrieve(asked)
 
     async def query_several(
         self,
@@ -274,7 +274,7 @@ class KnowledgeService:
         kbs = tuple(self.knowledge_base(kb_id, workflow) for kb_id in kb_ids)
         if not kbs:
             raise UsageError("there is no knowledge base to search")
-        return await self._wrapping.retrieve(Retrieval(kbs, question, settings, together=True))
+        return await self._middleware.retrieve(Retrieval(kbs, question, settings, together=True))
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
         """A knowledge base as LangChain's `VectorStore`, which searches it and cannot change it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.optional import lazy_door
+from lorebind_knowledge.extras import lazy_door
 from lorebind_prompts.assembler import Assembler, AssembleResult, Dropped, assemble_simple
 from lorebind_prompts.citations import Citation, CitedAnswer, check, label
 from lorebind_prompts.contexts import RetrievedContext

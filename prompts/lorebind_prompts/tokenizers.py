@@ -29,7 +29,7 @@ def make_counter(declaration: TokenizerBase, environment: Environment) -> TokenC
         case TiktokenTokenizer(encoding=encoding):
             return TiktokenCounter(encoding)
         case HuggingFaceTokenizer(path=path):
-            return FileCounter(environment.root / environment.resolve(path))
+            return FileCounter(environment.root / environment.fill(path))
         case EstimateTokenizer():
             return EstimateCounter()
     confided = PluginEnvironment(environment)

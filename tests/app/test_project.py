@@ -61,7 +61,7 @@ def test_a_folder_and_its_file_are_the_same_project(root: Path) -> None:
     """`load` takes the folder or the file, as text or path."""
     for path in (root, str(root), root / "lorebind.yaml", str(root / "lorebind.yaml")):
         project = Project.load(path)
-        assert (project.name, project.loaded.root) == ("shop", root)
+        assert (project.name, project.config.root) == ("shop", root)
 
 
 def test_built_and_loaded_find_the_same(root: Path) -> None:
@@ -319,7 +319,7 @@ def test_nothing_shows_a_secret(root: Path) -> None:
     project = Project.load(root, environ={"K": "sk-very-secret-1234"})
     model, _ = project._models.get()
     shown = " ".join(
-        [repr(project), str(project), repr(project.loaded), repr(vars(project)), repr(model)]
+        [repr(project), str(project), repr(project.config), repr(vars(project)), repr(model)]
     )
     assert "Project('shop'" in shown
     assert "sk-very-secret-1234" not in shown

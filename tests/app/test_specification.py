@@ -127,7 +127,7 @@ def test_the_examples_load_as_they_stand(tmp_path: Path, workflow: str) -> None:
         workflow = INPUT + own + workflow.replace("{{ .none.vars.support_docs }}", "")
     write(tmp_path, FILES | {"workflows/support-assistant.yaml": workflow})
     with Project.load(tmp_path, environ=ENVIRONMENT) as project:
-        (name,) = project.loaded.workflows
+        (name,) = project.config.workflows
         bindings = project.explain(workflow=name, task="triage_ticket")
     assert [binding.id for binding in bindings] == ["wf_support_docs", "support_docs"]
     assert bindings[0].settings.inject_as == "{{ .workflow.vars.support_docs }}"

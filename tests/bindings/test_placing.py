@@ -10,7 +10,7 @@ import yaml
 from langchain_core.embeddings import Embeddings
 
 from lorebind_bindings import Request, answer, resolve, run_workflow
-from lorebind_bindings.placing import Block, Prompt, label_of, literal
+from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
 from lorebind_knowledge import KnowledgeService, load_project
 from lorebind_knowledge.configuration import TemplateError, injected_variable
 from lorebind_knowledge.embedders.hashing import HashingEmbedder

@@ -14,7 +14,7 @@ from langchain_tests.integration_tests import VectorStoreIntegrationTests
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.scope import PROJECT_SCOPE, Namespace
+from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.face import LorebindVectorStore
 from lorebind_knowledge.stores.langchain.store import LangChainStore

@@ -8,6 +8,9 @@ import pytest
 
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
+from lorebind_knowledge.middleware.cache import QueryCache
+from lorebind_knowledge.middleware.retrying import StoreRetries
+from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 from lorebind_knowledge.testing import (
@@ -17,9 +20,6 @@ from lorebind_knowledge.testing import (
     LexicalStoreConformance,
     VectorStoreConformance,
 )
-from lorebind_knowledge.wrapping.cache import QueryCache
-from lorebind_knowledge.wrapping.retrying import StoreRetries
-from lorebind_knowledge.wrapping.tracing import Tracing
 from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.retrieval.search import search
-from lorebind_knowledge.scope import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.sources.files import FileSource
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import DocumentMatch, Matrix, QueryResult, Vector
-    from lorebind_knowledge.scope import IndexKey
     from lorebind_knowledge.stores.base import VectorStore
 
 

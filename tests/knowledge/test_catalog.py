@@ -21,7 +21,7 @@ from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
-from lorebind_knowledge.scope import IndexKey, Namespace
+from lorebind_knowledge.namespace import IndexKey, Namespace
 
 from .bench import CountingEmbedder
 
@@ -305,7 +305,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.namespace import Namespace
 with Catalog(Path(sys.argv[1])).ingest_lock(Namespace("acme", "support", "project", "docs")):
     print("held", flush=True)
     time.sleep(60)

@@ -18,7 +18,7 @@ from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.errors import IngestRefusedError, StoreError
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 from tests.postgres import PASSWORD
 
 from .test_catalog import ELSEWHERE, HERE, MANIFEST, read_everything
@@ -152,7 +152,7 @@ import sys, time
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.namespace import Namespace
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
 with catalog.ingest_lock(Namespace("acme", "support", "project", "docs")):
     print("held", flush=True)
@@ -200,7 +200,7 @@ import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.namespace import Namespace
 here = Namespace("t", "p", "project", "kb")
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
 catalog.ledger.start_run(here, "upsert")

@@ -32,7 +32,7 @@ def test_a_process_variable_wins_over_the_file(tmp_path):
     assert environment.lookup("A") == "process"
     assert environment.lookup("B") == "$HOME/x"
     assert environment.lookup("C") is None
-    assert environment.resolve({"x": ["{{ .env.A }}", "{{ .secrets.B }}"]}) == {
+    assert environment.fill({"x": ["{{ .env.A }}", "{{ .secrets.B }}"]}) == {
         "x": ["process", "$HOME/x"]
     }
 
@@ -42,9 +42,9 @@ def test_only_named_variables_are_looked_up(tmp_path):
     variables = _Unlisted(A="a", OPENAI_API_KEX="hidden")
     environment = Environment(tmp_path, variables)
 
-    assert environment.resolve("{{ .env.A }}") == "a"
+    assert environment.fill("{{ .env.A }}") == "a"
     with pytest.raises(TemplateError) as caught:
-        environment.resolve("{{ .env.OPENAI_API_KEY }}")
+        environment.fill("{{ .env.OPENAI_API_KEY }}")
 
     assert variables.asked == ["A", "OPENAI_API_KEY"]
     assert str(caught.value) == (
@@ -57,7 +57,7 @@ def test_a_near_name_of_the_file_is_suggested(tmp_path):
     (tmp_path / ".env").write_text("OPENAI_KEY=sk-hidden\n")
 
     with pytest.raises(TemplateError) as caught:
-        Environment(tmp_path, {}).resolve("{{ .env.OPENAI_KEYS }}")
+        Environment(tmp_path, {}).fill("{{ .env.OPENAI_KEYS }}")
 
     assert str(caught.value) == (
         "variable OPENAI_KEYS is not set; "
@@ -68,7 +68,7 @@ def test_a_near_name_of_the_file_is_suggested(tmp_path):
 def test_the_whole_environment_cannot_be_put_into_a_text(tmp_path):
     """`{{ .env }}` without a name is an error."""
     with pytest.raises(TemplateError, match=r"^\{\{ \.env \}\} names no variable; write"):
-        Environment(tmp_path, {"A": "a"}).resolve("all: {{ .env }}")
+        Environment(tmp_path, {"A": "a"}).fill("all: {{ .env }}")
 
 
 def test_the_file_is_read_at_the_first_look_up(tmp_path):

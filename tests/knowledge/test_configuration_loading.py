@@ -122,7 +122,7 @@ def test_a_whole_project_is_loaded(tmp_path):
         "workflows/triage.yaml:22:5"
     )
     embedder = loaded.embedder("default")
-    assert loaded.environment.resolve(embedder.config) == {
+    assert loaded.environment.fill(embedder.config) == {
         "retries": 3,
         "headers": {"authorization": "Bearer hidden-token"},
     }

@@ -12,7 +12,7 @@ import pytest
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.data_folder import connect, file_identity, unchanged
 from lorebind_knowledge.errors import ReadOnlyError, StoreError
-from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.namespace import Namespace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from lorebind_knowledge.configuration import Environment, build_project
+from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.declarations import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders import local as local_module
 from lorebind_knowledge.embedders.base import (
@@ -32,7 +33,6 @@ from lorebind_knowledge.embedders.local import (
 from lorebind_knowledge.embedders.onnx_graph import without_nan_guards
 from lorebind_knowledge.embedders.registry import make_embedder
 from lorebind_knowledge.errors import ConfigurationError, EmbedderError, StoreError, UsageError
-from lorebind_knowledge.processors import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration,
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, cut_to_limit
 from lorebind_knowledge.embedders.registry import make_embedder
-from lorebind_knowledge.embedders.steady import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.tokenizing import encode
 

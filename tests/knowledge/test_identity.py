@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.identity import chunk_id, digest
-from lorebind_knowledge.scope import Namespace
+from lorebind_knowledge.namespace import Namespace
 
 HERE = Namespace("acme", "support", "project", "docs")
 FIELDS = st.lists(st.text(max_size=4), max_size=4)

@@ -14,7 +14,7 @@ from .bench import Bench, counts, paragraph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
 
 URI = "page.md"
 

@@ -17,7 +17,7 @@ from lorebind_knowledge.errors import (
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:

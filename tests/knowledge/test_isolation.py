@@ -17,8 +17,8 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
-from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore

@@ -14,8 +14,8 @@ from lorebind_knowledge.errors import (
     NotIngestedError,
     UsageError,
 )
+from lorebind_knowledge.namespace import tenant
 from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
-from lorebind_knowledge.scope import tenant
 from lorebind_knowledge.service import KnowledgeService
 from lorebind_knowledge.stores.memory.store import MemoryStore
 

@@ -9,8 +9,8 @@ import pytest
 
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.several import search_several
-from lorebind_knowledge.scope import Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.several import search_several
-from lorebind_knowledge.scope import Namespace
 from lorebind_knowledge.sources.files import FileSource
 
 from .bench import Bench, CountingEmbedder

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
-from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 
 INDEXES = [

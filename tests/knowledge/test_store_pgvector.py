@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.records import Record, SearchOptions
-from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.stores.pgvector import rows as pgvector_rows
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex

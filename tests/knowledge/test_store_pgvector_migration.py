@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.records import Record, SearchOptions
-from lorebind_knowledge.scope import IndexKey
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.stores.stems import count_stems
 from lorebind_knowledge.testing.store_driver import EAST, INDEX, ids, record, vector

@@ -15,8 +15,8 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.search import rank, search
-from lorebind_knowledge.scope import Namespace
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.langchain.store import LangChainStore

@@ -90,7 +90,7 @@ class embedder:  # noqa: N801 - an entry point names it
 
     @staticmethod
     def make(declaration: AcmeEmbedderDeclaration, environment: Environment) -> AcmeEmbedder:
-        key = environment.resolve(declaration.api_key)
+        key = environment.fill(declaration.api_key)
         if key == "unreachable-key":
             raise RuntimeError(f"no route to acme with {key}")
         return AcmeEmbedder(declaration.config.dimension, key)
@@ -151,7 +151,7 @@ class source:  # noqa: N801
 
     @staticmethod
     def make(declaration: AcmeWikiDeclaration, environment: Environment) -> AcmeWiki:
-        file = environment.resolve(declaration.file)
+        file = environment.fill(declaration.file)
         return AcmeWiki(declaration.file, str(environment.root / file))
 
 

@@ -53,7 +53,7 @@ import os, sys
 
 sys.path.insert(0, sys.argv[1])
 import filelock, langchain_core.embeddings, numpy, wcmatch.glob  # once, not in every child
-import lorebind_knowledge.chunking.recursive, lorebind_knowledge.embedders.steady
+import lorebind_knowledge.chunking.recursive, lorebind_knowledge.embedders.retrying
 import lorebind_knowledge.service, tests.acceptance.noting_embedder
 from lorebind import Project
 from tests.fatal_step import Steps

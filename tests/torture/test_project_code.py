@@ -23,7 +23,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from lorebind import Extension
-from lorebind_knowledge.wrapping.base import Wrapper
+from lorebind_knowledge.middleware.base import Wrapper
 
 
 class Mine(DeterministicFakeEmbedding):
@@ -173,7 +173,7 @@ MALFORMED = [
 INSTALLED = [
     *("yaml:Loader", "typer:launch", "typer:run", "numpy:save", "pydantic:BaseModel"),
     *("httpx:get", "pytest:main", "rich:print", "lorebind.cli:main", "lorebind:Project"),
-    *("lorebind_knowledge.optional:import_extra", "langchain_core.load:loads", "nowhere:x"),
+    *("lorebind_knowledge.extras:import_extra", "langchain_core.load:loads", "nowhere:x"),
     *("ｏｓ:system", "current:X", f"{'long' * 99}:x", "tricks2.deep:x", "yaml:missing"),
     "__main__:main",
 ]

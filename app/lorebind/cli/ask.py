@@ -44,7 +44,7 @@ def ask(
     with _project(Path(path), trusted=trust) as project:
         reports = [
             report
-            for kb in project.loaded.project.knowledge_bases
+            for kb in project.config.project.knowledge_bases
             if (report := _ingest(project, kb.id, output)) is not None
         ]
         answer = project.ask(question, top_k=top_k)
@@ -81,7 +81,7 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
 
     plan = show_plan(project, kb_id, output)
     # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
-    from_folder = project.loaded.file is None
+    from_folder = project.config.file is None
     if from_folder and not plan.chunks["total"]:
         reasons = [source.reason for source in plan.sources if source.status == "failed"]
         reasons += [failure.reason for failure in plan.failures]

@@ -40,7 +40,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
     with Project.load(project) as loaded:
         rows = [
             (kb, workflow, loaded.stats(kb.id, workflow=workflow))
-            for kb, workflow in loaded.loaded.every_knowledge_base()
+            for kb, workflow in loaded.config.every_knowledge_base()
         ]
     if output is not Output.table:
         data = [
@@ -77,7 +77,7 @@ def get(
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        declared, _ = loaded.loaded.knowledge_base(kb_id, workflow)
+        declared, _ = loaded.config.knowledge_base(kb_id, workflow)
         data: dict[str, Any] = {
             "knowledge_base": declared.model_dump(mode="json"),
             "stats": loaded.stats(kb_id, workflow=workflow),
@@ -253,12 +253,12 @@ def _meant(
     loaded: Project, kb_id: str | None, workflow: str | None, inputs: list[str] | None
 ) -> list[tuple[str, str | None, dict[str, Any] | None]]:
     """The knowledge bases that a command is about, each with its workflow and that one's inputs."""
-    every = [(kb.id, owner) for kb, owner in loaded.loaded.every_knowledge_base()]
+    every = [(kb.id, owner) for kb, owner in loaded.config.every_knowledge_base()]
     values = None
     if inputs:
         if workflow is None:
             raise UsageError("--input belongs to a workflow; name it with --workflow")
-        values = input_values(inputs, loaded.loaded.workflow(workflow))
+        values = input_values(inputs, loaded.config.workflow(workflow))
         every = [(name, owner) for name, owner in every if owner == workflow]
     return [(name, owner, values) for name, owner in ([(kb_id, workflow)] if kb_id else every)]
 

@@ -22,7 +22,7 @@ def run(
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        result = loaded.run(workflow, input_values(inputs, loaded.loaded.workflow(workflow)))
+        result = loaded.run(workflow, input_values(inputs, loaded.config.workflow(workflow)))
     if output is not Output.table:
         print_data(result, output)
         return

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.langchain.markers import next_marker
-from lorebind_bindings.placing import Prompt, literal
+from lorebind_bindings.prompt_template import Prompt, literal
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.configuration import references
 from lorebind_knowledge.errors import UsageError, did_you_mean

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.scope import current_tenant
+from lorebind_knowledge.namespace import current_tenant
 
 if TYPE_CHECKING:
     from lorebind_bindings.injecting import Injection

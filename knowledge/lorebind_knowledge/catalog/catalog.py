@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-    from lorebind_knowledge.scope import Namespace
+    from lorebind_knowledge.namespace import Namespace
 
 
 class Catalog:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.database import insert_of
-from lorebind_knowledge.catalog.recency import Recency
+from lorebind_knowledge.catalog.eviction import Recency
 from lorebind_knowledge.catalog.schema import embeddings
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError

@@ -16,7 +16,7 @@ from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.scope import IndexKey, Namespace
+from lorebind_knowledge.namespace import IndexKey, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

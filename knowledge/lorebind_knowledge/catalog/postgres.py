@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import HIDDEN
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from lorebind_knowledge.configuration.problems import problems
 from lorebind_knowledge.configuration.templates import (
     Reference,
     TemplateError,
+    fill,
     injected_variable,
     references,
-    resolve,
 )
 from lorebind_knowledge.configuration.yaml_source import YamlSource
 
@@ -34,10 +34,10 @@ __all__ = [
     "as_yaml",
     "build_project",
     "export_resources",
+    "fill",
     "injected_variable",
     "load_project",
     "problems",
     "read_demands",
     "references",
-    "resolve",
 ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.loading import load_project
 from lorebind_knowledge.configuration.named_code import code_named
-from lorebind_knowledge.configuration.scopes import texts
+from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import mentions
 from lorebind_knowledge.declarations.base import Declaration, within
 from lorebind_knowledge.declarations.plugging import is_plugins

@@ -45,13 +45,13 @@ class Environment:
         """The same, giving `Confided` texts: each knows how it may be shown."""
         return {name: _Confided(self, name) for name in self.scopes()}
 
-    def resolve(self, value: Any) -> Any:
+    def fill(self, value: Any) -> Any:
         """A value with its `{{ .env.X }}` and `{{ .secrets.X }}` replaced.
 
         Raises:
             TemplateError: for another scope, or a variable that is not set.
         """
-        return templates.resolve(value, self.scopes())
+        return templates.fill(value, self.scopes())
 
     def not_set(self, name: str) -> TemplateError:
         """The error for a missing variable. Only names written in `.env` are ever suggested."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.passage_templates import read_passage_template
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
-from lorebind_knowledge.scope import PROJECT_SCOPE
+from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from lorebind_knowledge.configuration.partial import partial
 from lorebind_knowledge.configuration.passage_templates import passage_templates
 from lorebind_knowledge.configuration.problems import Finding, findings
 from lorebind_knowledge.configuration.references import dangling, duplicates
-from lorebind_knowledge.configuration.scopes import (
+from lorebind_knowledge.configuration.template_checks import (
     injected_variables,
     project_templates,
     workflow_templates,

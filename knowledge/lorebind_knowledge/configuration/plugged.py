@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class PluginEnvironment(Environment):
     """The project's environment as one plugin sees it.
 
-    `root` is the project folder; `resolve` fills in the templates of a value of the declaration,
+    `root` is the project folder; `fill` fills in the templates of a value of the declaration,
     `lookup` gives one variable. Messages of the plugin's exceptions show the template instead of
     the value.
     """

@@ -54,7 +54,7 @@ def references(text: str) -> list[Reference]:
     return [part for part in _parts(text) if isinstance(part, tuple)]
 
 
-def resolve(value: Any, scopes: Mapping[str, Any]) -> Any:
+def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
     """A value with every template in it replaced, in texts at any depth of mappings and lists.
 
     A text that is exactly one template becomes the value itself, of whatever type. Within a longer
@@ -68,9 +68,9 @@ def resolve(value: Any, scopes: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         return _resolve_text(value, scopes)
     if isinstance(value, Mapping):
-        return {key: resolve(item, scopes) for key, item in value.items()}
+        return {key: fill(item, scopes) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(item, scopes) for item in value]
+        return [fill(item, scopes) for item in value]
     return value
 
 
@@ -85,7 +85,7 @@ def looks_like_one(text: str) -> bool:
 
 
 def faults(text: str, scopes: Mapping[str, Any]) -> list[TemplateError]:
-    """All that `resolve` would raise for a text, one after the other."""
+    """All that `fill` would raise for a text, one after the other."""
     try:
         found = references(text)
     except TemplateError as error:

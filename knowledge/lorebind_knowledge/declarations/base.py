@@ -87,7 +87,7 @@ class Declaration(BaseModel):
     marked_by: ClassVar[str] = ""
     """The key by which it is told from the others of its place, where no key chooses."""
     templated: ClassVar[tuple[str, ...]] = ()
-    """The fields whose texts are templates, see `templates.resolve`."""
+    """The fields whose texts are templates, see `templates.fill`."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 

@@ -22,7 +22,7 @@ MEMBERS = ("Declaration", "make")
 `Declaration` is a model derived from the base of its place, such as `EmbedderBase`, whose
 `provider` (or `type`, or `strategy`) is a Literal of the entry point's name; its fields are the
 keys that the YAML may say. `make(declaration, environment)` makes what is declared;
-`environment.resolve` fills in templates, `environment.root` is the project folder.
+`environment.fill` fills in templates, `environment.root` is the project folder.
 """
 
 # Lorebind's own kinds stand in the same table of words and declarations, but are no entry points:

@@ -12,11 +12,11 @@ from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.declarations.embedders import LOCAL_DIMENSION
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.inference import PerProcess, cpu_session
-from lorebind_knowledge.processors import usable_processors
+from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_docum
 from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import without
 from lorebind_knowledge.tokenizing import encode, token_bytes
 

@@ -32,10 +32,10 @@ def make_plugged_embedder(declaration: Declaration, environment: Environment) ->
     """
     confided = PluginEnvironment(environment)
     made = make_plugged("embedders", declaration, confided, _MEMBERS, EmbedderError)
-    return _Discreet(made, confided)
+    return _RedactingEmbedder(made, confided)
 
 
-class _Discreet(EmbedderWrapper):
+class _RedactingEmbedder(EmbedderWrapper):
     """Says what the plugin's exceptions say, without the secrets it was given."""
 
     def __init__(self, inner: Embedder, environment: PluginEnvironment) -> None:

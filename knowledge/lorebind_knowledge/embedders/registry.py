@@ -33,7 +33,7 @@ def make_embedder(declaration: EmbedderDeclaration, environment: Environment) ->
 
             model_path = None
             if config.model_path is not None:
-                model_path = environment.root / environment.resolve(config.model_path)
+                model_path = environment.root / environment.fill(config.model_path)
             return LocalEmbedder(
                 batch_size=config.batch_size, threads=config.threads, model_path=model_path
             )
@@ -52,13 +52,13 @@ def make_embedder(declaration: EmbedderDeclaration, environment: Environment) ->
 
 def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) -> Embedder:
     from lorebind_knowledge.embedders.openai import OpenAIEmbedder
-    from lorebind_knowledge.embedders.steady import SteadyEmbedder
+    from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 
     config = declaration.config
 
     def api_key() -> str:
         if declaration.api_key is not None:
-            return str(environment.resolve(declaration.api_key))
+            return str(environment.fill(declaration.api_key))
         if key := environment.lookup(OPENAI_KEY):
             return key
         if config.base_url is not None:
@@ -72,7 +72,7 @@ def _openai(declaration: OpenAIEmbedderDeclaration, environment: Environment) ->
         model=declaration.model,
         api_key=api_key,
         dimension=config.dimension,
-        base_url=environment.resolve(config.base_url),
+        base_url=environment.fill(config.base_url),
         address_as_written=config.base_url,
         timeout=config.timeout_seconds,
         batch_size=config.batch_size,
@@ -91,7 +91,7 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
 
     from lorebind_knowledge.embedders.failures import said_by_provider
     from lorebind_knowledge.embedders.langchain import LangChainEmbedder
-    from lorebind_knowledge.embedders.steady import SteadyEmbedder
+    from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 
     written: dict[str, Any] = dict(declaration.config)
     if declaration.model is not None:
@@ -105,7 +105,7 @@ def _langchain(declaration: LangChainEmbedderDeclaration, environment: Environme
         failure=EmbedderError,
     )
     given = written | secret
-    settings = environment.resolve(given)
+    settings = environment.fill(given)
     try:
         embeddings = kind(**settings)
     except Exception as error:  # whatever a third party's constructor raises

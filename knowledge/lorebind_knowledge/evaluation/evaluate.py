@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
 
 _DEPTH = 100
 _CHUNKS_PER_DOCUMENT = 4

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Matrix
-    from lorebind_knowledge.scope import IndexKey
 
 STRATEGIES = ("upsert", "replace")
 

@@ -9,6 +9,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     Heading,
     LoadedDocument,
@@ -16,7 +17,6 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
-from lorebind_knowledge.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

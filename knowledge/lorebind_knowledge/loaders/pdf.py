@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
     Heading,
@@ -15,7 +16,6 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
-from lorebind_knowledge.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

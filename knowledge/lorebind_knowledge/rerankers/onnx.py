@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.errors import RerankerError
-from lorebind_knowledge.inference import PerProcess, cpu_session
-from lorebind_knowledge.processors import usable_processors
+from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 from lorebind_knowledge.rerankers.base import Reranker, logistic
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ def make_plugged_reranker(declaration: RerankerBase, environment: Environment) -
     """
     confided = PluginEnvironment(environment)
     made = make_plugged("rerankers", declaration, confided, ("rerank",), RerankerError)
-    return _Discreet(made, confided)
+    return _RedactingReranker(made, confided)
 
 
-class _Discreet(Reranker):
+class _RedactingReranker(Reranker):
     """Says what the plugin's exceptions say, without the secrets it was given."""
 
     def __init__(self, inner: Reranker, environment: PluginEnvironment) -> None:

@@ -43,7 +43,7 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
         failure=RerankerError,
     )
     written: Mapping[str, Any] = declaration.config
-    settings = environment.resolve(dict(written))
+    settings = environment.fill(dict(written))
     try:
         made = kind(**settings)
     except Exception as error:  # whatever a third party's constructor raises
@@ -52,9 +52,9 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
             f"{said_by(error, written=written, resolved=settings)}"
         ) from error
     if isinstance(made, BaseDocumentCompressor):
-        return _Discreet(LangChainReranker(made), made, written, settings)
+        return _RedactingReranker(LangChainReranker(made), made, written, settings)
     if isinstance(made, Reranker):
-        return _Discreet(made, made, written, settings)
+        return _RedactingReranker(made, made, written, settings)
     raise RerankerError(
         f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a Reranker"
     )
@@ -63,8 +63,8 @@ def make_reranker(declaration: RerankerBase, environment: Environment) -> Rerank
 def _onnx(declaration: OnnxRerankDeclaration, environment: Environment) -> Reranker:
     from lorebind_knowledge.rerankers.onnx import OnnxReranker
 
-    model_path = environment.root / environment.resolve(declaration.model_path)
-    written = environment.resolve(declaration.tokenizer_path)
+    model_path = environment.root / environment.fill(declaration.model_path)
+    written = environment.fill(declaration.tokenizer_path)
     beside = model_path.with_name("tokenizer.json")
     return OnnxReranker(
         model_path,
@@ -75,7 +75,7 @@ def _onnx(declaration: OnnxRerankDeclaration, environment: Environment) -> Reran
     )
 
 
-class _Discreet(Reranker):
+class _RedactingReranker(Reranker):
     """A reranker whose exceptions are said without what its configuration was filled in with."""
 
     def __init__(

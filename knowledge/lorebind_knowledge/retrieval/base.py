@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import DocumentMatch, StoredRecord, Vector
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.scope import IndexKey
 
 
 class Searching(Protocol):

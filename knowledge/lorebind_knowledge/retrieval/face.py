@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
 
 T = TypeVar("T")
 

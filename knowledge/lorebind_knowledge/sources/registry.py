@@ -236,7 +236,7 @@ def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:
     for field in written.templated:
         before = getattr(written, field)
         try:
-            after = templates.resolve(before, scopes)
+            after = templates.fill(before, scopes)
         except TemplateError as error:
             raise SourceError(f"{field}: {error}") from error
         pairs = zip(before, after, strict=True) if isinstance(before, list) else [(before, after)]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import without
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large

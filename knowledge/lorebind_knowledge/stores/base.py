@@ -10,6 +10,7 @@ from lorebind_knowledge.records import RecordFilter
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import (
         DocumentMatch,
         Record,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         StoredRecord,
         Vector,
     )
-    from lorebind_knowledge.scope import IndexKey
 
 
 @runtime_checkable

@@ -14,8 +14,8 @@ from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Record, SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 

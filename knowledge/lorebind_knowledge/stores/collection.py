@@ -8,12 +8,12 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import IndexMismatchError
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.scope import Namespace
+    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.stores.base import VectorStore
 
 COLLECTION_SCOPE = "collection"

@@ -12,11 +12,11 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.embedders.face import LorebindEmbeddings
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
-from lorebind_knowledge.scope import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.stores.base import FetchStore, replace_documents
 from lorebind_knowledge.stores.collection import claim
 from lorebind_knowledge.stores.memory.store import MemoryStore

@@ -44,10 +44,10 @@ def make_plugged_store(
     """
     confided = PluginEnvironment(environment)
     made = make_plugged("vector_dbs", declaration, confided, _MEMBERS, StoreError)
-    return _Discreet(made, declaration.id, confided), bool(getattr(made, "persistent", True))
+    return _RedactingStore(made, declaration.id, confided), bool(getattr(made, "persistent", True))
 
 
-class _Discreet(StoreWrapper):
+class _RedactingStore(StoreWrapper):
     """Says what the plugin's exceptions say, without the secrets it was given."""
 
     def __init__(self, inner: VectorStore, name: str, environment: PluginEnvironment) -> None:

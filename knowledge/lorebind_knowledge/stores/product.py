@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorebind_knowledge.processors import usable_processors
+from lorebind_knowledge.cpu_count import usable_processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -46,7 +46,7 @@ def make_store(
         case SqliteVectorDB(config=config):
             from lorebind_knowledge.stores.sqlite.store import SqliteStore
 
-            path = environment.root / environment.resolve(config.path)
+            path = environment.root / environment.fill(config.path)
             return SqliteStore(path), Catalog(path, cache_bytes=cache_bytes)
         case PgvectorVectorDB():
             return _pgvector(declaration, environment)
@@ -69,7 +69,7 @@ def _pgvector(
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
     config = declaration.config
-    address = PostgresAddress(environment.resolve(config.dsn))
+    address = PostgresAddress(environment.fill(config.dsn))
     store = PgvectorStore(
         address,
         table=config.table,
@@ -88,13 +88,13 @@ def _qdrant(declaration: QdrantVectorDB, environment: Environment) -> tuple[Vect
     from lorebind_knowledge.stores.qdrant.store import QdrantStore
 
     config = declaration.config
-    path = environment.resolve(config.path)
+    path = environment.fill(config.path)
     store = QdrantStore(
         config.collection or declaration.id,
-        url=environment.resolve(config.url),
+        url=environment.fill(config.url),
         address_as_written=config.url,
         path=None if path in (None, IN_MEMORY) else environment.root / path,
-        api_key=environment.resolve(config.auth.api_key),
+        api_key=environment.fill(config.auth.api_key),
         timeout_seconds=config.timeout_seconds,
         consistency=config.consistency,
         metric=config.metric,
@@ -124,7 +124,7 @@ def _langchain(
     if persistent is None:
         persistent = not derives(make, InMemoryVectorStore)
     written = dict(declaration.config)
-    recipe = Recipe(declaration.class_path, make, environment.resolve(written), written)
+    recipe = Recipe(declaration.class_path, make, environment.fill(written), written)
     catalog = _catalog(declaration, environment, persistent=persistent)
     beside = _beside(declaration, environment).with_name(f"{declaration.id}.langchain.db")
     return LangChainStore(recipe, beside if persistent else None), catalog
@@ -144,13 +144,13 @@ def _catalog(
             "would speak of vectors that are gone; leave 'catalog' out"
         )
     if declared.dsn is None:
-        path = environment.root / environment.resolve(declared.path)
+        path = environment.root / environment.fill(declared.path)
         return Catalog(path, cache_bytes=cache_bytes)
     from lorebind_knowledge.catalog.postgres import PostgresAddress
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 
     database = PostgresDatabase(
-        PostgresAddress(environment.resolve(declared.dsn)),
+        PostgresAddress(environment.fill(declared.dsn)),
         ensure_schema=declared.ensure_schema,
         own_schema=declared.table_schema or _schema_of(declaration.id),
     )

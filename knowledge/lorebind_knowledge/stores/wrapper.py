@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.stores.base import (
     ApproximateStore,
     BulkStore,

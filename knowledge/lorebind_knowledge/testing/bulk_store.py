@@ -6,7 +6,7 @@ import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.stores.base import BulkStore, VectorStore
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, StoreConformance, record
 

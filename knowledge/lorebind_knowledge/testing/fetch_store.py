@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.stores.base import FetchStore, VectorStore
 from lorebind_knowledge.testing.store_driver import (
     EAST,

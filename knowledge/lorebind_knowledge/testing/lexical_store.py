@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.scope import IndexKey
+from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.stores.base import LexicalStore, VectorStore
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, StoreConformance, ids, record
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.scope import IndexKey, Namespace
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.testing.store_driver import (
     DIMENSION,
     EAST,

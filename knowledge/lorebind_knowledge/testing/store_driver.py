@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
-from lorebind_knowledge.scope import IndexKey, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import TemplateError, resolve
+from lorebind_knowledge.configuration import TemplateError, fill
 from lorebind_knowledge.declarations.base import RefusedError
 from lorebind_knowledge.declarations.rendering import check_passage_template
 from lorebind_knowledge.errors import UsageError
@@ -55,7 +55,7 @@ class TemplateRenderer:
             "metadata": _lines(passage.metadata),
         }
         try:
-            return str(resolve(self._template, scopes))
+            return str(fill(self._template, scopes))
         except TemplateError as error:
             raise UsageError(f"the template of the passages: {error}") from None
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import RecordFilter
-    from lorebind_knowledge.scope import IndexKey
     from lorebind_knowledge.stores.checks import Entry
 
 WRITING, STAGED, LIVE, DEAD = range(4)

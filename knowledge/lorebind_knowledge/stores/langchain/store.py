@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.filters import Predicate
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
     from lorebind_knowledge.stores.checks import Entry
     from lorebind_knowledge.stores.langchain.wrapped import Passage, Recipe, Wrapped
 

@@ -33,8 +33,8 @@ from lorebind_knowledge.stores.terms import terms
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)

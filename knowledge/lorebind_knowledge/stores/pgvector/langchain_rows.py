@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import DocumentMatch, StoredRecord
-from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores.checks import check_dimension, check_query, not_opened
 from lorebind_knowledge.stores.matrix import normalised, score_of, unit_vector
 from lorebind_knowledge.stores.pgvector.rows import vector_of, vector_text

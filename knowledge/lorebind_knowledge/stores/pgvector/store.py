@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_knowledge.declarations.vector_dbs import Metric
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:

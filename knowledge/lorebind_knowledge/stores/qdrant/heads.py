@@ -19,7 +19,7 @@ from lorebind_knowledge.stores.qdrant.connection import (
 )
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
     from lorebind_knowledge.stores.checks import Entry
     from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
     from lorebind_knowledge.stores.qdrant.heads import Head

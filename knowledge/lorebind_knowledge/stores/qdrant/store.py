@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import (
         DocumentMatch,
         Record,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         StoredRecord,
         Vector,
     )
-    from lorebind_knowledge.scope import IndexKey
 
 R = TypeVar("R")
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import RecordFilter
-    from lorebind_knowledge.scope import IndexKey
     from lorebind_knowledge.stores.checks import Entry
     from lorebind_knowledge.stores.qdrant.heads import Head, Heads
     from lorebind_knowledge.stores.qdrant.points import Points

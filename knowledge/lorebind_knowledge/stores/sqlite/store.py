@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
-    from lorebind_knowledge.scope import IndexKey
 
 
 class _Index(NamedTuple):

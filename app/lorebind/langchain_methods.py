@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import ModelPool, Place, Request, answer, stream
 from lorebind_knowledge.bridge import sync
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Faces:
     and UsageError where nothing is bound.
     """
 
-    loaded: LoadedProject
+    config: LoadedProject
     knowledge: KnowledgeService
     _models: ModelPool
 
@@ -58,7 +58,7 @@ class Faces:
         """A LangChain `BaseRetriever`; `fields` are its own, such as `k`, `tags` or `metadata`."""
         from lorebind_bindings import LorebindRetriever  # half a second of LangChain
 
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         return LorebindRetriever(self.knowledge, place.bindings(), **fields)
 
     def prompt(
@@ -84,7 +84,7 @@ class Faces:
         """
         from lorebind_bindings import KnowledgePrompt
 
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         agent_here = place.answers()
         if instructions is None:
             instructions = agent_here.instructions if agent_here else ""
@@ -120,7 +120,7 @@ class Faces:
         """
         from lorebind_bindings import knowledge_tool
 
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         return knowledge_tool(
             self.knowledge,
             place.bindings(**settings),
@@ -150,7 +150,7 @@ class Faces:
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
         from lorebind_bindings import KnowledgeMiddleware
 
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         return KnowledgeMiddleware(
             self.knowledge,
             place.bindings(**settings),
@@ -182,7 +182,7 @@ class Faces:
             UsageError: a blank question.
             LorebindError: retrieval or the model failed.
         """
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         return await answer(self.knowledge, *self._ready(place, model, question, request))
 
     def stream(
@@ -200,7 +200,7 @@ class Faces:
         Iterate over it once, in a plain loop or an asynchronous one; then it has the whole
         `answer`. The search is made when reading begins, for the tenant of this call.
         """
-        place = Place(self.loaded, kb_ids, workflow, task, agent)
+        place = Place(self.config, kb_ids, workflow, task, agent)
         return stream(self.knowledge, *self._ready(place, model, question, request))
 
     def _ready(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.wrapping.base import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

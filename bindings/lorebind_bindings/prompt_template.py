@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration import injected_variable, references, resolve
+from lorebind_knowledge.configuration import fill, injected_variable, references
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Prompt:
         for place, parts in texts.items():
             if place:
                 scopes = _with(scopes, place, "\n\n".join(parts))
-        return str(resolve(self.template, scopes))
+        return str(fill(self.template, scopes))
 
 
 def literal(text: str) -> Prompt:

@@ -9,13 +9,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import RateLimitError
-from lorebind_knowledge.wrapping.base import Wrapper
+from lorebind_knowledge.middleware.base import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve
 
 _TENANTS = 10_000
 """Of which the limit is remembered; more are forgotten, those first that asked longest ago."""

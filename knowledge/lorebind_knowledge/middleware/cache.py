@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import Event
+from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.wrapping.base import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
+    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.scope import Namespace
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
-    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve
 
 R = TypeVar("R")
 Key: TypeAlias = tuple[Any, ...]

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
-from lorebind_knowledge.optional import import_extra
+from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.wrapping.base import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.middleware.base import Retrieval, Retrieve
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
-    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve
 
 R = TypeVar("R")
 

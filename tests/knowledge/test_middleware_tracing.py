@@ -10,10 +10,10 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, Trace
 
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware.chain import _search
+from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore
-from lorebind_knowledge.wrapping.base import Retrieval
-from lorebind_knowledge.wrapping.chain import _search
-from lorebind_knowledge.wrapping.tracing import Tracing
 
 from .bench import Bench, paragraph
 

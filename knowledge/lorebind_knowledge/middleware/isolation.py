@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import chunk_id
+from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.stores.checks import named
 from lorebind_knowledge.stores.collection import COLLECTION_SCOPE
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.wrapping.base import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from lorebind_knowledge.scope import IndexKey
+    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.stores.base import VectorStore
     from lorebind_knowledge.stores.wrapper import StoreCall
 

@@ -14,13 +14,13 @@ from lorebind_knowledge.declarations.wrappers import (
     TracingWrapper,
 )
 from lorebind_knowledge.errors import PluginError, UsageError
+from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.redaction import said_by
-from lorebind_knowledge.wrapping.base import Wrapper
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
-    from lorebind_knowledge.wrapping.base import Wraps
+    from lorebind_knowledge.middleware.base import Wraps
 
 
 def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> tuple[str, Wraps]:
@@ -33,11 +33,11 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
     """
     match declaration:
         case CacheWrapper():
-            from lorebind_knowledge.wrapping.cache import QueryCache
+            from lorebind_knowledge.middleware.cache import QueryCache
 
             made: Wraps = QueryCache(declaration.max_entries, declaration.ttl_seconds)
         case RateLimitWrapper():
-            from lorebind_knowledge.wrapping.rate_limit import RateLimit
+            from lorebind_knowledge.middleware.rate_limit import RateLimit
 
             made = RateLimit(
                 declaration.queries_per_second,
@@ -47,15 +47,15 @@ def make_wrapper(declaration: WrapperDeclaration, environment: Environment) -> t
                 ),
             )
         case RetryWrapper():
-            from lorebind_knowledge.wrapping.retrying import StoreRetries
+            from lorebind_knowledge.middleware.retrying import StoreRetries
 
             made = StoreRetries(declaration.retry)
         case TracingWrapper():
-            from lorebind_knowledge.wrapping.tracing import Tracing
+            from lorebind_knowledge.middleware.tracing import Tracing
 
             made = Tracing(record_text=declaration.record_text)
         case IsolationWrapper():
-            from lorebind_knowledge.wrapping.isolation import Isolation
+            from lorebind_knowledge.middleware.isolation import Isolation
 
             made = Isolation()
         case PythonWrapper():
@@ -69,7 +69,7 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
     factory = named_factory(
         declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError
     )
-    settings = environment.resolve(dict(declaration.config))
+    settings = environment.fill(dict(declaration.config))
     try:
         made = factory(**settings)
     except Exception as error:  # whatever a third party's factory raises

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge import KnowledgeService, build_project, tenant
 from lorebind_knowledge.errors import RateLimitError
-from lorebind_knowledge.wrapping.rate_limit import RateLimit
+from lorebind_knowledge.middleware.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders import base
+from lorebind_knowledge.embedders.concurrency import Slots
 from lorebind_knowledge.embedders.failures import Failure, classify
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
-from lorebind_knowledge.embedders.slots import Slots
 from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:

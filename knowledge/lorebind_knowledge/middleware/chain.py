@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.errors import PluginError
+from lorebind_knowledge.middleware.registry import make_wrapper
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.retrieval.several import search_several
 from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.wrapper import CAPABILITIES
-from lorebind_knowledge.wrapping.registry import make_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
+    from lorebind_knowledge.middleware.base import Retrieval, Retrieve, Wraps
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.wrapping.base import Retrieval, Retrieve, Wraps
 
 
 async def _search(asked: Retrieval) -> QueryResult:
@@ -27,7 +27,7 @@ async def _search(asked: Retrieval) -> QueryResult:
     return await search(asked.kbs[0], asked.question, asked.settings)
 
 
-class Wrapping:
+class Middleware:
     """Wraps each part of a project. The first declared is the outermost: it sees a call first."""
 
     def __init__(self, declared: Sequence[WrapperDeclaration], environment: Environment) -> None:

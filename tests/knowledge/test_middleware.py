@@ -19,9 +19,11 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
+from lorebind_knowledge.middleware.isolation import Isolation
+from lorebind_knowledge.middleware.retrying import StoreRetries
+from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.project_code import import_of_project
 from lorebind_knowledge.records import SearchOptions
-from lorebind_knowledge.scope import IndexKey, Namespace
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.stores.base import (
     ApproximateStore,
@@ -32,8 +34,6 @@ from lorebind_knowledge.stores.base import (
 )
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
-from lorebind_knowledge.wrapping.isolation import Isolation
-from lorebind_knowledge.wrapping.retrying import StoreRetries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 HOOKS = """\
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.wrapping.base import Wrapper
+from lorebind_knowledge.middleware.base import Wrapper
 from .notes import SEEN
 
 

@@ -15,12 +15,12 @@ from lorebind_knowledge import KnowledgeService, build_project, tenant
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware.cache import QueryCache, key_of
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import DocumentMatch, QueryResult
-from lorebind_knowledge.scope import Namespace
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
-from lorebind_knowledge.wrapping.base import Retrieval
-from lorebind_knowledge.wrapping.cache import QueryCache, key_of
 
 from .bench import Diary
 

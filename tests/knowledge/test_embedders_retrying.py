@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders import slots as slots_module
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
+from lorebind_knowledge.embedders.concurrency import Slots
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
-from lorebind_knowledge.embedders.slots import Slots
-from lorebind_knowledge.embedders.steady import SteadyEmbedder
+from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 
 if TYPE_CHECKING:
