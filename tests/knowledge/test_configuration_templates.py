@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_knowledge.configuration import TemplateError, references, resolve
+from lorebind_knowledge.configuration import TemplateError, fill, references
 
 SCOPES = {
     "env": {"HOME": "/home/ann", "EMPTY": ""},
@@ -30,14 +30,14 @@ SCOPES = {
 )
 def test_what_a_template_becomes(text, value):
     """One template is the value itself; within a longer text it is written out."""
-    assert resolve(text, SCOPES) == value
+    assert fill(text, SCOPES) == value
 
 
 def test_resolving_goes_through_mappings_and_lists():
     """Texts are resolved at any depth; keys and other values are left alone."""
     value = {"a": ["{{ .env.HOME }}", 1, None], "{{ .env.HOME }}": {"b": "x{{ .input.count }}"}}
 
-    assert resolve(value, SCOPES) == {
+    assert fill(value, SCOPES) == {
         "a": ["/home/ann", 1, None],
         "{{ .env.HOME }}": {"b": "x3"},
     }
@@ -45,7 +45,7 @@ def test_resolving_goes_through_mappings_and_lists():
 
 def test_what_is_put_in_is_not_looked_at_again():
     """A value that looks like a template stays as it is."""
-    assert resolve("{{ .a.b }}!", {"a": {"b": "{{ .a.b }}"}}) == "{{ .a.b }}!"
+    assert fill("{{ .a.b }}!", {"a": {"b": "{{ .a.b }}"}}) == "{{ .a.b }}!"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_is_put_in_is_not_looked_at_again():
 def test_undefined_and_malformed_templates_say_what_is_wrong(text, message):
     """The error names the whole reference, how far it led, and what is there."""
     with pytest.raises(TemplateError) as caught:
-        resolve(text, SCOPES)
+        fill(text, SCOPES)
     assert str(caught.value) == message
 
 
@@ -98,7 +98,7 @@ def test_references_come_in_order():
 @given(st.text().filter(lambda text: "{{" not in text))
 def test_a_text_without_templates_is_unchanged(text):
     """Only '{{' starts a template."""
-    assert resolve(text, {}) == text
+    assert fill(text, {}) == text
     assert references(text) == []
 
 
@@ -120,7 +120,7 @@ def test_nothing_but_dotted_paths_is_ever_evaluated(inside):
     scopes = {"a": {"b": "B"}, "b": _Trap()}
     text = "{{" + inside + "}}"
     try:
-        value = resolve(text, scopes)
+        value = fill(text, scopes)
     except TemplateError:
         return
     assert isinstance(value, str | dict | _Trap)

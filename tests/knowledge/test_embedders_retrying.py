@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.declarations.embedders import RetryConfig
-from lorebind_knowledge.embedders import slots as slots_module
+from lorebind_knowledge.embedders import concurrency as slots_module
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, embed_query
 from lorebind_knowledge.embedders.concurrency import Slots
 from lorebind_knowledge.embedders.pacing import TokenBucket, backoff
