@@ -32,7 +32,7 @@ from lorebind_knowledge.ingest.preparation import prepare_documents
 from lorebind_knowledge.loaders.readers import Loading
 
 if TYPE_CHECKING:
-    from lorebind_knowledge import KnowledgeBase
+    from lorebind_knowledge import Corpus
 
 DOCS = Path(__file__).resolve().parents[1] / "examples" / "quickstart" / "docs"
 PAGES_PER_FILE = 25
@@ -79,21 +79,21 @@ def compare(name: str, folder: Path, pattern: str, rounds: int, processes: tuple
 def read(folder: Path, pattern: str, processes: int) -> tuple[int, float]:
     """How many documents there are, and the seconds that reading and chunking them takes."""
     loading = Loading(LoadingDeclaration(processes=processes))
-    kb = replace(knowledge_base(folder, pattern), loading=loading)
+    corpus = replace(corpus_of(folder, pattern), loading=loading)
     begun = time.perf_counter()
-    documents = run(prepare(kb))
+    documents = run(prepare(corpus))
     return documents, time.perf_counter() - begun
 
 
-async def prepare(kb: KnowledgeBase) -> int:
+async def prepare(corpus: Corpus) -> int:
     count = 0
-    async for documents in prepare_documents(kb, enumerate_sources(kb.sources), {}, 64):
+    async for documents in prepare_documents(corpus, enumerate_sources(corpus.sources), {}, 64):
         assert all(document.action == "added" for document in documents), documents
         count += len(documents)
     return count
 
 
-def knowledge_base(folder: Path, pattern: str) -> KnowledgeBase:
+def corpus_of(folder: Path, pattern: str) -> Corpus:
     declared = {
         "name": "loading",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -102,7 +102,7 @@ def knowledge_base(folder: Path, pattern: str) -> KnowledgeBase:
             {"id": "all", "sources": [{"type": "file_glob", "path": pattern}]},
         ],
     }
-    return KnowledgeService(build_project(declared, root=folder)).knowledge_base("all")
+    return KnowledgeService(build_project(declared, root=folder)).corpus("all")
 
 
 def make_pages(folder: Path, pages: int) -> None:

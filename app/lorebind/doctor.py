@@ -87,7 +87,8 @@ async def _store(service: KnowledgeService, db_id: str) -> str:
 
 
 async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) -> Finding | str:
-    kb = await call(service.knowledge_base, kb_id, workflow)
+    corpus = await call(service.corpus, kb_id, workflow)  # fails if its chunker cannot be made
+    kb = corpus.kb
     part = f"knowledge base {kb_id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:

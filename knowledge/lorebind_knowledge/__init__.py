@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject, build_project, load_project
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.namespace import IndexKey, Namespace, current_tenant, tenant
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chunker",
+    "Corpus",
     "DocumentMatch",
     "Embedder",
     "Event",
@@ -65,6 +67,7 @@ _MODULES = {
     "configuration": ("LoadedProject", "build_project", "load_project"),
     "embedders.base": ("Embedder", "Fingerprint"),
     "events": ("Event", "Events", "Extension"),
+    "ingest.corpus": ("Corpus",),
     "ingest.report": ("Failure", "IngestPlan", "IngestReport", "SourceReport"),
     "knowledge_base": ("KnowledgeBase",),
     "records": (

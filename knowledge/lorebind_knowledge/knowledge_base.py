@@ -1,50 +1,37 @@
-"""One knowledge base with all its parts made: what ingestion and retrieval work on."""
+"""One knowledge base with the parts made that a search needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from lorebind_knowledge.loaders.readers import Loading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.chunking.base import Chunker
     from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.sources.base import Source
     from lorebind_knowledge.stores.base import VectorStore
 
 
 @dataclass(frozen=True)
 class KnowledgeBase:
-    """The parts of a declared knowledge base, for one tenant."""
+    """The parts of a declared knowledge base, for one tenant. A `Corpus` is ingested into it."""
 
     id: str
     namespace: Namespace
-    sources: Sequence[Source]
-    chunker: Chunker
     embedder: Embedder
     store: VectorStore
     catalog: Catalog
     retrieval: RetrievalDeclaration
     events: Events
-    metadata: Mapping[str, Any]
-    """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
-    remove_html: bool = False
-    """Whether HTML tags are taken out of Markdown and text."""
     dedupe: bool = True
     """Whether passages that say the same are found once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
-
-    loading: Loading = field(default_factory=Loading)
-    """What reading one of its documents may take."""
 
     @property
     def ingest_command(self) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from lorebind_knowledge.embedders.registry import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions import make_extension
+from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
@@ -74,48 +74,62 @@ class KnowledgeService:
         self._started = Once()
         self._loading = Loading(loaded.project.loading)
 
-    def knowledge_base(
+    def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
+        """A declared knowledge base, as a workflow (or the project) sees it, for searches.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+        """
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        store, catalog = self.store(declaration.vector_db)
+        return KnowledgeBase(
+            id=kb_id,
+            namespace=self._namespace(scope, kb_id),
+            embedder=self.embedder(declaration.embedder),
+            store=store,
+            catalog=catalog,
+            retrieval=declaration.retrieval,
+            dedupe=declaration.preprocess.dedupe,
+            reranker=self.reranker,
+            events=self.events,
+        )
+
+    def corpus(
         self,
         kb_id: str,
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
-    ) -> KnowledgeBase:
-        """A declared knowledge base, as a workflow (or the project) sees it.
+        *,
+        embeds: bool = True,
+    ) -> Corpus:
+        """A declared knowledge base with its sources and its chunker, for ingestion.
 
         Args:
             kb_id: the knowledge base.
             workflow: the workflow that sees it.
             given: what `{{ .workflow.… }}` stands for in its sources: `input` and `vars`.
+            embeds: whether a semantic chunker may use the embedder; otherwise it compares words.
 
         Raises:
             NotFoundError: naming the ones there are.
+            PluginError: its chunker cannot be made.
         """
-        loaded = self._loaded
-        declaration, scope = loaded.knowledge_base(kb_id, workflow)
-        store, catalog = self.store(declaration.vector_db)
-        embedder = self.embedder(declaration.embedder)
-        return KnowledgeBase(
-            id=kb_id,
-            namespace=Namespace(current_tenant(), loaded.project.name, scope, kb_id),
+        kb = self.knowledge_base(kb_id, workflow)
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        environment = self._loaded.environment
+        return Corpus(
+            kb=kb,
             sources=[
-                make_source(source, loaded.environment, workflow=given)
-                for source in declaration.sources
+                make_source(source, environment, workflow=given) for source in declaration.sources
             ],
             chunker=make_chunker(
                 declaration.chunking,
-                partial(_vectors, catalog, embedder),
-                embedder.fingerprint.key,
-                loaded.environment,
+                partial(_vectors, kb.catalog, kb.embedder) if embeds else None,
+                kb.embedder.fingerprint.key,
+                environment,
             ),
-            embedder=embedder,
-            store=store,
-            catalog=catalog,
-            retrieval=declaration.retrieval,
-            remove_html=declaration.preprocess.remove_html,
-            dedupe=declaration.preprocess.dedupe,
-            reranker=self.reranker,
-            events=self.events,
             metadata=declaration.metadata,
+            remove_html=declaration.preprocess.remove_html,
             loading=self._loading,
         )
 
@@ -170,10 +184,9 @@ class KnowledgeService:
         allow_mass_delete: bool = False,
         wait: bool = False,
     ) -> IngestReport:
-        """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `knowledge_base`."""
-        kb = self.knowledge_base(kb_id, workflow, given)
+        """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `corpus`."""
         return await ingest(
-            kb,
+            self.corpus(kb_id, workflow, given),
             strategy=strategy,
             only_failed=only_failed,
             allow_mass_delete=allow_mass_delete,
@@ -190,15 +203,12 @@ class KnowledgeService:
     ) -> IngestPlan:
         """What an ingest would do now; touches nothing, and asks no embedder for vectors.
 
-        A semantic chunker so compares words, and its chunks are an estimate.
+        So a semantic chunker compares words, and its chunks are an estimate.
         """
-        kb = self.knowledge_base(kb_id, workflow, given)
+        corpus = self.corpus(kb_id, workflow, given, embeds=False)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
-        chunker = make_chunker(
-            declaration.chunking, None, kb.embedder.fingerprint.key, self._loaded.environment
-        )
         price = self._loaded.embedder(declaration.embedder).token_price
-        return await plan(replace(kb, chunker=chunker), strategy=strategy, price=price)
+        return await plan(corpus, strategy=strategy, price=price)
 
     async def reindex(
         self,
@@ -207,8 +217,8 @@ class KnowledgeService:
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> IngestReport:
-        """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `knowledge_base`."""
-        return await reindex(self.knowledge_base(kb_id, workflow, given))
+        """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `corpus`."""
+        return await reindex(self.corpus(kb_id, workflow, given))
 
     async def start(
         self,
@@ -305,13 +315,14 @@ class KnowledgeService:
         from lorebind_knowledge.stores.face import LorebindVectorStore
 
         store, catalog = self.store(vector_db)
-        project = self._loaded.project.name
-        namespace = Namespace(current_tenant(), project, COLLECTION_SCOPE, name)
+        namespace = self._namespace(COLLECTION_SCOPE, name)
         return LorebindVectorStore(store, self.embedder(embedder), namespace, catalog)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""
-        return await call(knowledge_stats, self.knowledge_base(kb_id, workflow))
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        _, catalog = self.store(declaration.vector_db)
+        return await call(knowledge_stats, self._namespace(scope, kb_id), catalog)
 
     async def close(self) -> None:
         """Close every store and catalog that was opened; a later call opens them again."""
@@ -323,6 +334,9 @@ class KnowledgeService:
         for store, catalog in opened:
             await call(store.close)
             catalog.close()
+
+    def _namespace(self, scope: str, kb_id: str) -> Namespace:
+        return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)
 
 
 def _named(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +26,16 @@ class KnowledgeStats:
     """`run_id`, `strategy`, `status` and `started_at` (seconds since 1970) of the latest ingest."""
 
 
-def knowledge_stats(kb: KnowledgeBase) -> KnowledgeStats:
-    ledger = kb.catalog.ledger
-    runs = ledger.last_runs(kb.namespace, 1)
+def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
+    ledger = catalog.ledger
+    runs = ledger.last_runs(namespace, 1)
     last_run = dict(runs[0]) if runs else None
-    index = ledger.index(kb.namespace, "active")
+    index = ledger.index(namespace, "active")
     if index is None:
-        return KnowledgeStats(kb.id, last_run=last_run)
+        return KnowledgeStats(namespace.kb, last_run=last_run)
     documents = ledger.documents(index.key).values()
     return KnowledgeStats(
-        kb.id,
+        namespace.kb,
         documents=dict(Counter(entry.state for entry in documents)),
         chunks=sum(entry.chunk_count for entry in documents),
         embedder=index.manifest.embedder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
@@ -13,6 +13,7 @@ from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
+from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
@@ -95,22 +96,36 @@ class Bench:
         self.embedder = CountingEmbedder()
         self.diary = Diary()
         self.events = Events([self.diary])  # type: ignore[list-item]  # it answers to every hook
-        self.kb = KnowledgeBase(
+        kb = KnowledgeBase(
             id="docs",
             namespace=Namespace("default", "test", PROJECT_SCOPE, "docs"),
-            sources=[FileSource("markdown_glob", ["docs/**/*.md"], root)],
-            chunker=RecursiveChunker(64, 0),
             embedder=self.embedder,
             store=self.store,
             catalog=self.catalog,
             retrieval=RetrievalDeclaration(top_k=5),
             events=self.events,
+        )
+        self.corpus = Corpus(
+            kb=kb,
+            sources=[FileSource("markdown_glob", ["docs/**/*.md"], root)],
+            chunker=RecursiveChunker(64, 0),
             metadata={},
         )
 
+    @property
+    def kb(self) -> KnowledgeBase:
+        """What is searched, and what the corpus is ingested into."""
+        return self.corpus.kb
+
+    @kb.setter
+    def kb(self, kb: KnowledgeBase) -> None:
+        self.corpus = replace(self.corpus, kb=kb)
+
     def change(self, **parts: Any) -> None:
         """Declare the knowledge base anew, with some parts replaced."""
-        self.kb = replace(self.kb, **parts)
+        of_kb = {field.name for field in fields(KnowledgeBase)} & set(parts)
+        self.kb = replace(self.kb, **{name: parts.pop(name) for name in of_kb})
+        self.corpus = replace(self.corpus, **parts)
 
     def write(self, name: str, *paragraphs: str) -> None:
         self.write_bytes(name, "\n\n".join(paragraphs).encode())
@@ -128,13 +143,13 @@ class Bench:
         os.rename(self.root / "docs" / old, self.root / "docs" / new)
 
     async def ingest(self, **settings: Any) -> IngestReport:
-        return await ingest(self.kb, **settings)
+        return await ingest(self.corpus, **settings)
 
     async def reindex(self) -> IngestReport:
-        return await reindex(self.kb)
+        return await reindex(self.corpus)
 
     async def plan(self, **settings: Any) -> IngestPlan:
-        return await plan(self.kb, **settings)
+        return await plan(self.corpus, **settings)
 
     async def ask(self, question: str, **settings: Any) -> QueryResult:
         chosen = RetrievalDeclaration(**settings) if settings else None
@@ -184,7 +199,7 @@ async def fresh(bench: Bench, make_bench: Callable[[str], Bench]) -> list[Any]:
     """What an ingest of the same files into an empty project makes visible."""
     other = make_bench("memory")
     shutil.copytree(bench.root / "docs", other.root / "docs", symlinks=True)
-    other.change(chunker=bench.kb.chunker, metadata=bench.kb.metadata)
+    other.change(chunker=bench.corpus.chunker, metadata=bench.corpus.metadata)
     await other.ingest()
     return await other.visible()
 

@@ -327,7 +327,7 @@ async def test_a_source_that_is_no_longer_declared(bench: Bench) -> None:
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
     two_sources(bench)
     await bench.ingest()
-    bench.change(sources=bench.kb.sources[:1])
+    bench.change(sources=bench.corpus.sources[:1])
     assert (await bench.ingest()).documents == counts(removed=1, unchanged=8)
 
 

@@ -101,7 +101,7 @@ class EditScripts(RuleBasedStateMachine):
         self.made += 1
         fresh_bench = self.new(f"fresh{self.made}")
         shutil.copytree(bench.root / "docs", fresh_bench.root / "docs")
-        fresh_bench.change(chunker=bench.kb.chunker, metadata=bench.kb.metadata)
+        fresh_bench.change(chunker=bench.corpus.chunker, metadata=bench.corpus.metadata)
         await fresh_bench.ingest()
         needed = set(fresh_bench.embedder.texts)
 

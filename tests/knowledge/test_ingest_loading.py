@@ -91,9 +91,11 @@ async def test_a_plan_before_the_ingest(bench: Bench) -> None:
     bench.write("b.md", "Some words.")
     plan = await bench.plan()
     assert plan.documents == counts(added=1, failed=1)
-    (refused,) = bench.kb.loading.exceeded.values()
+    (refused,) = bench.corpus.loading.exceeded.values()
     assert plan.failures[0].reason == refused
-    bench.kb.loading.exceeded.update(dict.fromkeys(bench.kb.loading.exceeded, "as it was said"))
+    bench.corpus.loading.exceeded.update(
+        dict.fromkeys(bench.corpus.loading.exceeded, "as it was said")
+    )
     report = await bench.ingest()
     assert report.failures[0].reason == "as it was said"
     assert report.failures[0].attempts == 1
@@ -104,7 +106,7 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
     bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
     bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
     await bench.plan()
-    planned = bench.kb.loading._planned
+    planned = bench.corpus.loading._planned
     assert len(planned) == 2
     for key, document in planned.items():
         planned[key] = replace(document, text=document.text.replace("Read", "Kept"))
@@ -113,7 +115,7 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
     assert await bench.texts() == ["Changed since.", "Kept by the plan."]
     assert len(planned) == 1
     await bench.plan()
-    assert bench.kb.loading._planned == {}
+    assert bench.corpus.loading._planned == {}
 
 
 async def test_copies(bench: Bench) -> None:

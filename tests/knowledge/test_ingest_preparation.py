@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 async def groups(bench: Bench, at_once: int) -> list[list[str]]:
-    enumeration = enumerate_sources(bench.kb.sources)
+    enumeration = enumerate_sources(bench.corpus.sources)
     return [
         [document.uri for document in documents]
-        async for documents in prepare_documents(bench.kb, enumeration, {}, at_once)
+        async for documents in prepare_documents(bench.corpus, enumeration, {}, at_once)
     ]
 
 

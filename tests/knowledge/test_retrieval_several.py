@@ -17,6 +17,7 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
+from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.retrieval.several import search_several
 from lorebind_knowledge.sources.files import FileSource
@@ -40,10 +41,9 @@ def text_of(number: int) -> str:
 
 
 def other(bench: Bench, name: str) -> KnowledgeBase:
-    """Another knowledge base in the same store, over a folder of its own."""
-    source = FileSource("markdown_glob", [f"{name}/**/*.md"], bench.root)
+    """Another knowledge base in the same store."""
     namespace = Namespace("default", "test", "project", name)
-    return replace(bench.kb, id=name, namespace=namespace, sources=[source])
+    return replace(bench.kb, id=name, namespace=namespace)
 
 
 def write(bench: Bench, folder: str, name: str, text: str) -> None:
@@ -51,10 +51,12 @@ def write(bench: Bench, folder: str, name: str, text: str) -> None:
     (bench.root / folder / name).write_text(text)
 
 
-async def ingest(bench: Bench, kb: KnowledgeBase) -> None:
-    mine, bench.kb = bench.kb, kb
-    await bench.ingest()
-    bench.kb = mine
+async def ingest(
+    bench: Bench, kb: KnowledgeBase, folder: str = "", strategy: str = "upsert"
+) -> None:
+    """From the folder that is named; else from the one that is called as the knowledge base."""
+    source = FileSource("markdown_glob", [f"{folder or kb.id}/**/*.md"], bench.root)
+    await ingest_corpus(replace(bench.corpus, kb=kb, sources=[source]), strategy=strategy)
 
 
 async def three(bench: Bench) -> list[KnowledgeBase]:
@@ -206,10 +208,8 @@ async def test_a_reindex_that_overtakes(bench: Bench) -> None:
     class Overtaken(CountingEmbedder):
         async def embed_query(self, text: str) -> Any:  # type: ignore[override]  # either colour will do
             if _index(bench, kbs[1]) == old:
-                mine, bench.kb = bench.kb, kbs[1]
                 write(bench, "two", "01.md", "apple boat cedar omega")
-                await bench.ingest(strategy="replace")
-                bench.kb = mine
+                await ingest(bench, kbs[1], strategy="replace")
             return super().embed_query(text)
 
     embedder = Overtaken()
@@ -244,7 +244,7 @@ async def test_the_same_file_in_two(bench: Bench) -> None:
     await ingest(bench, first)
     for word in ("x", "y", "second"):
         bench.write("a.md", f"apple of the {word}", "boat " * 9 + f"of the {word}")
-        await ingest(bench, second)
+        await ingest(bench, second, "docs")
     result = await ask([first, second], "apple boat", strategy="hybrid", top_k=10)
     assert {match.metadata["kb_id"] for match in result} == {"docs", "more"}
     assert len(result) == 4

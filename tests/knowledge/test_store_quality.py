@@ -13,6 +13,7 @@ from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import Namespace
@@ -75,14 +76,11 @@ def kbs(
         name: KnowledgeBase(
             id="docs",
             namespace=Namespace("default", "test", "project", "docs"),
-            sources=[FileSource("markdown_glob", ["docs/**/*.md"], DOCUMENTS)],
-            chunker=RecursiveChunker(2500, 200),
             embedder=HashingEmbedder(dimension=128),
             store=store,
             catalog=Catalog(),
             retrieval=RetrievalDeclaration(),
             events=Events([]),
-            metadata={},
         )
         for name, store in stores.items()
     }
@@ -94,8 +92,9 @@ def kbs(
 async def filled(kbs: dict[str, KnowledgeBase]) -> dict[str, KnowledgeBase]:
     """Ingested at the first use; a later ingest of the same documents changes nothing."""
     if kbs["memory"].catalog.ledger.index(kbs["memory"].namespace, "active") is None:
+        source = FileSource("markdown_glob", ["docs/**/*.md"], DOCUMENTS)
         for kb in kbs.values():
-            report = await ingest(kb)
+            report = await ingest(Corpus(kb, [source], RecursiveChunker(2500, 200), {}))
             assert report.chunks["total"] > 140, report
     return kbs
 

@@ -40,6 +40,7 @@ from lorebind_knowledge.stores.base import ApproximateStore, replace_documents
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
@@ -57,7 +58,7 @@ _SECONDS_BETWEEN_TRIES = 0.2
 
 
 async def ingest(
-    kb: KnowledgeBase,
+    corpus: Corpus,
     *,
     strategy: str = "upsert",
     only_failed: bool = False,
@@ -67,7 +68,7 @@ async def ingest(
     """Bring the index of a knowledge base to what its sources hold now.
 
     Args:
-        kb: the knowledge base.
+        corpus: the sources, with the knowledge base that they are ingested into.
         strategy: `upsert` changes the index in use, document by document; `replace` builds a new
             one beside it and switches when that is complete. A change of the embedder always
             builds a new one. What a `replace` that was cut off has built is gone on with by the
@@ -87,8 +88,8 @@ async def ingest(
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
     with ExitStack() as stack:
-        await _take_turn(stack, kb, wait=wait)
-        return await _Run(kb, strategy, only_failed=only_failed).execute(allow_mass_delete)
+        await _take_turn(stack, corpus.kb, wait=wait)
+        return await _Run(corpus, strategy, only_failed=only_failed).execute(allow_mass_delete)
 
 
 def check_strategy(strategy: str) -> None:
@@ -134,8 +135,9 @@ class _Batch:
 class _Run:
     """One ingest of one knowledge base."""
 
-    def __init__(self, kb: KnowledgeBase, strategy: str, *, only_failed: bool) -> None:
-        self._kb = kb
+    def __init__(self, corpus: Corpus, strategy: str, *, only_failed: bool) -> None:
+        self._corpus = corpus
+        self._kb = kb = corpus.kb
         self._only_failed = only_failed
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
@@ -167,8 +169,7 @@ class _Run:
         return report
 
     async def _three_steps(self, allow_mass_delete: bool) -> None:
-        kb = self._kb
-        enumeration = await call(enumerate_sources, kb.sources)
+        enumeration = await call(enumerate_sources, self._corpus.sources)
         self._report.sources = enumeration.sources
         if not (allow_mass_delete or self._only_failed):
             await self._refuse_mass_delete(enumeration)
@@ -179,7 +180,7 @@ class _Run:
             unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
             enumeration, vanished = enumeration.only(unfinished), []
         await self._embed_and_persist(index.key, enumeration, known)
-        self._report.notices += kb.chunker.notices
+        self._report.notices += self._corpus.chunker.notices
         unread = enumeration.renamed({failure.uri for failure in self._report.failures})
         await self._finalise(index, [uri for uri in vanished if uri not in unread])
 
@@ -237,7 +238,8 @@ class _Run:
         embedder = self._kb.embedder
         fingerprint = embedder.fingerprint
         dimension = fingerprint.dimension or len(await embed_query(embedder, "dimension"))
-        return Manifest(str(fingerprint), fingerprint.key, dimension, chunker_fingerprint(self._kb))
+        chunker = chunker_fingerprint(self._corpus)
+        return Manifest(str(fingerprint), fingerprint.key, dimension, chunker)
 
     # Step two: three stages that overlap, held together by bounded queues.
 
@@ -249,7 +251,7 @@ class _Run:
         embedded: asyncio.Queue[asyncio.Task[_Batch] | None] = asyncio.Queue(at_once)
         try:
             async with asyncio.TaskGroup() as stages:
-                documents = prepare_documents(self._kb, enumeration, known, _DOCUMENTS_PER_READ)
+                documents = prepare_documents(self._corpus, enumeration, known, _DOCUMENTS_PER_READ)
                 stages.create_task(read_ahead(documents, prepared))
                 stages.create_task(self._embed(index, known, prepared, embedded))
                 stages.create_task(self._persist(index, embedded))
@@ -435,8 +437,8 @@ class _Run:
             report.documents["removed"] += 1
             report.chunks["removed"] += len(old_ids)
             self._emit("document_deleted", uri=uri)
-        if index.manifest.chunker != chunker_fingerprint(kb) and not self._only_failed:
-            manifest = replace(index.manifest, chunker=chunker_fingerprint(kb))
+        if index.manifest.chunker != chunker_fingerprint(self._corpus) and not self._only_failed:
+            manifest = replace(index.manifest, chunker=chunker_fingerprint(self._corpus))
             await call(self._ledger.set_manifest, index.key, manifest)
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):

@@ -13,17 +13,18 @@ from lorebind_knowledge.ingest.report import Failure, IngestPlan
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.preparation import PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
 async def plan(
-    kb: KnowledgeBase, *, strategy: str = "upsert", price: float | None = None
+    corpus: Corpus, *, strategy: str = "upsert", price: float | None = None
 ) -> IngestPlan:
     """What an ingest would do now.
 
     Args:
-        kb: the knowledge base.
+        corpus: the sources, with the knowledge base that they are ingested into.
         strategy: of that ingest; `replace` is also what a reindex does.
         price: of a million tokens, where it is known.
 
@@ -31,16 +32,17 @@ async def plan(
         UsageError: no such strategy.
     """
     check_strategy(strategy)
+    kb = corpus.kb
     index = await call(_index_to_write, kb, strategy)
     known = await call(kb.catalog.ledger.documents, index.key) if index else {}
-    enumeration = await call(enumerate_sources, kb.sources)
+    enumeration = await call(enumerate_sources, corpus.sources)
     counter = kb.embedder.count_tokens([])
     result = IngestPlan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
     )
     to_embed: set[str] = set()
-    kb.loading.begin_plan()
-    async with aclosing(prepare_documents(kb, enumeration, known, keep=True)) as groups:
+    corpus.loading.begin_plan()
+    async with aclosing(prepare_documents(corpus, enumeration, known, keep=True)) as groups:
         async for documents in groups:
             for document in documents:
                 entry = known.get(document.uri)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import SourceItem
 
@@ -81,7 +81,7 @@ def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
 
 
 async def prepare_documents(
-    kb: KnowledgeBase,
+    corpus: Corpus,
     enumeration: Enumeration,
     known: Mapping[str, DocumentEntry],
     at_once: int = 16,
@@ -96,8 +96,8 @@ async def prepare_documents(
     processes have read are kept in memory for the next call.
     """
     listed = iter(enumeration.items.values())
-    with Readers(kb.loading.limits) as readers:
-        preparer = _Preparer(kb, readers, known, keep=keep)
+    with Readers(corpus.loading.limits) as readers:
+        preparer = _Preparer(corpus, readers, known, keep=keep)
         while some := list(islice(listed, at_once)):
             fetching = (item for _, item in some if iscoroutinefunction(item.read))
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
@@ -134,17 +134,17 @@ class _Preparer:
 
     def __init__(
         self,
-        kb: KnowledgeBase,
+        corpus: Corpus,
         readers: Readers,
         known: Mapping[str, DocumentEntry],
         *,
         keep: bool,
     ) -> None:
-        self._kb = kb
+        self._corpus = corpus
         self._keep = keep
         self._readers = readers
         self._known = known
-        self._recipe = recipe_of(kb)
+        self._recipe = recipe_of(corpus)
         self.fetched: dict[str, Content | SourceError | None] = {}
         """What was fetched beforehand, by uri."""
 
@@ -194,7 +194,7 @@ class _Preparer:
             return _failed(source, uri, error)
 
     def _compared(self, source: str, uri: str, content: Any) -> PreparedDocument | _Reading:
-        entry, kb = self._known.get(uri), self._kb
+        entry, corpus = self._known.get(uri), self._corpus
         if isinstance(content, SourceError):
             raise content
         if content is None and entry is not None:  # not changed since the version we have
@@ -207,13 +207,13 @@ class _Preparer:
         signature = digest(content.data, content.media_type, said, self._recipe)
         if entry and entry.state == "ready" and entry.signature == signature:
             return _unchanged(source, entry._replace(version=content.version, recipe=self._recipe))
-        if (entry and entry.refused) or kb.loading.exceeded:
-            key = kb.loading.key(uri, signature)
+        if (entry and entry.refused) or corpus.loading.exceeded:
+            key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
-            if reason := refused or kb.loading.exceeded.get(key, ""):
+            if reason := refused or corpus.loading.exceeded.get(key, ""):
                 return PreparedDocument(uri, source, "failed", reason=reason, refused=key)
         document: LoadedDocument | Future[LoadedDocument] | None
-        document = kb.loading.take(uri, signature)
+        document = corpus.loading.take(uri, signature)
         if document is None:
             document = begin_load(content.data, uri, content.media_type, self._readers.begin)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
@@ -222,20 +222,20 @@ class _Preparer:
     def _finish(self, begun: PreparedDocument | _Reading) -> PreparedDocument:
         if isinstance(begun, PreparedDocument):
             return begun
-        kb, entry = self._kb, self._known.get(begun.uri)
+        corpus, entry = self._corpus, self._known.get(begun.uri)
         try:
             document = begun.document
             if isinstance(document, Future):
                 document = document.result()
                 if self._keep:
-                    kb.loading.keep(begun.uri, begun.signature, document)
+                    corpus.loading.keep(begun.uri, begun.signature, document)
         except DocumentLimitError as error:
-            key = kb.loading.key(begun.uri, begun.signature)
-            kb.loading.exceeded[key] = str(error)
+            key = corpus.loading.key(begun.uri, begun.signature)
+            corpus.loading.exceeded[key] = str(error)
             return _failed(begun.source, begun.uri, error, refused=key)
         except (SourceError, MissingDependencyError) as error:
             return _failed(begun.source, begun.uri, error)
-        if kb.remove_html:
+        if corpus.remove_html:
             document = without_html(document)
         return PreparedDocument(
             begun.uri,
@@ -243,7 +243,7 @@ class _Preparer:
             "updated" if entry and entry.generation else "added",
             document.title,
             begun.signature,
-            list(_chunks(kb, begun.uri, document, begun.metadata)),
+            list(_chunks(corpus, begun.uri, document, begun.metadata)),
             version=begun.version,
             recipe=self._recipe,
         )
@@ -278,31 +278,31 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
     )
 
 
-def recipe_of(kb: KnowledgeBase) -> str:
+def recipe_of(corpus: Corpus) -> str:
     """What decides, beside a document's content, what its chunks are and say."""
-    return digest(chunker_fingerprint(kb), json.dumps(dict(kb.metadata), sort_keys=True))
+    return digest(chunker_fingerprint(corpus), json.dumps(dict(corpus.metadata), sort_keys=True))
 
 
-def chunker_fingerprint(kb: KnowledgeBase) -> str:
+def chunker_fingerprint(corpus: Corpus) -> str:
     """What decides, beside a document's bytes, which texts are embedded."""
-    html = ", without HTML" if kb.remove_html else ""
-    return f"{kb.chunker.fingerprint}, loaders {loaders_version()}{html}"
+    html = ", without HTML" if corpus.remove_html else ""
+    return f"{corpus.chunker.fingerprint}, loaders {loaders_version()}{html}"
 
 
 def _chunks(
-    kb: KnowledgeBase, uri: str, document: LoadedDocument, said: Mapping[str, Any]
+    corpus: Corpus, uri: str, document: LoadedDocument, said: Mapping[str, Any]
 ) -> Iterator[Chunk]:
     shared = {
         **document.metadata,
         **said,
-        **kb.metadata,
-        "kb_id": kb.id,
+        **corpus.metadata,
+        "kb_id": corpus.kb.id,
         "uri": uri,
         "title": document.title,
     }
     seen: Counter[str] = Counter()
     whole, headings_at = document.text, [heading.start for heading in document.headings]
-    for start, end in kb.chunker.split(whole, document.body_start, len(whole), headings_at):
+    for start, end in corpus.chunker.split(whole, document.body_start, len(whole), headings_at):
         text = whole[start:end]
         headings = document.heading_path(start)
         path = headings if document.title in headings else [document.title, *headings]
@@ -311,6 +311,6 @@ def _chunks(
             "heading": " > ".join(headings),
             **document.span(start, end).as_metadata(),
         }
-        identity = chunk_id(kb.namespace, uri, text, seen[text])
+        identity = chunk_id(corpus.kb.namespace, uri, text, seen[text])
         seen[text] += 1
         yield Chunk(identity, text, " > ".join(path), metadata)

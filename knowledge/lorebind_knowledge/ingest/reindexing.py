@@ -10,11 +10,11 @@ from lorebind_knowledge.events import Event
 from lorebind_knowledge.ingest.engine import ingest
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import IngestReport
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
-async def reindex(kb: KnowledgeBase) -> IngestReport:
+async def reindex(corpus: Corpus) -> IngestReport:
     """Build the index of a knowledge base anew, and let it serve when it is complete.
 
     All documents are read and cut again. Texts whose vectors of this embedder are in the cache are
@@ -25,7 +25,7 @@ async def reindex(kb: KnowledgeBase) -> IngestReport:
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
     """
-    ledger = kb.catalog.ledger
+    kb, ledger = corpus.kb, corpus.kb.catalog.ledger
     old = await call(ledger.index, kb.namespace, "active")
     about = {
         "embedder": str(kb.embedder.fingerprint),
@@ -37,7 +37,7 @@ async def reindex(kb: KnowledgeBase) -> IngestReport:
 
     emit("reindex_started")
     try:
-        report = await ingest(kb, strategy="replace")
+        report = await ingest(corpus, strategy="replace")
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         cancelled = isinstance(error, asyncio.CancelledError)

@@ -1,0 +1,172 @@
+"""Which parts of a knowledge base an operation makes, counted in the plugins that make them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind import Project
+from lorebind_knowledge import plugins
+from lorebind_prompts import ExtractiveChatModel
+from tests.bindings.helpers import write
+from tests.plugin_project import acme_lore
+
+from .helpers import Cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+QUESTION = "When are keys rotated?"
+
+PROJECT = """\
+name: shop
+embedders: [{ id: words, provider: acme }]
+vector_dbs: [{ id: here, type: sqlite }]
+knowledge_bases:
+  - id: guide
+    sources: [{ type: acme_wiki, file: guide.json }]
+    chunking: { strategy: acme }
+  - id: rules
+    sources: [{ type: acme_wiki, file: rules.json }]
+    chunking: { strategy: acme }
+knowledge: [{ id: guide }, { id: rules }]
+"""
+
+FILES = {
+    "lorebind.yaml": PROJECT,
+    "guide.json": json.dumps({"keys": "Keys are rotated each month; old keys are revoked;"}),
+    "rules.json": json.dumps({"access": "The owner of a system rotates its keys;"}),
+}
+
+NOTHING = {"sources": 0, "chunkers": 0, "embedders": 0}
+
+
+class Counting:
+    """A plugin that counts what it makes."""
+
+    def __init__(self, plugin: Any) -> None:
+        self.Declaration = plugin.Declaration
+        self._plugin = plugin
+        self.made = 0
+
+    def make(self, declaration: Any, environment: Any) -> Any:
+        self.made += 1
+        return self._plugin.make(declaration, environment)
+
+
+class Counts:
+    """What the plugins have made since the last look."""
+
+    def __init__(self) -> None:
+        self.plugins: dict[str, Counting] = {
+            "sources": Counting(acme_lore.source),
+            "chunkers": Counting(acme_lore.chunker),
+            "embedders": Counting(acme_lore.embedder),
+        }
+
+    def look(self) -> dict[str, int]:
+        made = {group: plugin.made for group, plugin in self.plugins.items()}
+        for plugin in self.plugins.values():
+            plugin.made = 0
+        return made
+
+
+@pytest.fixture
+def counts() -> Iterator[Counts]:
+    counts = Counts()
+    names: tuple[tuple[plugins.Group, str], ...] = (
+        ("sources", "acme_wiki"),
+        ("chunkers", "acme"),
+        ("embedders", "acme"),
+    )
+    for group, name in names:
+        plugins.register(group, name, counts.plugins[group])
+    yield counts
+    for group, name in names:
+        plugins.unregister(group, name)
+
+
+@pytest.fixture
+def project(tmp_path: Path, counts: Counts) -> Iterator[Project]:
+    """Two knowledge bases, with nothing ingested yet."""
+    with Project.load(write(tmp_path, FILES), environ={}) as project:
+        yield project
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda project: project.query("guide", QUESTION).matches,
+        lambda project: project.query_many(["guide", "rules"], QUESTION).matches,
+        lambda project: project.retriever().invoke(QUESTION),
+        lambda project: project.generate(QUESTION, model=ExtractiveChatModel()).text,
+        lambda project: project.vector_store("guide").similarity_search(QUESTION),
+    ],
+    ids=["query", "query_many", "retriever", "generate", "vector_store"],
+)
+def test_a_question_makes_no_source_and_no_chunker(
+    ask: Callable[[Project], Any], project: Project, counts: Counts
+) -> None:
+    """Only ingestion needs them, however a question is asked."""
+    project.ingest("guide")
+    project.ingest("rules")
+    counts.look()
+    assert ask(project)
+    assert counts.look() == NOTHING
+
+
+def test_an_ingest_makes_each_once(project: Project, counts: Counts) -> None:
+    """So do a plan, the ingest after it, and a reindex; the embedder is shared by all of them."""
+    project.plan("guide")
+    assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 1}
+    for operation in (project.ingest, project.reindex):
+        operation("guide")
+        assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 0}
+
+
+def test_only_the_first_question_ingests(tmp_path: Path, counts: Counts) -> None:
+    """With `ingest: on_start` the first question makes each once, and the next makes nothing."""
+    text = PROJECT.replace("chunking: {", "ingest: on_start\n    chunking: {")
+    with Project.load(write(tmp_path, FILES | {"lorebind.yaml": text}), environ={}) as project:
+        assert project.query("guide", QUESTION).matches
+        assert counts.look() == {"sources": 1, "chunkers": 1, "embedders": 1}
+        assert project.query("guide", QUESTION).matches
+        assert counts.look() == NOTHING
+
+
+def test_statistics_make_nothing(
+    tmp_path: Path,
+    counts: Counts,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`knowledge list` and `get` and `stats` read the catalog alone, before an ingest and after."""
+    cli = Cli(write(tmp_path, FILES), monkeypatch, capsys)
+    for chunks in (0, 2):
+        with Project.load(tmp_path, environ={}) as project:
+            assert project.stats("guide").chunks == chunks
+        assert cli("knowledge", "list").code == 0
+        done = cli("knowledge", "get", "guide", "--output", "json")
+        assert json.loads(done.out)["stats"]["chunks"] == chunks
+        assert counts.look() == NOTHING
+        assert cli("knowledge", "ingest", "guide").code == 0
+        counts.look()
+
+
+def test_doctor_finds_a_chunker_that_cannot_be_made(
+    project: Project, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question does not need it, so nothing else would tell before the next ingest."""
+    project.ingest("guide")
+
+    def broken(declaration: Any, environment: Any) -> Any:
+        raise RuntimeError("no licence")
+
+    monkeypatch.setattr(counts.plugins["chunkers"], "make", broken)
+    assert project.query("guide", QUESTION).matches
+    found = {finding.part: finding for finding in project.doctor()}["knowledge base guide"]
+    assert found.status == "failed"
+    assert "no licence" in found.detail
