@@ -2,11 +2,11 @@
 
     python benchmarks/pgvector.py [--parts load,clustered,uniform] [--rounds N] [--dsn DSN]
 
-`load`: rows with a vector of 384 dimensions and a text of some 600 characters, in batches, each a
-`stage` and a `publish` as ingestion calls them. On the same server, in rounds that alternate: COPY
-of the same rows into a bare table like ours, with its indexes and without, where making the rows
-(counting words, above all) was done before; and `PGVectorStore.add_documents`, which has one index
-and no words. Nothing is embedded.
+`load`: vectors of 384 dimensions with metadata, in batches, each an `add` as ingestion calls it. On
+the same server, in rounds that alternate: the words of as many texts of some 600 characters, which
+the catalog counts; COPY of the same rows into a bare table like ours, with its indexes and without,
+where making the rows was done before; and `PGVectorStore.add_documents` with the same texts, which
+has one index and no words. Nothing is embedded.
 
 `clustered` and `uniform`: what the approximate index finds of what the exact search of the same
 store finds, and what it costs. In the one, vectors lie around 2,000 centres of 60 topics, with a
@@ -20,25 +20,26 @@ defaults. Processor times are of client and server together, and known for that 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import psycopg
 
+from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Record, SearchOptions
-from lorebind_knowledge.stores.pgvector.rows import HEAD, TAIL, rows_of
-from lorebind_knowledge.stores.pgvector.schema import WRITTEN
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.postgres.binary_copy import copy_rows
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.pgvector.rows import rows_of
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ROOT / "examples" / "quickstart" / "docs"
 DIMENSION = 384
 INDEX = IndexKey(Namespace("default", "bench", "project", "docs"))
+SPACE = Space(INDEX, 1, DIMENSION)
 OF_A_DOCUMENT = 10
 DEFAULTS = ("fsync=on", "full_page_writes=on", "autovacuum=on")
 
@@ -67,9 +69,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with database(arguments.dsn) as (dsn, process):
         if "load" in arguments.parts.split(","):
-            rows = records(arguments.rows)
+            texts = passages(arguments.rows)
             for size in map(int, arguments.batches.split(",")):
-                load(dsn, process, rows, size, arguments.rounds)
+                load(dsn, process, texts, size, arguments.rounds)
         for make in (clustered, uniform):
             if make.__name__ in arguments.parts.split(","):
                 recall(dsn, make, arguments.vectors)
@@ -128,39 +130,33 @@ class Clock:
         return Times(self.wall / rows, self.cpu / rows)
 
 
-def load(dsn: str, process: int | None, rows: list[Record], batch: int, rounds: int) -> None:
+def load(dsn: str, process: int | None, texts: list[str], batch: int, rounds: int) -> None:
     """Print what each way takes for a row, and how many times that ours takes."""
-    tables = (f"bench_{batch}_{number}" for number in itertools.count())
-    template = next(tables)
-    ours(dsn, template, rows[:batch], batch, Clock(None), Clock(None))
-    binaries = [row.binary for block in made(rows) for row in block]
-    few = rows[: max(batch, len(rows) // 10)]
+    vectors = vectors_of(texts)
+    binaries = list(rows_of(SPACE, vectors))
+    few = max(batch, len(texts) // 10)
     times: dict[str, list[Times]] = {}
     for _ in range(rounds):
-        stage, publish, making, indexed, bare, added = (Clock(process) for _ in range(6))
-        ours(dsn, next(tables), rows, batch, stage, publish)
-        with making:
-            sum(len(block) for block in made(rows))
-        copied(dsn, template, binaries, batch, indexed, indexes=True)
-        copied(dsn, template, binaries, batch, bare, indexes=False)
-        theirs(dsn, few, batch, added)
+        adding, counting, indexed, bare, added = (Clock(process) for _ in range(5))
+        ours(dsn, vectors, batch, adding)
+        words(dsn, texts, batch, counting)
+        copied(dsn, binaries, batch, indexed, indexes=True)
+        copied(dsn, binaries, batch, bare, indexes=False)
+        theirs(dsn, vectors[:few], batch, added)
         for name, taken in {
-            "stage": stage.for_each(len(rows)),
-            "publish": publish.for_each(len(rows)),
-            "making the rows": making.for_each(len(rows)),
-            "COPY, our indexes": indexed.for_each(len(rows)),
-            "COPY, no index": bare.for_each(len(rows)),
-            "add_documents": added.for_each(len(few)),
+            "add": adding.for_each(len(texts)),
+            "words": counting.for_each(len(texts)),
+            "COPY, our indexes": indexed.for_each(len(texts)),
+            "COPY, no index": bare.for_each(len(texts)),
+            "add_documents": added.for_each(few),
         }.items():
             times.setdefault(name, []).append(taken)
-    both = zip(times["stage"], times["publish"], strict=True)
-    base = [Times(one.wall + two.wall, one.cpu + two.cpu) for one, two in both]
-    print(f"{len(rows)} rows in batches of {batch}, median of {rounds} rounds:")
-    for name, those in {"stage + publish": base, **times}.items():
+    print(f"{len(texts)} rows in batches of {batch}, median of {rounds} rounds:")
+    for name, those in times.items():
         wall, cpu = (statistics.median(column) for column in zip(*those, strict=True))
         print(
             f"  {name:<18} {1 / wall:>8,.0f} rows/s {cpu * 1e6:>6,.0f} µs of processors a row"
-            f"   {compared(base, those)}",
+            f"   {compared(times['add'], those)}",
             flush=True,
         )
 
@@ -173,72 +169,68 @@ def compared(base: Sequence[Times], those: Sequence[Times]) -> str:
         )
         for clock in Times._fields
     )
-    return f"stage + publish / this: wall {wall:.2f}, processors {cpu:.2f}"
+    return f"add / this: wall {wall:.2f}, processors {cpu:.2f}"
 
 
-def records(count: int) -> list[Record]:
+def passages(count: int) -> list[str]:
     """Texts of about 600 characters from the quickstart's documents, no two the same."""
     words = " ".join(path.read_text() for path in sorted(TEXTS.rglob("*.md"))).split()
-    chance = np.random.default_rng(1)
-    vectors = chance.standard_normal((count, DIMENSION)).astype(np.float32)
+    begins = np.random.default_rng(1).integers(0, len(words) - 90, count).tolist()
+    return [
+        f"{number} " + " ".join(words[begin : begin + 90]) for number, begin in enumerate(begins)
+    ]
+
+
+def vectors_of(texts: Sequence[str]) -> list[StoredVector]:
     found = []
-    for number, begin in enumerate(chance.integers(0, len(words) - 90, count).tolist()):
-        text = f"{number} " + " ".join(words[begin : begin + 90])
+    for number, (text, vector) in enumerate(zip(texts, uniform(1, len(texts)), strict=True), 1):
         uri = f"docs/{number // OF_A_DOCUMENT}.md"
-        metadata = {
-            "kb_id": INDEX.namespace.kb,
-            "uri": uri,
-            "title": uri,
-            "start": begin,
-            "end": begin + len(text),
-            "line_start": number,
-            "line_end": number + 9,
-        }
-        id_ = sha256(text.encode()).hexdigest()
-        found.append(Record(id_, INDEX, uri, 1, text, vectors[number], metadata, uri))
+        metadata = {"kb_id": INDEX.namespace.kb, "uri": uri, "title": uri}
+        found.append(StoredVector(number, vector, text, metadata))
     return found
 
 
-def made(rows: list[Record]) -> Any:
-    versions = {(row.uri, 1): number for number, row in enumerate(rows, 1)}
-    return rows_of(rows, 1, DIMENSION, versions)
-
-
-def ours(
-    dsn: str, table: str, rows: list[Record], batch: int, staging: Clock, publishing: Clock
-) -> None:
-    store = PgvectorStore(dsn, table=table)
-    store.open(INDEX, DIMENSION)
-    waiting: set[str] = set()
-    for start in range(0, len(rows), batch):
-        part = rows[start : start + batch]
-        with staging:
-            store.upsert(part)
-        # A document is published when all of it is staged.
-        waiting |= {row.uri for row in part}
-        unfinished = {row.uri for row in rows[start + batch : start + batch + 1]}
-        with publishing:
-            store.replace_documents(INDEX, dict.fromkeys(waiting - unfinished, 1))
-        waiting &= unfinished
-    assert store.count(INDEX) == len(rows)
+def ours(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:
+    store = PgvectorStore(dsn)
+    store.drop(SPACE)
+    store.add(SPACE, vectors[:1])  # which makes the table
+    for start in range(0, len(vectors), batch):
+        with clock:
+            store.add(SPACE, vectors[start : start + batch])
+    assert store.count(SPACE) == len(vectors)
     store.close()
 
 
-def copied(
-    dsn: str, like: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes: bool
-) -> None:
-    """A transaction for each batch, as staging has one."""
+def words(dsn: str, texts: list[str], batch: int, clock: Clock) -> None:
+    """The words of the catalog, in a transaction for each batch."""
+    with PostgresAddress(dsn).connect(autocommit=False) as db:
+        for statement in postgres_words.SQL:
+            db.execute(statement)
+        postgres_words.drop(db, SPACE.birth)
+        db.commit()
+        numbered = list(enumerate(texts, 1))
+        for start in range(0, len(texts), batch):
+            with clock:
+                postgres_words.add(db, SPACE.birth, numbered[start : start + batch])
+                db.commit()
+
+
+def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes: bool) -> None:
+    """A transaction for each batch, as `add` has one."""
     what = "including all" if indexes else "including defaults including storage"
-    statement = f"copy bare ({', '.join(WRITTEN)}) from stdin (format binary)"
     with psycopg.connect(dsn, autocommit=True) as db:
-        db.execute(f'create table bare (like "{like}_rows" {what})')
+        db.execute(f"create table bare (like knowledge_chunks_vectors {what})")
         for start in range(0, len(binaries), batch):
-            with clock, db.cursor().copy(statement) as copy:
-                copy.write(HEAD + b"".join(binaries[start : start + batch]) + TAIL)
+            with clock:
+                copy_rows(
+                    db,
+                    "bare (space, number, embedding, fields)",
+                    binaries[start : start + batch],
+                )
         db.execute("drop table bare")
 
 
-def theirs(dsn: str, rows: list[Record], batch: int, clock: Clock) -> None:
+def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:
     """As its documentation shows it, with ids that are texts."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
@@ -248,7 +240,7 @@ def theirs(dsn: str, rows: list[Record], batch: int, clock: Clock) -> None:
         """The vectors that the rows have."""
 
         def __init__(self) -> None:
-            self.known: dict[str, list[float]] = {row.text: row.vector.tolist() for row in rows}
+            self.known: dict[str, list[float]] = {one.text: one.vector.tolist() for one in vectors}
 
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             return [self.known[text] for text in texts]
@@ -260,7 +252,7 @@ def theirs(dsn: str, rows: list[Record], batch: int, clock: Clock) -> None:
     id_column = Column("langchain_id", "TEXT", nullable=False)
     engine.init_vectorstore_table("theirs", DIMENSION, id_column=id_column, overwrite_existing=True)
     store = PGVectorStore.create_sync(engine, Given(), "theirs")
-    documents = [Document(row.text, id=row.id, metadata=dict(row.metadata)) for row in rows]
+    documents = [Document(one.text, id=str(one.number), metadata=one.metadata) for one in vectors]
     for start in range(0, len(documents), batch):
         with clock:
             store.add_documents(documents[start : start + batch])
@@ -297,7 +289,7 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
     store = PgvectorStore(dsn, table=table, ensure_index=True, index=config)
     fill(store, make(1, count))
     began = time.perf_counter()
-    store.build_index(INDEX)
+    store.build_index(SPACE)
     built = time.perf_counter() - began
     store.close()
     queries = make(2, QUERIES)
@@ -330,36 +322,32 @@ def clustered(seed: int, count: int) -> NDArray[np.float32]:
     weights = fixed.zipf(1.6, CENTRES).clip(max=200).astype(float)
     chosen = chance.choice(CENTRES, count, p=weights / weights.sum())
     around = 0.7 * chance.standard_normal((count, DIMENSION))
-    return ((centres[chosen] + around) * spectrum).astype(np.float32)
+    return at_length_1((centres[chosen] + around) * spectrum)
 
 
 def uniform(seed: int, count: int) -> NDArray[np.float32]:
     """All directions alike."""
-    return np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
+    return at_length_1(np.random.default_rng(seed).standard_normal((count, DIMENSION)))
+
+
+def at_length_1(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def fill(store: PgvectorStore, vectors: NDArray[np.float32]) -> None:
-    store.open(INDEX, DIMENSION)
     for start in range(0, len(vectors), 5000):
         part = vectors[start : start + 5000]
-        store.upsert(
-            [
-                Record(f"{number}", INDEX, f"{start}", 1, f"{number}", vector, {})
-                for number, vector in enumerate(part, start)
-            ]
-        )
-        store.replace_documents(INDEX, {f"{start}": 1})
+        store.add(SPACE, [StoredVector(n, vector, "", {}) for n, vector in enumerate(part, start)])
 
 
-def answers(store: PgvectorStore, queries: NDArray[np.float32]) -> tuple[list[set[str]], float]:
-    """The ids of the best of each query, and the median of the milliseconds."""
-    options = SearchOptions(INDEX, BEST)
+def answers(store: PgvectorStore, queries: NDArray[np.float32]) -> tuple[list[set[int]], float]:
+    """The numbers of the best of each query, and the median of the milliseconds."""
     found, times = [], []
     for query in queries:
         began = time.perf_counter()
-        matches = store.similarity_search(query, options)
+        nominees = store.nearest(SPACE, query, BEST, {}, None)
         times.append((time.perf_counter() - began) * 1000)
-        found.append({match.id for match in matches})
+        found.append(set(nominees.numbers))
     store.close()
     return found, statistics.median(times)
 
@@ -370,7 +358,7 @@ def size_of_index(dsn: str, table: str) -> int:
             "select sum(pg_relation_size(indexrelid)) from pg_index join pg_class c"
             " on c.oid = indexrelid join pg_am a on a.oid = c.relam"
             " where indrelid = to_regclass(%s) and amname = 'hnsw'",
-            [f'"{table}_rows"'],
+            [f'"{table}_vectors"'],
         ).fetchone()
     return int(row[0]) if row else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from lorebind_knowledge.bridge import call
@@ -12,7 +13,7 @@ from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
-from lorebind_knowledge.records import RecordFilter
+from lorebind_knowledge.records import Space
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -39,12 +40,18 @@ class Finding:
 
 
 async def examine(
-    loaded: LoadedProject, service: KnowledgeService, models: ModelPool
+    loaded: LoadedProject, service: KnowledgeService, models: ModelPool, *, deep: bool = False
 ) -> AsyncIterator[Finding]:
     """Every part that the project declares, one after the other; none stops the others.
 
     Embedders embed one word, vector databases are asked for nothing, models are made and not
     called. Nothing is written.
+
+    Args:
+        loaded: the project.
+        service: its knowledge.
+        models: its chat models.
+        deep: ask vector databases for every vector, instead of how many they have.
     """
     project = loaded.project
     for embedder in defaults.embedders(project):
@@ -53,7 +60,11 @@ async def examine(
         yield await _tried(f"vector database {vector_db.id}", _store(service, vector_db.id))
     for kb, workflow in loaded.every_knowledge_base():
         owner = f" of workflow {workflow}" if workflow else ""
-        yield await _tried(f"knowledge base {kb.id}{owner}", _index(service, kb.id, workflow))
+        yield await _tried(
+            f"knowledge base {kb.id}{owner}", _index(service, kb.id, workflow, deep=deep)
+        )
+    async for finding in _undeclared(service):
+        yield finding
     for model in defaults.models(project):
         yield await _tried(f"model {model.id}", _model(models, model.id))
     for finding in _plugins():
@@ -79,14 +90,16 @@ async def _embedder(service: KnowledgeService, embedder_id: str) -> str:
 
 
 async def _store(service: KnowledgeService, db_id: str) -> str:
-    store, catalog = await call(service.store, db_id)
+    index = await call(service.index, db_id)
     nobody = Namespace(current_tenant(), _NOBODY, PROJECT_SCOPE, _NOBODY)
-    await call(catalog.ledger.index, nobody, "active")
-    await call(store.delete_by_filter, RecordFilter(IndexKey(nobody, 1)))
+    await call(index.catalog.ledger.index, nobody, "active")
+    await call(index.store.count, Space(IndexKey(nobody), 1, 1))
     return "answers, and so does its catalog"
 
 
-async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) -> Finding | str:
+async def _index(
+    service: KnowledgeService, kb_id: str, workflow: str | None, *, deep: bool
+) -> Finding | str:
     corpus = await call(service.corpus, kb_id, workflow)  # fails if its chunker cannot be made
     kb = corpus.kb
     part = f"knowledge base {kb_id}" + (f" of workflow {workflow}" if workflow else "")
@@ -102,11 +115,15 @@ async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) ->
         return Finding(part, "failed", detail)
     documents = (await call(kb.catalog.ledger.documents, index.key)).values()
     chunks = sum(entry.chunk_count for entry in documents)
-    stored = await call(kb.store.count, index.key)
-    if stored != chunks:
+    agreement, repair = await call(kb.index.compare, index), kb.ingest_command
+    if deep and not agreement.lost:
+        # An ingest would not notice either.
+        agreement = await call(partial(kb.index.compare, index, deep=True))
+        repair = kb.reindex_command
+    if agreement.lost:
         detail = (
-            f"its catalog lists {chunks} chunks, its vector database holds {stored}; "
-            f"build it anew with: {kb.reindex_command}"
+            f"its vector database has lost {len(agreement.lost)} of {agreement.live} vectors; "
+            f"restore them with: {repair}"
         )
         return Finding(part, "failed", detail)
     failed = [entry.uri for entry in documents if entry.state == "failed"]
@@ -115,6 +132,21 @@ async def _index(service: KnowledgeService, kb_id: str, workflow: str | None) ->
         detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
     return detail
+
+
+async def _undeclared(service: KnowledgeService) -> AsyncIterator[Finding]:
+    try:
+        found = await service.undeclared()
+    except LorebindError:
+        return  # the vector database itself has failed above
+    if found:
+        names = ", ".join(sorted({one.kb_id for one in found}))
+        detail = (
+            f"{sum(one.chunks for one in found)} chunks belong to knowledge bases that are not "
+            f"declared any more ({names}); list them with: lorebind knowledge purge, and remove "
+            "them with: lorebind knowledge purge --yes"
+        )
+        yield Finding("undeclared knowledge", "warning", detail)
 
 
 async def _model(models: ModelPool, model_id: str) -> str:

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.events import Extension
+    from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
+    from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
+    from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
     from lorebind_knowledge.statistics import KnowledgeStats
-    from lorebind_knowledge.stores.face import LorebindVectorStore
 
 
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
@@ -287,14 +288,10 @@ class Project(Faces):
         """
         from lorebind_knowledge.evaluation.dataset import read_dataset
         from lorebind_knowledge.evaluation.evaluate import evaluate
-        from lorebind_knowledge.retrieval.search import strategy_of
-        from lorebind_knowledge.stores import LexicalStore
 
         binding = bind(self.config, kb_id, workflow)
         kb = self.knowledge.knowledge_base(kb_id, workflow)
-        has_words = isinstance(kb.store, LexicalStore)
-        declared = strategy_of(binding.settings, has_words=has_words)
-        names = [declared, *(strategies or (_COMPARED if has_words else ("similarity",)))]
+        names = [binding.settings.strategy, *(strategies or _COMPARED)]
         ways = {name: override(binding, strategy=name).settings for name in names}
         return await evaluate(kb, read_dataset(Path(queries), Path(qrels)), ways)
 
@@ -362,14 +359,33 @@ class Project(Faces):
         """
         return resolve(self.config, workflow=workflow, task=task, agent=agent)
 
-    async def adoctor(self) -> list[Finding]:
+    async def adoctor(self, *, deep: bool = False) -> list[Finding]:
         """Each part of the project tried for real: embedders, databases, indexes, models.
 
         Nothing is written, and no part that fails stops the others.
+
+        Args:
+            deep: ask vector databases for every vector, instead of how many they have.
         """
         from lorebind.doctor import examine
 
-        return [found async for found in examine(self.config, self.knowledge, self._models)]
+        examined = examine(self.config, self.knowledge, self._models, deep=deep)
+        return [found async for found in examined]
+
+    async def apurge(self, *, dry_run: bool = True) -> list[Undeclared]:
+        """Remove what the vector databases hold of knowledge bases that nobody declares any more.
+
+        Args:
+            dry_run: only say what would be removed.
+
+        Returns:
+            what was removed, or would be.
+
+        Raises:
+            IngestRunningError: one of them is being ingested.
+            StoreError: an outage; what is left is removed by another purge.
+        """
+        return await (self.knowledge.undeclared() if dry_run else self.knowledge.purge())
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
         """A knowledge base as a LangChain `VectorStore`, to be searched and not written.
@@ -416,6 +432,7 @@ class Project(Faces):
     ask = sync(aask)
     explain = sync(aexplain)
     doctor = sync(adoctor)
+    purge = sync(apurge)
     close = sync(aclose)
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.stores.memory.store import MemoryStore
+from lorebind_knowledge.stores.memory import MemoryStore
 
 
 class AcmeEmbedder(Embedder):

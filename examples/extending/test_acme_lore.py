@@ -3,12 +3,7 @@
 import pytest
 from acme_lore import AcmeEmbedder, AcmeStore
 
-from lorebind_knowledge.testing import (
-    EmbedderConformance,
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.testing import EmbedderConformance, VectorStoreConformance
 
 
 class TestEmbedder(EmbedderConformance):
@@ -21,19 +16,7 @@ class TestEmbedder(EmbedderConformance):
         return ["a key"]
 
 
-class Store:
+class TestStore(VectorStoreConformance):
     @pytest.fixture
     def store(self):
         return AcmeStore()
-
-
-class TestStore(Store, VectorStoreConformance):
-    pass
-
-
-class TestWords(Store, LexicalStoreConformance):
-    pass
-
-
-class TestFetching(Store, FetchStoreConformance):
-    pass

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject, build_project, load_project
     from lorebind_knowledge.embedders.base import Embedder, Fingerprint
     from lorebind_knowledge.events import Event, Events, Extension
+    from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.knowledge_base import KnowledgeBase
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
         DocumentMatch,
         QueryResult,
         Record,
-        RecordFilter,
-        SearchOptions,
+        Space,
         Span,
     )
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.statistics import KnowledgeStats
-    from lorebind_knowledge.stores.base import LexicalStore, VectorStore
+    from lorebind_knowledge.stores.base import VectorStore
 
 __all__ = [
     "Chunker",
@@ -38,22 +38,21 @@ __all__ = [
     "Extension",
     "Failure",
     "Fingerprint",
+    "Index",
     "IndexKey",
     "IngestPlan",
     "IngestReport",
     "KnowledgeBase",
     "KnowledgeService",
     "KnowledgeStats",
-    "LexicalStore",
     "LoadedProject",
     "Namespace",
     "QueryResult",
     "Record",
-    "RecordFilter",
-    "SearchOptions",
     "Source",
     "SourceItem",
     "SourceReport",
+    "Space",
     "Span",
     "VectorStore",
     "build_project",
@@ -74,15 +73,15 @@ _MODULES = {
         "DocumentMatch",
         "QueryResult",
         "Record",
-        "RecordFilter",
-        "SearchOptions",
+        "Space",
         "Span",
     ),
     "namespace": ("IndexKey", "Namespace", "current_tenant", "tenant"),
     "service": ("KnowledgeService",),
     "sources.base": ("Source", "SourceItem"),
     "statistics": ("KnowledgeStats",),
-    "stores.base": ("LexicalStore", "VectorStore"),
+    "index.index": ("Index",),
+    "stores.base": ("VectorStore",),
 }
 
 __getattr__ = lazy_door(__name__, _MODULES)

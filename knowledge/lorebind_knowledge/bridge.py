@@ -32,9 +32,9 @@ _ITEMS_AHEAD = 16
 class _LoopThread:
     """An event loop that runs for ever in a daemon thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._serve, name="lorebind-loop", daemon=True)
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
@@ -62,28 +62,29 @@ class _LoopThread:
         self.loop.stop()
 
 
+_CALLS, _STORES = "lorebind-loop", "lorebind-stores"
+
 _lock = threading.Lock()
-_private: _LoopThread | None = None
+_loops: dict[str, _LoopThread] = {}
 
 
-def _loop_thread() -> _LoopThread:
-    global _private
+def _loop_thread(name: str = _CALLS) -> _LoopThread:
     with _lock:
-        if _private is None:
-            _private = _LoopThread()
-        return _private
+        if name not in _loops:
+            _loops[name] = _LoopThread(name)
+        return _loops[name]
 
 
 def _forget_after_fork() -> None:
-    """A child process has the parent's loop but not its thread: start anew when asked."""
-    global _private, _lock
+    """A child process has the parent's loops but not their threads: start anew when asked."""
+    global _lock
     _lock = threading.Lock()
-    _private = None
+    _loops.clear()
 
 
 def _stop_at_exit() -> None:
-    if _private is not None:
-        _private.stop()
+    for private in list(_loops.values()):
+        private.stop()
 
 
 if hasattr(os, "register_at_fork"):
@@ -213,6 +214,22 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if inspect.isawaitable(result):
         result = await result
     return result
+
+
+def finish(result: R | Awaitable[R]) -> R:
+    """What a function of either colour gives, for code that runs in a thread: `finish(f(x))`.
+
+    Coroutines run on a loop of their own, the same one for all. Its threads are not those in which
+    `call` runs functions, so that functions which wait here never keep each other from going on.
+    """
+    if not inspect.isawaitable(result):
+        return result
+
+    async def awaited(given: Awaitable[R]) -> R:
+        return await given
+
+    loop = _loop_thread(_STORES).loop
+    return asyncio.run_coroutine_threadsafe(awaited(result), loop).result()
 
 
 def sync(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

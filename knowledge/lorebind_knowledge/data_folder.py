@@ -35,7 +35,7 @@ def make_data_folder(file: Path) -> None:
     """
     folder = file.parent
     try:
-        if not folder.exists():
+        if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             if folder.name == DATA_FOLDER:
                 (folder / ".gitignore").write_text("*\n", encoding="utf-8")
@@ -84,13 +84,20 @@ def connect(file: Path, *, mode: str, timeout: float) -> sqlite3.Connection:
 def file_identity(file: Path) -> tuple[int, ...] | None:
     """What changes when a file is replaced; None if there is no file.
 
+    Raises:
+        StoreError: this process may not look into its folder.
+
     Of a file that is read without locks it changes too when another process writes it: a folder may
     be read-only here, as in a container, and not elsewhere.
     """
     try:
         stat = os.stat(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StoreError(
+            f"{file}: cannot be reached: {error.strerror or error}; check the rights of its folder"
+        ) from error
     same = stat.st_dev, stat.st_ino
     return (*same, stat.st_size, stat.st_mtime_ns) if _is_frozen(file) else same
 

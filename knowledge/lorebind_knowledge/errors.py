@@ -13,6 +13,7 @@ LorebindError
 ├── RerankerError                         the operator: the reranker failed
 ├── StoreError                            the operator: the store failed
 │   ├── IndexMismatchError                the operator: the index was built with other settings
+│   ├── LeaseLostError                    the operator: another ingest took over from this one
 │   └── ReadOnlyError                     the operator: the index is where nothing can be written
 ├── IngestRefusedError                    the operator: an ingest would do harm
 │   └── IngestRunningError                another ingest of the same knowledge base is under way
@@ -99,6 +100,10 @@ class StoreError(LorebindError):
 
 class IndexMismatchError(StoreError):
     """The index on disk was built by another embedder or chunker than is configured now."""
+
+
+class LeaseLostError(StoreError):
+    """A writer was cut off for so long that another one took its place; it changed nothing more."""
 
 
 class ReadOnlyError(StoreError):

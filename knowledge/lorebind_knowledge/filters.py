@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lorebind_knowledge.errors import UsageError, did_you_mean
@@ -62,6 +62,30 @@ def compile_filter(where: Mapping[str, Any]) -> Predicate:
     if not isinstance(where, Mapping):
         raise UsageError(f"a filter is a mapping of fields to values, not {where!r}")
     return _all([_entry(name, condition) for name, condition in where.items()])
+
+
+def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """A filter that says nothing of some fields, and lets through all that this one lets through.
+
+    Args:
+        where: a filter that is well-formed.
+        names: the fields.
+    """
+    return {
+        name: condition
+        for name, condition in where.items()
+        if not any(field in names for field in _fields(name, condition))
+    }
+
+
+def _fields(name: str, condition: Any) -> Iterator[str]:
+    """The fields that an entry of a filter is about."""
+    if name not in _LOGICAL_OPERATORS:
+        yield name
+        return
+    for part in [condition] if name == "$not" else condition:
+        for inner in part.items():
+            yield from _fields(*inner)
 
 
 def _entry(name: Any, condition: Any) -> Predicate:

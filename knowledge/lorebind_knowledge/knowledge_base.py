@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.events import Events
+    from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.stores.base import VectorStore
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class KnowledgeBase:
     id: str
     namespace: Namespace
     embedder: Embedder
-    store: VectorStore
-    catalog: Catalog
+    index: Index
+    """The vector database with its catalog; it holds the indexes of others too."""
     retrieval: RetrievalDeclaration
     events: Events
     dedupe: bool = True
@@ -34,16 +34,15 @@ class KnowledgeBase:
     """Gives a declared reranker, made at its first use."""
 
     @property
+    def catalog(self) -> Catalog:
+        return self.index.catalog
+
+    @property
     def ingest_command(self) -> str:
         """The command that ingests it, for messages that send a user there."""
-        return self._command("ingest")
+        return self.namespace.command("ingest")
 
     @property
     def reindex_command(self) -> str:
         """The command that builds its index anew."""
-        return self._command("reindex")
-
-    def _command(self, verb: str) -> str:
-        _, _, workflow = self.namespace.scope.partition("workflow/")
-        where = f" --workflow {workflow}" if workflow else ""
-        return f"lorebind knowledge {verb} {self.id}{where}"
+        return self.namespace.command("reindex")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TENANT = "default"
 PROJECT_SCOPE = "project"
+COLLECTION_SCOPE = "collection"
+"""The scope of collections: no knowledge base has it, so no ingest deletes what is in one."""
 
 _tenant: ContextVar[str] = ContextVar("lorebind_tenant", default=DEFAULT_TENANT)
 
@@ -44,8 +46,14 @@ class Namespace:
     tenant: str
     project: str
     scope: str
-    """`project`, or `workflow/<id>` for a knowledge base that one workflow declares."""
+    """`project`; `workflow/<id>` for a knowledge base that one workflow declares; `collection`."""
     kb: str
+
+    def command(self, verb: str) -> str:
+        """What to run in a shell to do something with this knowledge base, for messages."""
+        _, _, workflow = self.scope.partition("workflow/")
+        where = f" --workflow {workflow}" if workflow else ""
+        return f"lorebind knowledge {verb} {self.kb}{where}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

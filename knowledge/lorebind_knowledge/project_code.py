@@ -1,4 +1,6 @@
-"""Code that a project names, as `package.module:Name`: where it is found, and what it must be.
+"""Code that a project names: where it is found, and what it must be.
+
+A path is `package.module:Name`, or `package.module:Class.method` for what makes a part.
 
 A module is looked for in the project's folder, then among what is installed; never in the current
 folder, nor in Python's standard library, whose functions run commands and none of whose classes is
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _PROJECTS = "_lorebind_project_"
 """The packages that stand for project folders begin so, and end with a mark of the folder."""
 
+_MOST_NAMES = 2
+"""After the colon: a class and its method."""
 _OURS = frozenset({"lorebind", "lorebind_bindings", "lorebind_knowledge", "lorebind_prompts"})
 
 # What a metaclass says of its classes may be anything; these are what Python itself goes by.
@@ -53,9 +57,12 @@ def files_of_project(path: str, root: Path) -> list[Path]:
             of the standard library.
     """
     module, _, attribute = path.partition(":")
-    steps = module.split(".")
-    if not all(map(str.isidentifier, [*steps, attribute])) or module.startswith(_PROJECTS):
-        raise RefusedCodeError(f"{path!r} is not of the form 'package.module:Class'")
+    steps, names = module.split("."), attribute.split(".")
+    well_formed = len(names) <= _MOST_NAMES and all(map(str.isidentifier, [*steps, *names]))
+    if not well_formed or module.startswith(_PROJECTS):
+        raise RefusedCodeError(
+            f"{path!r} is not of the form 'package.module:Class' or 'package.module:Class.method'"
+        )
     if "__main__" in steps[1:]:
         raise RefusedCodeError(f"{path!r} is a program, which importing it would run")
     inside = root.resolve()
@@ -78,6 +85,8 @@ def files_of_project(path: str, root: Path) -> list[Path]:
 
 def import_of_project(path: str, root: Path) -> Any:
     """The object that `package.module:Name` names, in a project's folder or else installed.
+
+    `package.module:Class.method` names a class method or a static method.
 
     A module of the project is known under a name of its own, so that two projects may each have
     one of the same name and neither hides a library. It imports its neighbours relatively:
@@ -102,12 +111,14 @@ def import_of_project(path: str, root: Path) -> Any:
         raise UsageError(
             f"{path!r} cannot be imported{where}: {said}{hint if missing else ''}"
         ) from error
+    name, _, method = attribute.partition(".")
     try:
-        return getattr(module, attribute)
+        found = getattr(module, name)
     except AttributeError as error:
-        raise UsageError(f"module {module_name!r} has no {attribute!r}") from error
+        raise UsageError(f"module {module_name!r} has no {name!r}") from error
     except Exception as error:  # whatever a module does that makes its names when asked for them
         raise UsageError(f"{path!r} cannot be imported: {type(error).__name__}: {error}") from error
+    return _method_of(found, method, path) if method else found
 
 
 def derives(found: object, *kinds: type) -> bool:
@@ -123,27 +134,61 @@ def has_method(found: object, names: Collection[str]) -> bool:
 
 
 def is_factory(found: object, takes: Collection[str] = ()) -> bool:
-    """Whether an object is a function that may make a part.
+    """Whether an object is a function, or a method of a class, that may make a part.
 
     What it makes is known only when it was called. So it is one that was written for a project or
     a package, in Python and outside of the standard library and of Lorebind; and where `takes`
     says how it will be called, it has one of these parameters.
     """
-    if type(found) is not types.FunctionType:
+    function = _function_of(found)
+    if type(function) is not types.FunctionType or not _is_of_others(function.__module__):
         return False
-    home = str(found.__module__).partition(".")[0]
-    if home in sys.stdlib_module_names or home in _OURS:
-        return False
-    return not takes or any(name in inspect.signature(found).parameters for name in takes)
+    return not takes or any(name in inspect.signature(function).parameters for name in takes)
+
+
+def is_class_of_others(found: object) -> bool:
+    """Whether an object is a class from outside of the standard library and of Lorebind."""
+    return _is_class(found) and _is_of_others(_names_in(found).get("__module__"))
 
 
 def described(found: object) -> str:
     """What an object is, for messages: `a builtin_function_or_method`, `the class Path`."""
     if _is_class(found):
         return f"the class {_name_of(found)}"
-    if isinstance(found, types.FunctionType):
-        return f"a function of {found.__module__}"
+    if isinstance(function := _function_of(found), types.FunctionType):
+        return f"a function of {function.__module__}"
     return f"a {_name_of(type(found))}"
+
+
+def _method_of(found: object, name: str, path: str) -> object:
+    """A class method or static method, looked up without running anything of the class.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    bases = _bases_of(found) if _is_class(found) else ()
+    method = next((_names_in(base)[name] for base in bases if name in _names_in(base)), None)
+    if type(method) is classmethod:
+        return types.MethodType(method.__func__, found)
+    if type(method) is staticmethod:
+        return method.__func__
+    raise UsageError(
+        f"{path!r} cannot be imported: {described(found)} has no class method or static method "
+        f"{name!r}"
+    )
+
+
+def _function_of(found: object) -> object:
+    """The function of a class method, and any other object as it is."""
+    if type(found) is types.MethodType and _is_class(found.__self__):
+        return found.__func__
+    return found
+
+
+def _is_of_others(module: object) -> bool:
+    """Whether a module is neither of the standard library nor of Lorebind."""
+    home = str(module).partition(".")[0]
+    return home not in sys.stdlib_module_names and home not in _OURS
 
 
 def _is_class(found: object) -> bool:

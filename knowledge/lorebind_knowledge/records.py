@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,8 +45,30 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Room for the vectors of one index. Spaces never see each other's vectors."""
+
+    index: IndexKey
+    """Whose vectors they are."""
+    birth: int
+    """A random number of 62 bits. An index that is made anew under an old name has another."""
+    dimension: int
+
+    @property
+    def name(self) -> str:
+        """16 characters that stand for this space in names and ids."""
+        return f"{self.birth:016x}"
+
+    def __str__(self) -> str:
+        """How messages call it."""
+        owner = self.index.namespace
+        place = f"{owner.tenant}/{owner.project}/{owner.scope}/{owner.kb}"
+        return f"index {place} #{self.index.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """A chunk with its vector, as a store keeps it. Identity: (index, id, generation)."""
+    """A chunk with its vector, on its way into an index. Identity: (index, uri, id, generation)."""
 
     id: str
     index: IndexKey
@@ -67,42 +89,6 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFilter:
-    """Which records of one index a delete is about; every condition given must hold."""
-
-    index: IndexKey
-    uri: str | None = None
-    generation: int | None = None
-    except_generation: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """How to search one index of a store."""
-
-    index: IndexKey
-    top_k: int = 5
-    min_score: float | None = None
-    """Matches below it are left out; None leaves out nothing, and 0 is a threshold like any."""
-    where: Mapping[str, Any] = field(default_factory=dict)
-    """A metadata filter, see `lorebind_knowledge.filters`."""
-    ids: Collection[str] | None = None
-    """Only among these records; None means all. Their figures are the same either way."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredRecord:
-    """A published record as a store gives it back."""
-
-    id: str
-    uri: str
-    text: str
-    metadata: Mapping[str, Any]
-    vector: Vector
-    """Of length 1, or of length 0 if it was stored so."""
-
-
-@dataclass(frozen=True, slots=True)
 class DocumentMatch:
     """A passage found by a search."""
 
@@ -114,9 +100,6 @@ class DocumentMatch:
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""
-    generation: int = field(default=0, compare=False, repr=False)
-    """Which version of its document it was found in, so that answers of several searches can be
-    put together without mixing versions."""
 
 
 @dataclass(frozen=True, slots=True)

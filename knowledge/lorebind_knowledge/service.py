@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.chunking.registry import make_chunker
-from lorebind_knowledge.configuration import templates
+from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.embedders.registry import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions import make_extension
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
@@ -24,7 +26,7 @@ from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
-from lorebind_knowledge.namespace import Namespace, current_tenant
+from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, current_tenant
 from lorebind_knowledge.rerankers.registry import make_reranker
 from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.sources.registry import make_source
@@ -42,12 +44,12 @@ if TYPE_CHECKING:
         RetrievalDeclaration,
     )
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
+    from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import Matrix, QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
-    from lorebind_knowledge.stores.base import VectorStore
-    from lorebind_knowledge.stores.face import LorebindVectorStore
+    from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
 
 class KnowledgeService:
@@ -69,7 +71,7 @@ class KnowledgeService:
         self._loaded = loaded
         self._making = threading.Lock()
         self._embedders: dict[str, Embedder] = {}
-        self._stores: dict[str, tuple[VectorStore, Catalog]] = {}
+        self._indexes: dict[str, Index] = {}
         self._rerankers: dict[str, Reranker] = {}
         self._started = Once()
         self._loading = Loading(loaded.project.loading)
@@ -81,13 +83,11 @@ class KnowledgeService:
             NotFoundError: naming the ones there are.
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        store, catalog = self.store(declaration.vector_db)
         return KnowledgeBase(
             id=kb_id,
             namespace=self._namespace(scope, kb_id),
             embedder=self.embedder(declaration.embedder),
-            store=store,
-            catalog=catalog,
+            index=self.index(declaration.vector_db),
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,
             reranker=self.reranker,
@@ -147,8 +147,8 @@ class KnowledgeService:
                 self._embedders[declaration.id] = self._middleware.embedder(made)
             return self._embedders[declaration.id]
 
-    def store(self, db_id: str | None = None) -> tuple[VectorStore, Catalog]:
-        """A declared vector database and its catalog; None means the project's default.
+    def index(self, db_id: str | None = None) -> Index:
+        """A declared vector database with its catalog; None means the project's default.
 
         Raises:
             NotFoundError: naming the ones there are.
@@ -156,10 +156,10 @@ class KnowledgeService:
         """
         declaration = self._loaded.vector_db(db_id)
         with self._making:
-            if declaration.id not in self._stores:
+            if declaration.id not in self._indexes:
                 store, catalog = make_store(declaration, self._loaded.environment)
-                self._stores[declaration.id] = self._middleware.store(store), catalog
-            return self._stores[declaration.id]
+                self._indexes[declaration.id] = Index(self._middleware.store(store), catalog)
+            return self._indexes[declaration.id]
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
         """A declared reranker, made at its first use.
@@ -292,7 +292,7 @@ class KnowledgeService:
         Raises:
             NotFoundError: no such knowledge base.
         """
-        from lorebind_knowledge.retrieval.face import KnowledgeBaseVectorStore
+        from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
         return KnowledgeBaseVectorStore(self.knowledge_base(kb_id, workflow))
 
@@ -311,29 +311,43 @@ class KnowledgeService:
         Raises:
             NotFoundError: no such embedder or vector database.
         """
-        from lorebind_knowledge.stores.collection import COLLECTION_SCOPE
-        from lorebind_knowledge.stores.face import LorebindVectorStore
+        from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
 
-        store, catalog = self.store(vector_db)
         namespace = self._namespace(COLLECTION_SCOPE, name)
-        return LorebindVectorStore(store, self.embedder(embedder), namespace, catalog)
+        return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)
+
+    async def undeclared(self) -> list[Undeclared]:
+        """What the vector databases hold of knowledge bases that are not declared any more."""
+        return await call(lambda: self._purge().find())
+
+    async def purge(self) -> list[Undeclared]:
+        """Remove that, see `lorebind_knowledge.index.purging.Purge.remove`."""
+        return await call(lambda: self._purge().remove())
+
+    def _purge(self) -> Purge:
+        project = self._loaded.project
+        declared = {}
+        for kb, workflow in self._loaded.every_knowledge_base():
+            _, scope = self._loaded.knowledge_base(kb.id, workflow)
+            declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
+        databases = defaults.vector_dbs(project)
+        return Purge(project.name, {db.id: self.index(db.id) for db in databases}, declared)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        _, catalog = self.store(declaration.vector_db)
+        catalog = self.index(declaration.vector_db).catalog
         return await call(knowledge_stats, self._namespace(scope, kb_id), catalog)
 
     async def close(self) -> None:
         """Close every store and catalog that was opened; a later call opens them again."""
         self.events.emit("shutdown", Event(""))
         with self._making:
-            opened, self._stores = list(self._stores.values()), {}
+            opened, self._indexes = list(self._indexes.values()), {}
             self._embedders = {}
             self._started = Once()  # what was kept in memory is gone
-        for store, catalog in opened:
-            await call(store.close)
-            catalog.close()
+        for index in opened:
+            await call(index.close)
 
     def _namespace(self, scope: str, kb_id: str) -> Namespace:
         return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)

@@ -170,11 +170,13 @@ def test_an_edit(project: EditedProject, name: str) -> None:
 
 HALF_INGESTED = ("docs/a.md", "docs/a.txt", "files/c.md", "files/c.vtt")
 POINTS = (
-    "after put_documents",
-    "after embed_documents",
-    "after upsert",
-    "before replace_documents",
-    "after replace_documents",
+    "after Ledger.put_documents",
+    "after Noting.embed_documents",
+    "after versions.stage",
+    "after SqliteStore.add",
+    "after versions.publish",
+    "after Index.publish",
+    "after SqliteStore.delete",
 )
 
 
@@ -242,8 +244,8 @@ THEN = st.one_of(
     st.none(),
     st.just(Ingest("upsert")),
     st.just(Ingest("upsert")),
-    st.builds(Ingest, st.just("upsert"), st.integers(1, 40), st.booleans()),
-    st.builds(Ingest, st.just("replace"), st.sampled_from([None, None, 7, 20]), st.booleans()),
+    st.builds(Ingest, st.just("upsert"), st.integers(1, 80), st.booleans()),
+    st.builds(Ingest, st.just("replace"), st.sampled_from([None, None, 7, 20, 50]), st.booleans()),
 )
 WORD = st.sampled_from(WORDS)
 SOME_WORDS = st.lists(WORD, max_size=16).map(tuple)

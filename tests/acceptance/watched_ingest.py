@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind_knowledge.catalog import versions
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.stores import SqliteStore
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.stores.sqlite import SqliteStore
 
 from .noting_embedder import Noting
 
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
 SEEN = (
-    *((SqliteStore, name) for name in ("upsert", "publish", "replace_documents")),
-    (SqliteStore, "delete_by_filter"),
+    *((Index, name) for name in ("publish", "remove", "sweep", "drop")),
+    *((SqliteStore, name) for name in ("add", "delete", "drop")),
     (Ledger, "activate_index"),
 )
 """What an ingest does that a search may see."""
 UNSEEN = (
-    *((Ledger, name) for name in ("put_documents", "remove_document")),
+    *((versions, name) for name in ("stage", "publish", "condemn", "forget")),
+    (Index, "stage"),
+    (Ledger, "put_documents"),
     (Noting, "embed_documents"),
 )
 
@@ -35,7 +39,7 @@ class Steps:
     """What an ingest does, the beginning and the end of each call of those above being a step.
 
     After what may be seen it looks, in the thread that did it. At the step `fatal` it cuts the
-    ingest off: a number, from 1, or the first one of a name such as `after upsert`.
+    ingest off: a number, from 1, or the first one of a name such as `after Index.stage`.
     """
 
     def __init__(self, look: Callable[[], None], fatal: int | str | None, *, cancels: bool) -> None:
@@ -64,13 +68,15 @@ class Steps:
                 raise StoreError(CUT_OFF)
             self._cancel()
 
-    def watched(self, write: Callable[..., Any], *, seen: bool) -> Callable[..., Any]:
+    def watched(self, owner: Any, name: str) -> Callable[..., Any]:
+        write, full_name = getattr(owner, name), f"{owner.__name__.rpartition('.')[2]}.{name}"
+
         def watched(*arguments: Any, **settings: Any) -> Any:
-            self.step(f"before {write.__name__}")
+            self.step(f"before {full_name}")
             done = write(*arguments, **settings)
-            if seen:
+            if (owner, name) in SEEN:
                 self._look()
-            self.step(f"after {write.__name__}")
+            self.step(f"after {full_name}")
             return done
 
         return watched
@@ -79,6 +85,5 @@ class Steps:
     def watching(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (*SEEN, *UNSEEN):
-                seen = (owner, name) in SEEN
-                patch.setattr(owner, name, self.watched(getattr(owner, name), seen=seen))
+                patch.setattr(owner, name, self.watched(owner, name))
             yield

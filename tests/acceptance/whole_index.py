@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections import Counter, defaultdict
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.catalog.versions import LIVE
+from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.index.index import NoIndexError
+from lorebind_knowledge.records import DocumentMatch
 
 from .noting_embedder import Noting
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from lorebind import Project
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.index.view import View
 
 Passages: TypeAlias = "dict[str, list[DocumentMatch]]"
 """By document, in the order in which they stand there. Documents without any are left out."""
@@ -34,15 +38,27 @@ def active_index(project: Project, kb_id: str) -> IndexEntry | None:
 
 def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
     """Every passage that a search with this embedder can find, scored by `QUESTION`."""
-    index = active_index(project, kb_id)
-    if index is None:
-        return {}
-    store = project.knowledge.knowledge_base(kb_id).store
+    kb = project.knowledge.knowledge_base(kb_id)
     vector = np.array(Noting(revision).embed_query(QUESTION), np.float32)
-    everything: Any = store.similarity_search(vector, SearchOptions(index.key, top_k=10**6))
+
+    def read(view: View) -> list[DocumentMatch]:
+        nearest = view.nearest(vector, 10**6)
+        chunks = view.chunks([one.number for one in nearest])
+        return [
+            DocumentMatch(
+                one.id,
+                score_of(one.figure),
+                {"dense": one.figure},
+                chunks[one.number].text,
+                chunks[one.number].metadata,
+            )
+            for one in nearest
+        ]
+
     found: Passages = defaultdict(list)
-    for match in everything:
-        found[match.metadata["uri"]].append(match)
+    with suppress(NoIndexError):
+        for match in kb.index.read(kb.namespace, read):
+            found[match.metadata["uri"]].append(match)
     for matches in found.values():
         matches.sort(key=lambda match: (match.metadata["start"], match.id))
     return dict(found)
@@ -81,37 +97,51 @@ def check_whole(
 def check_file(
     path: Path, expected: Mapping[str, Passages], successors: Mapping[str, bool]
 ) -> None:
-    """A SQLite file holds what is served, and nothing that was: no record, word or document.
+    """A SQLite file holds what is served, and nothing that was: no chunk, vector, word or document.
 
     Args:
         path: the file.
         expected: what each knowledge base serves.
         successors: whether one may have an index that was begun and not finished.
     """
-    with sqlite3.connect(path) as db:
-        indexes = db.execute("select key, kb, number from vector_indexes").fetchall()
-        states = dict(db.execute("select kb || ' ' || number, state from catalog_indexes"))
-        assert states.keys() == {f"{kb} {number}" for _, kb, number in indexes}
-        for key, kb, number in indexes:
-            if states[f"{kb} {number}"] != "active":
-                assert states[f"{kb} {number}"] == "building"
+    with closing(sqlite3.connect(path)) as db:
+        indexes = db.execute(
+            "select birth, kb, number, state, live, entered from catalog_indexes"
+        ).fetchall()
+        births = {birth for birth, *_ in indexes}
+        for table in ("catalog_versions", "catalog_chunks", "store_vectors", "store_spaces"):
+            spaces = db.execute(f"select distinct space from {table}")
+            assert {space for (space,) in spaces} <= births
+        for birth, kb, number, state, *counted in indexes:
+            if state != "active":
+                assert state == "building"
                 assert successors[kb]
                 continue
-            rows = "select row, uri, live from vector_records where index_key = ?"
-            records = db.execute(rows, (key,)).fetchall()
-            assert all(live for *_, live in records)
             served = {uri: len(found) for uri, found in expected[kb].items()}
-            held: dict[str, int] = defaultdict(int)
-            for _, uri, _ in records:
-                held[uri] += 1
-            assert held == served
-            words = db.execute(f"select id from vector_words_{key}_docsize")
-            assert {row for (row,) in words} == {row for row, *_ in records}
+            assert counted == [sum(served.values())] * 2
+            _check_index(db, birth, served)
             documents = db.execute(
-                "select uri, state, chunk_count, staged - generation from catalog_documents"
+                "select uri, state, chunk_count, generation from catalog_documents"
                 " where kb = ? and number = ?",
                 (kb, number),
             ).fetchall()
-            assert {(state, ahead) for _, state, _, ahead in documents} == {("ready", 0)}
+            assert {state for _, state, *_ in documents} == {"ready"}
             assert {uri: chunks for uri, _, chunks, _ in documents if chunks} == served
-    db.close()
+            versions = "select uri, generation, state from catalog_versions where space = ?"
+            live = {(uri, generation, LIVE) for uri, *_, generation in documents}
+            assert set(db.execute(versions, (birth,))) == live
+
+
+def _check_index(db: sqlite3.Connection, birth: int, served: Mapping[str, int]) -> None:
+    """The chunks of an index, its vectors and its words are the same, and those of documents."""
+    chunks = db.execute(
+        "select c.number, v.uri from catalog_chunks as c"
+        " left join catalog_versions as v on v.version = c.version where c.space = ?",
+        (birth,),
+    ).fetchall()
+    assert Counter(uri for _, uri in chunks) == served
+    numbers = {number for number, _ in chunks}
+    vectors = db.execute("select number from store_vectors where space = ?", (birth,))
+    assert {number for (number,) in vectors} == numbers
+    words = db.execute(f"select id from catalog_words_{birth:016x}_docsize")
+    assert {number for (number,) in words} == numbers

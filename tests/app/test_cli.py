@@ -40,6 +40,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "apply"],
     ["knowledge", "ingest"],
     ["knowledge", "reindex"],
+    ["knowledge", "purge"],
     ["knowledge", "plan"],
     ["knowledge", "query"],
     ["bindings"],
@@ -53,6 +54,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "get": ["knowledge", "get", "docs"],
     "ingest": ["knowledge", "ingest", "docs"],
     "reindex": ["knowledge", "reindex", "docs"],
+    "purge": ["knowledge", "purge"],
     "plan": ["knowledge", "plan", "docs"],
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
     "explain": ["bindings", "explain", "--workflow", "reply"],
@@ -70,6 +72,7 @@ FIELDS: dict[str, set[str]] = {
     "list": {"knowledge_bases"},
     "explain": {"bindings"},
     "get": {"knowledge_base", "stats"},
+    "purge": {"undeclared"},
     "plan": {
         *("kb_id", "documents", "chunks", "texts_to_embed", "cache_hits", "failures"),
         *("tokens_to_embed", "tokenizer", "exact", "cost"),

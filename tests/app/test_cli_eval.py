@@ -147,17 +147,3 @@ def test_from_python(judged: Cli) -> None:
         scores = project.evaluate("docs", *files, strategies=["lexical"])
         assert [score.strategy for score in scores] == ["hybrid", "lexical"]
         assert project.tune("docs", *files).dense_weight == 0.5
-
-
-def test_a_store_without_words(judged: Cli) -> None:
-    """There only similarity is compared, unless another is asked for, which is refused."""
-    text = (judged.root / "lorebind.yaml").read_text()
-    store = (
-        "{ id: file, type: langchain, class: 'langchain_core.vectorstores:InMemoryVectorStore' }"
-    )
-    text = text.replace("{ id: file, type: sqlite }", store)
-    judged.write({"lorebind.yaml": text})
-    with Project.load(judged.root) as project:
-        project.ingest("docs")
-        files = (judged.root / "queries.jsonl", judged.root / "qrels.tsv")
-        assert [score.strategy for score in project.evaluate("docs", *files)] == ["similarity"]

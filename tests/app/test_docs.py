@@ -33,6 +33,7 @@ PAGES = {
     "docs/reference/yaml.md": ".",
     "docs/sources.md": ".",
     "docs/trust.md": "examples/extending",
+    "docs/vector-databases.md": "examples/langchain",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
 }

@@ -6,18 +6,19 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 from pydantic import SecretStr
 
 from lorebind import Project, doctor
 from lorebind_knowledge.bridge import call, run
-from lorebind_knowledge.records import RecordFilter
+from lorebind_knowledge.stores.base import StoredVector
 
 from .helpers import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lorebind.doctor import Finding
 
@@ -27,9 +28,9 @@ SECRET = "sk-Zq8hidden"
 WORDS = "embedders: [{ id: words, provider: hashing }]"
 
 
-def findings(cli: Cli, *, code: int = 0) -> dict[str, tuple[str, str]]:
+def findings(cli: Cli, *options: str, code: int = 0) -> dict[str, tuple[str, str]]:
     """Status and detail of every part, as the command prints them for programs."""
-    done = cli("doctor", "--output", "json")
+    done = cli("doctor", "--output", "json", *options)
     assert (done.code, done.err) == (code, "")
     assert SECRET not in done.out
     found = json.loads(done.out)["findings"]
@@ -88,24 +89,73 @@ def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
     assert findings(cli)["knowledge base docs"][0] == "warning"
 
 
+def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> None:
+    """Delete vectors of a knowledge base behind the back of its catalog.
+
+    Args:
+        cli: the project.
+        kb_id: the knowledge base.
+        lost: their numbers.
+        others: put as many in their place that the catalog does not know.
+    """
+    with Project.load(cli.root) as project:
+        kb = project.knowledge.knowledge_base(kb_id)
+        entry = kb.catalog.ledger.index(kb.namespace, "active")
+        assert entry is not None
+        run(call(kb.index.store.delete, entry.space, lost))
+        if others:
+            vector = np.eye(1, entry.manifest.dimension, dtype=np.float32)[0]
+            added = [StoredVector(number + 10**6, vector, "x", {}) for number in lost]
+            run(call(kb.index.store.add, entry.space, added))
+
+
 def test_a_store_that_was_emptied(ready_cli: Cli) -> None:
     """Its catalog knows more than it holds; the repair that is said repairs it."""
-    with Project.load(ready_cli.root) as project:
-        for kb_id in ("docs", "rules"):
-            kb = project.knowledge.knowledge_base(kb_id)
-            index = kb.catalog.ledger.index(kb.namespace, "active")
-            assert index is not None
-            run(call(kb.store.delete_by_filter, RecordFilter(index.key)))
+    lose(ready_cli, "docs", [1, 2])
     found = findings(ready_cli, code=1)
+    repair = "lorebind knowledge ingest docs"
+    assert found["knowledge base docs"] == (
+        "failed",
+        "its vector database has lost 2 of 2 vectors; restore them with: " + repair,
+    )
+    assert found["knowledge base rules"][0] == "ok"
+    asked = ready_cli("knowledge", "query", "docs", "-q", "rotate the keys")
+    assert asked.code == 1
+    assert "has lost 2 of the 2 vectors" in asked.err
+    assert f"restore them with: {repair}" in asked.err
+    done = ready_cli(*repair.split()[1:])
+    assert done.code == 0
+    assert "had lost 2 of 2 vectors; they are restored" in done.out + done.err
+    assert findings(ready_cli)["knowledge base docs"][0] == "ok"
+    assert ready_cli("knowledge", "query", "docs", "-q", "rotate the keys").code == 0
+
+
+def test_a_store_that_holds_the_vectors_of_another_day(ready_cli: Cli) -> None:
+    """It has as many as it should, and not the same: a few of them are asked for."""
+    lose(ready_cli, "docs", [1, 2], others=True)
+    status, detail = findings(ready_cli, code=1)["knowledge base docs"]
+    assert status == "failed"
+    assert detail.startswith("its vector database has lost 2 of 2 vectors")
+    assert ready_cli("knowledge", "ingest", "docs").code == 0
+    assert findings(ready_cli)["knowledge base docs"][0] == "ok"
+    assert ready_cli("knowledge", "query", "docs", "-q", "rotate the keys").code == 0
+
+
+def test_a_store_that_lost_one_of_many(cli: Cli) -> None:
+    """Where another is in its place, --deep finds it, and the repair that is said repairs it."""
+    cli.write({f"docs/{number}.md": f"# {number}\n\nRule {number}.\n" for number in range(200)})
+    assert cli("knowledge", "ingest").code == 0
+    lose(cli, "docs", [2], others=True)
+    assert findings(cli)["knowledge base docs"][0] == "ok"
+    found = findings(cli, "--deep", code=1)
     repair = "lorebind knowledge reindex docs"
     assert found["knowledge base docs"] == (
         "failed",
-        "its catalog lists 2 chunks, its vector database holds 0; build it anew with: " + repair,
+        "its vector database has lost 1 of 202 vectors; restore them with: " + repair,
     )
-    assert ready_cli(*repair.split()[1:]).code == 0
-    assert findings(ready_cli, code=1)["knowledge base docs"][0] == "ok"
-    assert ready_cli("knowledge", "ingest", "rules", "--strategy", "replace").code == 0
-    assert findings(ready_cli)["knowledge base rules"][0] == "ok"
+    assert found["knowledge base rules"][0] == "ok"
+    assert cli(*repair.split()[1:]).code == 0
+    assert findings(cli, "--deep")["knowledge base docs"][0] == "ok"
 
 
 def test_another_embedder(ready_cli: Cli) -> None:

@@ -80,12 +80,10 @@ def test_from_documents_to_answers(project: Project, tmp_path: Path, dsn: str) -
     assert (replaced.status, replaced.texts_embedded) == ("completed", 0)
     assert "thirty days" in best(project, "How do I rotate the keys?")
     with psycopg.connect(dsn) as db:
-        left = "select count(*), count(distinct number) from knowledge_chunks"
+        left = "select count(*), count(distinct space) from knowledge_chunks_vectors"
         assert db.execute(left).fetchone() == (project.stats("docs").chunks, 1)
-        rows = (
-            "select (select count(*) from knowledge_chunks_rows) = count(*) from knowledge_chunks"
-        )
-        assert db.execute(rows).fetchone() == (True,)
+        words = "select count(*), count(distinct space) from catalog_words"
+        assert db.execute(words).fetchone() == (project.stats("docs").chunks, 1)
     assert not (tmp_path / ".lorebind").exists()
 
 
@@ -111,4 +109,4 @@ def test_all_settings(tmp_path: Path, dsn: str) -> None:
     with project, psycopg.connect(dsn) as db:
         project.ingest("docs")
         assert "ninety days" in best(project, "How do I rotate the keys?")
-        assert db.execute("select count(*) > 0 from chunks").fetchone() == (True,)
+        assert db.execute("select count(*) > 0 from chunks_vectors").fetchone() == (True,)

@@ -132,7 +132,10 @@ def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
 def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly, tmp_path: Path) -> None:
     """What another process has committed and not yet moved into the file is found too."""
     with closing(sqlite3.connect(ready_cli.root / ".lorebind/lorebind.db")) as writer:
-        writer.execute("update vector_records set text = 'Moved.' where uri = 'docs/keys.md'")
+        writer.execute(
+            "update catalog_chunks set text = 'Moved.' where version in"
+            " (select version from catalog_versions where uri = 'docs/keys.md')"
+        )
         writer.commit()
         query = ("knowledge", "query", "docs", "-q", "rotate the keys", "--strategy", "similarity")
         done = read_only(ready_cli.root, *query)

@@ -1,7 +1,8 @@
 """A Qdrant server on 127.0.0.1 for tests: its HTTP, over qdrant-client's local mode.
 
 It knows what `QdrantStore` asks for. Requests are answered one at a time, and those of several
-clients mix freely in between, as they do on a real server.
+clients mix freely in between, as they do on a real server. Like a hosted server it refuses to
+filter by fields that have no payload index, and requests that are too big.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Loopback:
     seen: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
     """Method and path of each request, with its query parameters."""
     bodies: list[Any] = field(default_factory=list)
+    indexed: dict[str, set[str]] = field(default_factory=dict)
+    """By collection the fields that have a payload index."""
     before: Callable[[str], None] = lambda path: None
     """Called with the path before a request is answered; what it raises is answered with 500."""
     engine: Any = None
@@ -56,17 +59,21 @@ def serve() -> Iterator[Loopback]:
             status, result = 200, None
             if loopback.api_key not in ("", self.headers.get("api-key")):
                 status = 401
+            elif int(self.headers.get("Content-Length") or 0) > _MOST_BYTES:
+                status, result = 413, "payload too large"
             else:
                 try:
                     loopback.before(target.path)
                     with turn:
-                        result = _result(loopback.engine, self.command, target.path, request)
+                        result = _result(loopback, self.command, target.path, request)
                 except Exception as error:
-                    status = 404 if "not found" in str(error) else 500
                     result = str(error)
-            said = {"time": 0.0, "status": "ok", "result": result}
+                    status = 404 if "not found" in result else 500
+            said: Any = {"time": 0.0, "status": "ok", "result": result}
             if status != 200:
                 said = {"time": 0.0, "status": {"error": result}}
+            if not target.path.startswith("/collections/"):
+                status, said = 404, "this is another website"
             content = json.dumps(said).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -99,25 +106,26 @@ class _Server(ThreadingHTTPServer):
         """A client that did not wait for its answer is no error of the server."""
 
 
+_MOST_BYTES = 32 * 2**20
 _DONE = {"operation_id": 0, "status": "completed"}
 
 
-def _result(engine: QdrantClient, method: str, path: str, body: dict[str, Any]) -> Any:
+def _result(loopback: Loopback, method: str, path: str, body: dict[str, Any]) -> Any:
     _, name, *rest = path.strip("/").split("/")
+    engine = loopback.engine
     match method, "/".join(rest):
         case "GET", "exists":
             return {"exists": engine.collection_exists(name)}
         case "PUT", "":
             created = models.CreateCollection(**body)
-            return engine.create_collection(
-                name,
-                vectors_config=created.vectors,
-                sparse_vectors_config=created.sparse_vectors,
-            )
+            engine.create_collection(name, vectors_config=created.vectors)
+            loopback.indexed[name] = set()
+            return True
         case "GET", "":
             return engine.get_collection(name).model_dump(mode="json")
         case "PUT", "index":
             assert engine.collection_exists(name)
+            loopback.indexed[name].add(body["field_name"])
             return _DONE
         case "PUT", "points":
             engine.upsert(name, [models.PointStruct(**point) for point in body["points"]])
@@ -131,43 +139,40 @@ def _result(engine: QdrantClient, method: str, path: str, body: dict[str, Any]) 
                 with_vectors=asked.with_vector,
             )
             return [point.model_dump(mode="json") for point in found]
-        case "POST", "points/scroll":
-            scrolled = models.ScrollRequest(**body)
-            page, offset = engine.scroll(
-                name,
-                scroll_filter=scrolled.filter,
-                limit=scrolled.limit,
-                offset=scrolled.offset,
-                with_payload=scrolled.with_payload,
-                with_vectors=scrolled.with_vector,
-            )
-            points = [point.model_dump(mode="json") for point in page]
-            return {"points": points, "next_page_offset": offset}
         case "POST", "points/query":
             query = models.QueryRequest(**body)
             return engine.query_points(
                 name,
                 query=query.query,
-                using=query.using,
-                query_filter=query.filter,
+                query_filter=_allowed(loopback, name, body["filter"]),
                 limit=query.limit,
                 with_payload=query.with_payload,
                 with_vectors=query.with_vector,
             ).model_dump(mode="json")
         case "POST", "points/count":
-            counted = models.CountRequest(**body)
-            return engine.count(name, count_filter=counted.filter, exact=True).model_dump()
-        case "POST", "facet":
-            facet = models.FacetRequest(**body)
-            return engine.facet(
-                name, key=facet.key, facet_filter=facet.filter, limit=facet.limit or 10, exact=True
-            ).model_dump()
-        case "POST", "points/batch":
-            operations = models.UpdateOperations(**body).operations
-            engine.batch_update_points(name, operations)
-            return [_DONE] * len(operations)
+            meant = _allowed(loopback, name, body["filter"])
+            return engine.count(name, count_filter=meant, exact=True).model_dump()
         case "POST", "points/delete":
-            selector: Any = body.get("points") or models.Filter(**body["filter"])
+            selector = body.get("points") or _allowed(loopback, name, body["filter"])
             engine.delete(name, points_selector=selector)
             return _DONE
     raise AssertionError(f"not known here: {method} {path}")
+
+
+def _allowed(loopback: Loopback, name: str, condition: dict[str, Any]) -> models.Filter:
+    if loopback.engine.collection_exists(name):
+        missing = set(_keys(condition)) - loopback.indexed[name]
+        assert not missing, f"Index required but not found for {missing}"
+    return models.Filter(**condition)
+
+
+def _keys(condition: Any) -> Iterator[str]:
+    """The fields that a filter asks for, at any depth."""
+    if isinstance(condition, list):
+        for part in condition:
+            yield from _keys(part)
+    elif isinstance(condition, dict):
+        if "key" in condition:
+            yield condition["key"]
+        for part in condition.values():
+            yield from _keys(part)

@@ -11,14 +11,16 @@ from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
-from lorebind_knowledge.stores.face import LorebindVectorStore
+from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 
@@ -37,7 +39,8 @@ class Standard(VectorStoreIntegrationTests):
 
     @pytest.fixture
     def vectorstore(self, store: VectorStore) -> LorebindVectorStore:
-        return LorebindVectorStore(store, LangChainEmbedder(self.get_embeddings()), NAMESPACE)
+        embedder = LangChainEmbedder(self.get_embeddings())
+        return LorebindVectorStore(Index(store, Catalog()), embedder, NAMESPACE)
 
 
 class TestMemory(Standard):
@@ -75,7 +78,7 @@ class TestLangChain(Standard):
 
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
-        store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+        store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore), exact=True)
         yield store
         store.close()
 
@@ -93,14 +96,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         case "qdrant":
             made = QdrantStore("docs")
         case _:
-            made = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+            made = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore), exact=True)
     yield made
     made.close()
 
 
 @pytest.fixture
 def face(store: VectorStore) -> LorebindVectorStore:
-    return LorebindVectorStore(store, HashingEmbedder(dimension=64), NAMESPACE)
+    return LorebindVectorStore(Index(store, Catalog()), HashingEmbedder(dimension=64), NAMESPACE)
 
 
 TEXTS = ["rotate the keys", "rotate the keys daily", "snow on the chalets", "thirty days of leave"]
@@ -189,7 +192,7 @@ async def test_asynchronous_twins(face: LorebindVectorStore) -> None:
 def test_deleting_all(face: LorebindVectorStore) -> None:
     """Without ids everything of the namespace goes, and nothing of another."""
     other = LorebindVectorStore(
-        face._store, HashingEmbedder(dimension=64), Namespace("default", "test", "project", "other")
+        face._index, HashingEmbedder(dimension=64), Namespace("default", "test", "project", "other")
     )
     face.add_texts(TEXTS)
     other.add_texts(["theirs"], ids=["keys"])
@@ -228,7 +231,8 @@ def test_a_document_with_an_id_twice(face: LorebindVectorStore) -> None:
 
 def test_what_cannot_be_asked() -> None:
     """Numbers that differ and arguments that nobody knows are refused, and named."""
-    face = LorebindVectorStore(MemoryStore(), HashingEmbedder(dimension=64), NAMESPACE)
+    index = Index(MemoryStore(), Catalog())
+    face = LorebindVectorStore(index, HashingEmbedder(dimension=64), NAMESPACE)
     with pytest.raises(UsageError, match="2 texts, 1 metadatas and 2 ids"):
         face.add_texts(["a", "b"], [{}])
     with pytest.raises(UsageError, match="'filters'; did you mean 'filter'"):

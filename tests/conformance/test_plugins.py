@@ -13,13 +13,7 @@ from lorebind_knowledge.middleware.retrying import StoreRetries
 from lorebind_knowledge.middleware.tracing import Tracing
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.testing import (
-    BulkStoreConformance,
-    EmbedderConformance,
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.testing import EmbedderConformance, VectorStoreConformance
 from tests.plugin_project.acme_lore import AcmeEmbedder, AcmeStore
 
 if TYPE_CHECKING:
@@ -71,19 +65,7 @@ class TestWrappedStore(VectorStoreConformance):
         return lambda: wrapped(SqliteStore(tmp_path / "store.db"))
 
 
-class TestWrappedStoreLexical(LexicalStoreConformance):
+class TestBareWrapper(VectorStoreConformance):
     @pytest.fixture
     def store(self) -> VectorStore:
-        return wrapped(MemoryStore())
-
-
-class TestWrappedStoreFetch(FetchStoreConformance):
-    @pytest.fixture
-    def store(self) -> VectorStore:
-        return wrapped(MemoryStore())
-
-
-class TestWrappedStoreBulk(BulkStoreConformance):
-    @pytest.fixture
-    def store(self) -> VectorStore:
-        return wrapped(StoreWrapper(MemoryStore()))
+        return StoreWrapper(MemoryStore())

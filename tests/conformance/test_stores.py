@@ -1,4 +1,4 @@
-"""The built-in stores pass the conformance kit that ships for everybody's."""
+"""The stores that need no server pass the conformance kit that ships for everybody's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_knowledge.stores import MemoryStore, SqliteStore
-from lorebind_knowledge.testing import (
-    BulkStoreConformance,
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
+from lorebind_knowledge.testing import VectorStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,18 +17,6 @@ if TYPE_CHECKING:
 
 
 class TestMemoryStore(VectorStoreConformance):
-    @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore()
-
-
-class TestMemoryStoreLexical(LexicalStoreConformance):
-    @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore()
-
-
-class TestMemoryStoreFetch(FetchStoreConformance):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore()
@@ -49,31 +34,19 @@ class TestSqliteStore(VectorStoreConformance):
         return lambda: SqliteStore(tmp_path / "made" / "later" / "store.db")
 
 
-class TestSqliteStoreLexical(LexicalStoreConformance):
+class TestSqliteStoreBesideACatalog(VectorStoreConformance):
+    """In a database that others use too, and that is theirs to close."""
+
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
-        store = SqliteStore(tmp_path / "store.db")
-        yield store
-        store.close()
+    def database(self, tmp_path: Path) -> Iterator[SqliteDatabase]:
+        database = SqliteDatabase(tmp_path / "lorebind.db")
+        yield database
+        database.close()
 
-
-class TestSqliteStoreFetch(FetchStoreConformance):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
-        store = SqliteStore(tmp_path / "store.db")
-        yield store
-        store.close()
+    def store(self, database: SqliteDatabase) -> SqliteStore:
+        return SqliteStore(database)
 
-
-class TestMemoryStoreBulk(BulkStoreConformance):
     @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore()
-
-
-class TestSqliteStoreBulk(BulkStoreConformance):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
-        store = SqliteStore(tmp_path / "store.db")
-        yield store
-        store.close()
+    def reopen(self, database: SqliteDatabase) -> Callable[[], SqliteStore]:
+        return lambda: SqliteStore(database)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
+from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
-from lorebind_knowledge.testing import FetchStoreConformance, VectorStoreConformance
+from lorebind_knowledge.testing import VectorStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from langchain_core.embeddings import Embeddings
 
 
-class InMemory:
+class TestInMemory(VectorStoreConformance):
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
-        store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
+        store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore), exact=True)
         yield store
         store.close()
-
-
-class TestInMemory(InMemory, VectorStoreConformance):
-    pass
-
-
-class TestInMemoryFetch(InMemory, FetchStoreConformance):
-    pass
 
 
 def qdrant_store(embedding: Embeddings, client: QdrantClient) -> VectorStore:
@@ -56,10 +47,9 @@ class TestQdrantVectorStore(VectorStoreConformance):
         client.close()
 
     @pytest.fixture
-    def reopen(self, client: QdrantClient, tmp_path: Path) -> Callable[[], LangChainStore]:
-        settings: dict[str, Any] = {"client": client}
-        recipe = Recipe("QdrantVectorStore", qdrant_store, settings)
-        return lambda: LangChainStore(recipe, tmp_path / "made" / "sidecar.db")
+    def reopen(self, client: QdrantClient) -> Callable[[], LangChainStore]:
+        recipe = Recipe("QdrantVectorStore", qdrant_store, {"client": client})
+        return lambda: LangChainStore(recipe)
 
     @pytest.fixture
     def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:

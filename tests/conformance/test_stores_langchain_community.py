@@ -1,4 +1,4 @@
-"""A class of langchain-community, wrapped, passes the conformance kit where it is installed."""
+"""Classes that are not always installed, wrapped, pass the conformance kit where they are."""
 
 from __future__ import annotations
 
@@ -7,50 +7,74 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
-from lorebind_knowledge.testing import FetchStoreConformance, VectorStoreConformance
-from tests.conformance.journey import build, travel
+from lorebind_knowledge.testing import VectorStoreConformance
+
+from .journey import build, travel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.vectorstores import VectorStore
 
-with warnings.catch_warnings():
-    # It says that it is no longer maintained, whenever it is imported.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    faiss = pytest.importorskip("faiss")
-    community = pytest.importorskip("langchain_community.vectorstores.faiss")
-
 
 def faiss_store(embedding: Embeddings) -> VectorStore:
     """Kept in memory; the class has no constructor that makes an index by itself."""
+    faiss = pytest.importorskip("faiss")
+    with warnings.catch_warnings():
+        # It says that it is no longer maintained, whenever it is imported.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        community = pytest.importorskip("langchain_community.vectorstores.faiss")
     index = faiss.IndexFlatL2(len(embedding.embed_query("probe")))
     store: VectorStore = community.FAISS(embedding, index, community.InMemoryDocstore(), {})
     return store
 
 
-class OnFaiss:
+class TestFaiss(VectorStoreConformance):
+    """One that compares with every vector; refuses ids it knows, and those it does not."""
+
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
-        store = LangChainStore(Recipe("FAISS", faiss_store, {}), None)
+        pytest.importorskip("faiss")
+        pytest.importorskip("langchain_community")
+        store = LangChainStore(Recipe("FAISS", faiss_store), exact=True)
         yield store
         store.close()
 
 
-class TestFaiss(OnFaiss, VectorStoreConformance):
-    pass
-
-
-class TestFaissFetch(OnFaiss, FetchStoreConformance):
-    pass
-
-
 def test_end_to_end(tmp_path: Path) -> None:
     """A project that names a function which makes one does the whole way."""
-    declared = {"type": "langchain", "class": f"{__name__}:faiss_store", "persistent": False}
+    pytest.importorskip("faiss")
+    pytest.importorskip("langchain_community")
+    declared = {"type": "langchain", "factory": f"{__name__}:faiss_store", "persistent": False}
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)
+
+
+def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
+    """A collection for each dimension."""
+    chroma = pytest.importorskip("langchain_chroma")
+    dimension = len(embedding_function.embed_query("probe"))
+    store: VectorStore = chroma.Chroma(
+        f"documents-{dimension}", embedding_function, persist_directory=folder
+    )
+    return store
+
+
+class TestChroma(VectorStoreConformance):
+    """Approximate, in a folder."""
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], LangChainStore]:
+        pytest.importorskip("langchain_chroma")
+        recipe = Recipe("Chroma", chroma_store, {"folder": str(tmp_path / "chroma")})
+        return lambda: LangChainStore(recipe)
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
+        store = reopen()
+        yield store
+        store.close()

@@ -1,17 +1,25 @@
-"""LangChain's own PostgreSQL store, wrapped, passes the conformance kit on a real server."""
+"""LangChain's own PostgreSQL store, made by a factory, passes the kit on a real server."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_postgres import Column, PGEngine, PGVectorStore
+from langchain_postgres import PGEngine, PGVectorStore
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
 
+from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.langchain.recipe import recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
-from lorebind_knowledge.testing import FetchStoreConformance, VectorStoreConformance
+from lorebind_knowledge.testing import VectorStoreConformance
+from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, found, one
+from tests.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,29 +27,44 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
+ENGINE = {
+    "factory": "langchain_postgres:PGEngine.from_connection_string",
+    "config": {"url": "{{ .env.URL }}"},
+}
 
-def postgres_store(embedding: Embeddings, engine: PGEngine) -> PGVectorStore:
-    """A table for each dimension."""
+
+def table_per_dimension(embedding: Embeddings, engine: PGEngine, schema: str) -> PGVectorStore:
     dimension = len(embedding.embed_query("probe"))
     table = f"chunks_{dimension}"
-    id_column = Column("langchain_id", "TEXT", nullable=False)
     with suppress(ProgrammingError):  # it is there already
-        engine.init_vectorstore_table(table, dimension, id_column=id_column)
-    return PGVectorStore.create_sync(engine, embedding, table)
+        engine.init_vectorstore_table(table, dimension, schema_name=schema)
+    return PGVectorStore.create_sync(engine, embedding, table, schema_name=schema)
+
+
+@pytest.fixture
+def make(dsn: str, tmp_path: Path) -> Callable[..., LangChainStore]:
+    """Stores in one schema, as they are declared."""
+    url = make_url(dsn.replace("postgresql:", "postgresql+psycopg:"))
+    schema = str(url.query["options"]).removeprefix("-csearch_path=").partition(",")[0]
+    environment = Environment(tmp_path, {"URL": url.render_as_string(hide_password=False)})
+
+    def made(factory: str, config: dict[str, Any]) -> LangChainStore:
+        data = {"id": "pg", "type": "langchain", "factory": factory}
+        settings = {name: schema if value == "SCHEMA" else value for name, value in config.items()}
+        declaration = LangChainVectorDB.model_validate(data | {"config": settings})
+        return LangChainStore(recipe_of(declaration, environment))
+
+    return made
 
 
 @pytest.mark.enable_socket
-class OnPostgres:
-    @pytest.fixture
-    def engine(self, dsn: str) -> Iterator[PGEngine]:
-        engine = PGEngine.from_connection_string(dsn.replace("postgresql:", "postgresql+psycopg:"))
-        yield engine
-        engine._run_as_sync(engine.close())
+class TestPGVectorStore(VectorStoreConformance):
+    keeps_nul = False
 
     @pytest.fixture
-    def reopen(self, engine: PGEngine, tmp_path: Path) -> Callable[[], LangChainStore]:
-        recipe = Recipe("PGVectorStore", postgres_store, {"engine": engine})
-        return lambda: LangChainStore(recipe, tmp_path / "sidecar.db")
+    def reopen(self, make: Callable[..., LangChainStore]) -> Callable[[], LangChainStore]:
+        config = {"engine": ENGINE, "schema": "SCHEMA"}
+        return lambda: make(f"{__name__}:table_per_dimension", config)
 
     @pytest.fixture
     def store(self, reopen: Callable[[], LangChainStore]) -> Iterator[LangChainStore]:
@@ -50,9 +73,23 @@ class OnPostgres:
         store.close()
 
 
-class TestPGVectorStore(OnPostgres, VectorStoreConformance):
-    keeps_nul = False
-
-
-class TestPGVectorStoreFetch(OnPostgres, FetchStoreConformance):
-    pass
+@pytest.mark.enable_socket
+def test_a_class_method_makes_it(make: Callable[..., LangChainStore]) -> None:
+    """Over a table that is there; one dimension only is refused for any other, without secrets."""
+    first = make(f"{__name__}:table_per_dimension", {"engine": ENGINE, "schema": "SCHEMA"})
+    space = Space(INDEX, 5, 4)
+    first.add(space, [one(1), one(2, NORTH)])
+    first.close()
+    config = {"engine": ENGINE, "schema_name": "SCHEMA", "table_name": "chunks_4"}
+    store = make("langchain_postgres:PGVectorStore.create_sync", config)
+    assert found(store, space=space) == [1, 2]
+    assert found(store, space=space, at=NORTH) == [2, 1]
+    other = Space(INDEX, 6, 2)
+    with pytest.raises(StoreError, match=r"create_sync cannot add documents: .*") as caught:
+        store.add(other, [StoredVector(1, one(1, EAST[:2]).vector, "text", {})])
+    assert PASSWORD not in str(caught.value)
+    store.close()
+    missing = make("langchain_postgres:PGVectorStore.create_sync", config | {"table_name": "none"})
+    with pytest.raises(StoreError, match="create_sync cannot be made with the configuration"):
+        missing.add(space, [one(3)])
+    missing.close()

@@ -6,39 +6,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
-from lorebind_knowledge.testing import (
-    BulkStoreConformance,
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.testing import VectorStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
-class _OnPostgres:
-    @pytest.fixture
-    def store(self, dsn: str) -> Iterator[PgvectorStore]:
-        store = PgvectorStore(dsn)
-        yield store
-        store.close()
+FORCED = "%20-c%20enable_seqscan%3Doff%20-c%20enable_bitmapscan%3Doff%20-c%20enable_sort%3Doff"
+"""Settings by which the planner uses the approximate index however few rows there are."""
 
 
-class TestPgvectorStore(_OnPostgres, VectorStoreConformance):
+class TestPgvectorStore(VectorStoreConformance):
     @pytest.fixture
     def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:
         return lambda: PgvectorStore(dsn)
 
-
-class TestPgvectorStoreLexical(_OnPostgres, LexicalStoreConformance):
-    pass
-
-
-class TestPgvectorStoreFetch(_OnPostgres, FetchStoreConformance):
-    pass
+    @pytest.fixture
+    def store(self, reopen: Callable[[], PgvectorStore]) -> Iterator[PgvectorStore]:
+        store = reopen()
+        yield store
+        store.close()
 
 
-class TestPgvectorStoreBulk(_OnPostgres, BulkStoreConformance):
-    pass
+class TestPgvectorStoreWithAnIndex(TestPgvectorStore):
+    """Every space gets an approximate index, in the background of its first search."""
+
+    @pytest.fixture
+    def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:
+        index = AnnIndexConfig(ef_search=1000)
+        return lambda: PgvectorStore(dsn + FORCED, ensure_index=True, index=index, ann_from=1)

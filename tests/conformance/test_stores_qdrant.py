@@ -12,65 +12,30 @@ from uuid import uuid4
 import pytest
 
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-from lorebind_knowledge.testing import (
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.testing import VectorStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 SERVER = os.environ.get("LOREBIND_TEST_QDRANT_URL", "")
 needs_server = pytest.mark.skipif(not SERVER, reason="LOREBIND_TEST_QDRANT_URL names no server")
 
 
-class InMemory:
+@pytest.mark.parametrize("metric", ["cosine", "l2", "ip"])
+class TestInMemory(VectorStoreConformance):
     @pytest.fixture
-    def store(self) -> Iterator[QdrantStore]:
-        store = QdrantStore("docs")
+    def store(self, metric: str) -> Iterator[QdrantStore]:
+        store = QdrantStore("docs", metric=metric)
         yield store
         store.close()
 
 
-class TestInMemory(InMemory, VectorStoreConformance):
-    pass
-
-
-class TestInMemoryLexical(InMemory, LexicalStoreConformance):
-    pass
-
-
-class TestInMemoryFetch(InMemory, FetchStoreConformance):
-    pass
-
-
-def _on_server() -> tuple[Callable[[], QdrantStore], Callable[[], None]]:
-    """A maker of stores on the real server under a name of its own, and what cleans up."""
-    from qdrant_client import QdrantClient
-
-    name = f"lorebind-test-{uuid4().hex[:12]}"
-    key = os.environ.get("LOREBIND_TEST_QDRANT_API_KEY")
-
-    def remove() -> None:
-        client = QdrantClient(url=SERVER, api_key=key, check_compatibility=False)
-        for collection in client.get_collections().collections:
-            if collection.name.startswith(name):
-                client.delete_collection(collection.name)
-        client.close()
-
-    return lambda: QdrantStore(name, url=SERVER, api_key=key), remove
-
-
-@needs_server
-@pytest.mark.enable_socket
-class OnServer:
+class TestInFolder(VectorStoreConformance):
     @pytest.fixture
-    def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
-        make, remove = _on_server()
-        yield make
-        remove()
+    def reopen(self, tmp_path: Path) -> Callable[[], QdrantStore]:
+        return lambda: QdrantStore("docs", path=tmp_path / "qdrant")
 
     @pytest.fixture
     def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
@@ -79,13 +44,24 @@ class OnServer:
         store.close()
 
 
-class TestOnServer(OnServer, VectorStoreConformance):
-    pass
+@needs_server
+@pytest.mark.enable_socket
+class TestOnServer(VectorStoreConformance):
+    @pytest.fixture
+    def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
+        from qdrant_client import QdrantClient
 
+        name = f"lorebind-test-{uuid4().hex[:12]}"
+        key = os.environ.get("LOREBIND_TEST_QDRANT_API_KEY")
+        yield lambda: QdrantStore(name, url=SERVER, api_key=key)
+        client = QdrantClient(url=SERVER, api_key=key, check_compatibility=False)
+        for collection in client.get_collections().collections:
+            if collection.name.startswith(name):
+                client.delete_collection(collection.name)
+        client.close()
 
-class TestOnServerLexical(OnServer, LexicalStoreConformance):
-    pass
-
-
-class TestOnServerFetch(OnServer, FetchStoreConformance):
-    pass
+    @pytest.fixture
+    def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
+        store = reopen()
+        yield store
+        store.close()

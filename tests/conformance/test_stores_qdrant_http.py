@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-from lorebind_knowledge.testing import (
-    FetchStoreConformance,
-    LexicalStoreConformance,
-    VectorStoreConformance,
-)
+from lorebind_knowledge.testing import VectorStoreConformance
 from tests.conformance.qdrant_loopback import serve
 
 if TYPE_CHECKING:
@@ -19,28 +15,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.enable_socket
-class OverHttp:
+class TestOverHttp(VectorStoreConformance):
     @pytest.fixture
-    def url(self) -> Iterator[str]:
+    def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
         with serve() as loopback:
-            yield loopback.url
+            yield lambda: QdrantStore("docs", url=loopback.url)
 
     @pytest.fixture
-    def store(self, url: str) -> Iterator[QdrantStore]:
-        store = QdrantStore("docs", url=url)
+    def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
+        store = reopen()
         yield store
         store.close()
-
-
-class TestOverHttp(OverHttp, VectorStoreConformance):
-    @pytest.fixture
-    def reopen(self, url: str) -> Callable[[], QdrantStore]:
-        return lambda: QdrantStore("docs", url=url)
-
-
-class TestOverHttpLexical(OverHttp, LexicalStoreConformance):
-    pass
-
-
-class TestOverHttpFetch(OverHttp, FetchStoreConformance):
-    pass

@@ -13,13 +13,14 @@ from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Event, Events
+from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace
-from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.search import search
 from lorebind_knowledge.sources.files import FileSource
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.namespace import IndexKey
-    from lorebind_knowledge.records import DocumentMatch, Matrix, QueryResult, Vector
+    from lorebind_knowledge.records import Matrix, QueryResult, Vector
     from lorebind_knowledge.stores.base import VectorStore
 
 
@@ -92,7 +95,8 @@ class Bench:
 
     def __init__(self, root: Path, make_parts: Callable[[], tuple[VectorStore, Catalog]]) -> None:
         self.root = root
-        self.store, self.catalog = make_parts()
+        self.index = Index(*make_parts())
+        self.catalog = self.index.catalog
         self.embedder = CountingEmbedder()
         self.diary = Diary()
         self.events = Events([self.diary])  # type: ignore[list-item]  # it answers to every hook
@@ -100,8 +104,7 @@ class Bench:
             id="docs",
             namespace=Namespace("default", "test", PROJECT_SCOPE, "docs"),
             embedder=self.embedder,
-            store=self.store,
-            catalog=self.catalog,
+            index=self.index,
             retrieval=RetrievalDeclaration(top_k=5),
             events=self.events,
         )
@@ -156,18 +159,21 @@ class Bench:
         return await search(self.kb, question, chosen)
 
     @property
-    def index(self) -> IndexKey:
+    def entry(self) -> IndexEntry:
         """The index in use."""
         entry = self.catalog.ledger.index(self.kb.namespace, "active")
         assert entry is not None
-        return entry.key
+        return entry
 
     async def visible(self) -> list[DocumentMatch]:
         """Every chunk that a search can find, sorted by id."""
-        vector = self.embedder._inner.embed_query("anything")
-        options = SearchOptions(self.index, top_k=100_000)
-        found = await call(self.store.similarity_search, vector, options)
-        return sorted(found, key=lambda match: match.id)
+
+        def read(view: View) -> list[StoredChunk]:
+            return list(view.chunks(view.rows()[1].tolist()).values())
+
+        found = await call(self.index.read, self.kb.namespace, read)
+        matches = [DocumentMatch(one.id, 0.0, {}, one.text, one.metadata) for one in found]
+        return sorted(matches, key=lambda match: match.id)
 
     async def texts(self) -> list[str]:
         """The texts of all visible chunks, sorted."""

@@ -8,8 +8,11 @@ import pytest
 
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.embedders.local import LocalEmbedder
-from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
 
 from .bench import Bench, CountingEmbedder
 
@@ -46,8 +49,7 @@ def make_bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
 
     async def close() -> None:
         for bench in made:
-            bench.store.close()
-            bench.catalog.close()
+            bench.index.close()
 
     yield make
     run(close())
@@ -57,3 +59,21 @@ def make_bench(tmp_path: Path) -> Iterator[Callable[[str], Bench]]:
 def bench(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]) -> Bench:
     """A bench on each embedded store."""
     return make_bench(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a project has its catalog."""
+    return tmp_path / ".lorebind" / "lorebind.db"
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def catalog(request: pytest.FixtureRequest, path: Path) -> Iterator[Catalog]:
+    """A catalog of each kind."""
+    if request.param == "postgres":
+        address = PostgresAddress(request.getfixturevalue("dsn"))
+        made = Catalog(postgres=PostgresDatabase(address))
+    else:
+        made = Catalog(path if request.param == "file" else None)
+    yield made
+    made.close()

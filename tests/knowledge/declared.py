@@ -35,6 +35,7 @@ secret = st.sampled_from(["{{ .env.KEY }}", "{{.secrets.KEY}}"])
 patterns = st.sampled_from(["docs/**/*.md", "a.md", "{x,y}/*", "größe/*"])
 addresses = st.sampled_from(["https://example.com/a?b=c#d", "{{ .env.HOST }}/x"])
 class_path = st.just("package.module:Class")
+factory_path = st.sampled_from(["package.module:function", "package.module:Class.method"])
 
 
 def some(**optional: Any) -> DataStrategy:
@@ -52,6 +53,7 @@ def with_(required: Data, **optional: Any) -> DataStrategy:
     return st.fixed_dictionaries(fixed, optional=optional)
 
 
+part = with_({"class": class_path}) | with_({"factory": factory_path}, config=settings_maps)
 retry = some(attempts=st.integers(1, 20), backoff_ms=st.just(5), max_backoff_ms=st.just(500))
 price = {"price_per_million_tokens": st.sampled_from([0.02, 3])}
 steady = {"retry": retry, "max_concurrent": st.integers(1, 64), "requests_per_minute": st.just(60)}
@@ -108,6 +110,7 @@ VECTOR_DBS: list[DataStrategy] = [
         catalog=st.just({"dsn": "{{ .env.DSN }}"}),
     ),
     with_({"type": "langchain", "class": class_path}, config=settings_maps),
+    with_({"type": "langchain", "factory": factory_path}, config=some(engine=part)),
 ]
 fetch = some(
     timeout_seconds=st.sampled_from([1, 0.5]), allow=st.just(["::1"]), headers=settings_maps

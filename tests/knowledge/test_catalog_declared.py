@@ -10,7 +10,6 @@ import pytest
 
 from lorebind_knowledge.catalog import schema
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.errors import (
@@ -19,9 +18,10 @@ from lorebind_knowledge.errors import (
     StoreError,
     UsageError,
 )
+from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.service import KnowledgeService
 
-from .test_catalog import HERE, MANIFEST, read_everything
+from .test_catalog import ELSEWHERE, HERE, create_index, read_everything
 from .test_catalog_migration import UNDONE
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeSe
     ids = [f"{'long-' * 14}{letter}{uuid4().hex[:4]}" for letter in "ab"]
     catalog = {"dsn": DSN}
     made = make_service(*({**QDRANT, "id": one, "catalog": catalog} for one in ids))
-    first, second = (made.store(one)[1] for one in ids)
-    first.ledger.create_index(HERE, MANIFEST)
-    second.ledger.create_index(HERE, MANIFEST)
+    first, second = (made.index(one).catalog for one in ids)
+    create_index(first)
+    create_index(second)
     assert second.ledger.retired_indexes(HERE) == []
     found = second.ledger.index(HERE, "building")
     assert found is not None
@@ -246,30 +246,30 @@ def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str,
     refusing = make_catalog(ensure_schema=False)
     read_everything(refusing)
     with pytest.raises(StoreError, match="ensure_schema is false") as raised:
-        refusing.ledger.create_index(HERE, MANIFEST)
+        create_index(refusing)
     script = str(raised.value).partition("make them with:\n")[2]
     assert tables(dsn, name) == set()
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(script.encode())
-    refusing.ledger.create_index(HERE, MANIFEST)
+    create_index(refusing)
     found = make_catalog().ledger.index(HERE, "building")
     assert found is not None
 
 
 def test_locks_of_two_schemas(make_catalog: Callable[..., Catalog], name: str) -> None:
     """A lock holds within a schema, from before it is made."""
-    with make_catalog().ingest_lock(HERE):
-        with make_catalog(f"{name}-other").ingest_lock(HERE):
+    with make_catalog().lease(HERE):
+        with make_catalog(f"{name}-other").lease(HERE):
             pass
-        make_catalog().ledger.create_index(HERE, MANIFEST)
-        with pytest.raises(IngestRunningError), make_catalog().ingest_lock(HERE):
+        create_index(make_catalog(), ELSEWHERE)
+        with pytest.raises(IngestRunningError), make_catalog().lease(HERE):
             pass
 
 
 def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, name: str) -> None:
     """Tables of an earlier Lorebind are brought up to date there, and only there."""
     catalog = make_catalog()
-    catalog.ledger.create_index(HERE, MANIFEST)
+    create_index(catalog)
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(f'set search_path to "{name}"')
         for step in sorted(schema.MIGRATIONS, reverse=True):
@@ -277,8 +277,8 @@ def test_migrations_in_a_schema(make_catalog: Callable[..., Catalog], dsn: str, 
                 db.execute(statement)
         db.execute("update catalog_version set version = 1")
     reopened = make_catalog()
-    assert reopened.ledger.index(HERE, "building") is not None
-    read_everything(reopened)
+    assert len(reopened.ledger.retired_indexes(HERE)) == 1
+    assert reopened.ledger.last_runs(HERE, 9) == []
     with psycopg.connect(dsn) as db:
         row = db.execute(f'select version from "{name}".catalog_version').fetchone()
     assert row == (schema.SCHEMA_VERSION,)

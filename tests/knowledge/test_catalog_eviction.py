@@ -21,10 +21,10 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import Recency
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.errors import EmbedderError, StoreError
-from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, CountingEmbedder, fill, paragraph
 

@@ -10,19 +10,29 @@ from sqlalchemy import inspect, text
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.catalog.schema import SCHEMA_VERSION, metadata
+from lorebind_knowledge.catalog.schema import NEW_TABLES, SCHEMA_VERSION, metadata
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.postgres.address import PostgresAddress
 
 from .bench import CountingEmbedder
-from .test_catalog import HERE, MANIFEST
+from .test_catalog import HERE, MANIFEST, start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 UNDONE = {
+    5: (
+        *(f"DROP TABLE {table}" for table in NEW_TABLES),
+        *(
+            f"ALTER TABLE catalog_indexes DROP COLUMN {column}"
+            for column in ("birth", "version", "swept", "live", "entered", "next_number")
+        ),
+        *(f"DROP TABLE IF EXISTS {table}" for table in ("catalog_words", "catalog_word_counts")),
+        "ALTER TABLE catalog_documents ADD COLUMN chunk_ids JSON",
+        "ALTER TABLE catalog_documents ADD COLUMN staged INTEGER NOT NULL DEFAULT 0",
+    ),
     4: ("ALTER TABLE catalog_documents DROP COLUMN refused",),
     3: (
         "DROP INDEX catalog_embeddings_use",
@@ -62,12 +72,18 @@ async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version:
     """Its tables become today's, and what they hold is there as before."""
     embedder = CountingEmbedder()
     with contextlib.closing(make_catalog()) as catalog:
-        key = catalog.ledger.create_index(HERE, MANIFEST).key
-        catalog.ledger.put_documents(key, [DocumentEntry("a.md", "s")], "run", [["x"]])
+        with catalog.lease(HERE) as lease:
+            key = catalog.ledger.create_index(lease, MANIFEST).key
+            catalog.ledger.activate_index(lease, key)
+            catalog.ledger.put_documents(lease, key, [DocumentEntry("a.md", "s")], "run")
         await catalog.embeddings.embed(embedder, ["a", "b"])
         go_back(catalog, version)
     with contextlib.closing(make_catalog()) as catalog:
         assert list(catalog.ledger.documents(key)) == ["a.md"]
+        # Its store kept the texts: what cannot be brought along is not searched any more.
+        (retired,) = catalog.ledger.retired_indexes(HERE)
+        assert retired.key == key
+        assert retired.birth > 0
         assert (await catalog.embeddings.embed(embedder, ["a", "b"])).cache_hits == 2
         with catalog._database.writing() as connection:
             now = inspect(connection)
@@ -90,7 +106,7 @@ async def test_without_leave_to_change_tables(dsn: str) -> None:
     database = PostgresDatabase(address, ensure_schema=False)
     with contextlib.closing(Catalog(postgres=database)) as catalog:
         with pytest.raises(StoreError, match="of an earlier version, and ensure_schema") as caught:
-            catalog.ledger.start_run(HERE, "upsert")
+            start_run(catalog)
         with address.connect(autocommit=True) as db:
             db.execute(str(caught.value).partition(":\n")[2])
         assert catalog.embeddings.missing(CountingEmbedder(), ["a"]) == {}

@@ -8,20 +8,22 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.errors import IngestRefusedError, StoreError
 from lorebind_knowledge.namespace import IndexKey
+from lorebind_knowledge.postgres.address import PostgresAddress
 from tests.postgres import PASSWORD
 
-from .test_catalog import ELSEWHERE, HERE, MANIFEST, read_everything
+from .test_catalog import ELSEWHERE, HERE, create_index, read_everything, start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,19 +56,17 @@ def test_reading_makes_nothing(dsn: str, make_catalog: Callable[..., Catalog]) -
     catalog = make_catalog(dsn)
     read_everything(catalog)
     assert tables(dsn) == []
-    catalog.ledger.create_index(HERE, MANIFEST)
+    create_index(catalog)
     assert catalog.ledger.index(HERE, "building") is not None
 
 
 def test_it_lasts(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
     """What one catalog wrote another one reads, and a closed one opens again."""
     first = make_catalog(dsn)
-    key = first.ledger.create_index(HERE, MANIFEST).key
+    created = create_index(first)
     first.close()
     assert first.ledger.index(HERE, "building") is not None
-    entry = make_catalog(dsn).ledger.index(HERE, "building")
-    assert entry is not None
-    assert (entry.key, entry.manifest) == (key, MANIFEST)
+    assert make_catalog(dsn).ledger.index(HERE, "building") == created
 
 
 def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
@@ -74,39 +74,46 @@ def test_many_make_the_tables_at_once(dsn: str, make_catalog: Callable[..., Cata
     catalogs = [make_catalog(dsn) for _ in range(6)]
     for catalog in catalogs:
         read_everything(catalog)
+
+    def write(catalog: Catalog, kb: str) -> None:
+        with catalog.lease(replace(HERE, kb=kb)) as lease:
+            catalog.ledger.start_run(lease, "upsert")
+
     with ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda catalog: catalog.ledger.start_run(HERE, "upsert"), catalogs))
-    assert len(catalogs[0].ledger.last_runs(HERE, 9)) == 6
+        list(threads.map(write, catalogs, "abcdef"))
+    assert all(len(catalogs[0].ledger.last_runs(replace(HERE, kb=kb), 9)) == 1 for kb in "abcdef")
 
 
 def test_without_leave_to_make_tables(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
     """With `ensure_schema: false` nothing is made, and the error has the SQL that does."""
     catalog = make_catalog(dsn, ensure_schema=False)
     with pytest.raises(StoreError, match="ensure_schema is false") as caught:
-        catalog.ledger.start_run(HERE, "upsert")
+        start_run(catalog)
     assert tables(dsn) == []
     with psycopg.connect(dsn) as db:
         db.execute(str(caught.value).partition(":\n")[2])
-    catalog.ledger.start_run(HERE, "upsert")
+    start_run(catalog)
     assert len(catalog.ledger.last_runs(HERE, 9)) == 1
 
 
 def test_a_newer_schema_is_refused(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
     """Tables of a newer version are left alone, and the advice is to upgrade."""
-    make_catalog(dsn).ledger.start_run(HERE, "upsert")
+    start_run(make_catalog(dsn))
     with psycopg.connect(dsn) as db:
         db.execute("update catalog_version set version = 99")
     with pytest.raises(StoreError, match=r"newer Lorebind .schema 99.*pip install -U lorebind"):
         make_catalog(dsn).ledger.index(HERE, "active")
     with pytest.raises(StoreError, match="newer Lorebind"):
-        make_catalog(dsn).ledger.start_run(HERE, "upsert")
+        start_run(make_catalog(dsn))
 
 
 def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
     """Titles and reasons come back as they were, with NUL and what stands for it."""
-    ledger = make_catalog(dsn).ledger
+    catalog = make_catalog(dsn)
+    ledger = catalog.ledger
     entry = DocumentEntry("a\0.md", "s\x01", "T\0\x01\x02itle", reason="\0")
-    ledger.put_documents(IndexKey(HERE), [entry], "run", [["\0"]])
+    with catalog.lease(HERE) as lease:
+        ledger.put_documents(lease, IndexKey(HERE), [entry], "run")
     (stored,) = ledger.documents(IndexKey(HERE)).values()
     assert (stored.uri, stored.source, stored.title, stored.reason) == (
         "a\0.md",
@@ -114,14 +121,15 @@ def test_any_text_is_kept(dsn: str, make_catalog: Callable[..., Catalog]) -> Non
         "T\0\x01\x02itle",
         "\0",
     )
-    assert ledger.chunk_ids(IndexKey(HERE), "a\0.md") == ["\0"]
 
 
 def test_documents_are_in_order(dsn: str, make_catalog: Callable[..., Catalog]) -> None:
     """By code points, as in the embedded catalog, whatever the database's language."""
-    ledger = make_catalog(dsn).ledger
-    for uri in ("b", "B", "ä", "a/b", "a-b", "a"):
-        ledger.put_documents(IndexKey(HERE), [DocumentEntry(uri, "s")], "run")
+    catalog = make_catalog(dsn)
+    ledger = catalog.ledger
+    entries = [DocumentEntry(uri, "s") for uri in ("b", "B", "ä", "a/b", "a-b", "a")]
+    with catalog.lease(HERE) as lease:
+        ledger.put_documents(lease, IndexKey(HERE), entries, "run")
     uris = list(ledger.documents(IndexKey(HERE)))
     assert uris == sorted(uris)
 
@@ -131,30 +139,30 @@ def test_a_server_that_stops_and_comes_back(
 ) -> None:
     """An outage is an error that names the database, and the same catalog goes on afterwards."""
     catalog = make_catalog(own_postgres.dsn())
-    catalog.ledger.start_run(HERE, "upsert")
+    start_run(catalog)
     own_postgres.stop()
     for call in (
         lambda: catalog.ledger.last_runs(HERE, 1),
-        lambda: catalog.ledger.start_run(HERE, "upsert"),
-        lambda: catalog.ingest_lock(HERE).__enter__(),
+        lambda: catalog.ledger.start_run(Lease(HERE, 1), "upsert"),
+        lambda: catalog.lease(HERE).__enter__(),
     ):
         with pytest.raises(StoreError, match=r"catalog in PostgreSQL at 127.0.0.1") as caught:
             call()
         assert PASSWORD not in str(caught.value)
     own_postgres.start()
     assert len(catalog.ledger.last_runs(HERE, 9)) == 1
-    with catalog.ingest_lock(HERE):
+    with catalog.lease(HERE):
         pass
 
 
 HOLDER = """
 import sys, time
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
-with catalog.ingest_lock(Namespace("acme", "support", "project", "docs")):
+with catalog.lease(Namespace("acme", "support", "project", "docs")):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -173,12 +181,12 @@ def test_the_lock_of_another_process(
         assert holder.stdout.readline() == "held\n"
         with (
             pytest.raises(IngestRefusedError, match="'docs' is under way"),
-            catalog.ingest_lock(HERE),
+            catalog.lease(HERE),
         ):
             pass
-        with catalog.ingest_lock(ELSEWHERE):
+        with catalog.lease(ELSEWHERE):
             pass
-        with make_catalog(new_dsn()).ingest_lock(HERE):
+        with make_catalog(new_dsn()).lease(HERE):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
@@ -186,7 +194,7 @@ def test_the_lock_of_another_process(
     deadline = time.monotonic() + 60
     while True:
         try:
-            with catalog.ingest_lock(HERE):
+            with catalog.lease(HERE):
                 return
         except IngestRefusedError:
             assert time.monotonic() < deadline
@@ -198,24 +206,29 @@ def test_after_a_fork(dsn: str) -> None:
     script = """
 import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres import PostgresAddress
+from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
-here = Namespace("t", "p", "project", "kb")
+parent, child = (Namespace("t", "p", "project", name) for name in ("parent", "child"))
+
+def start_run(namespace):
+    with catalog.lease(namespace) as lease:
+        catalog.ledger.start_run(lease, "upsert")
+
 catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
-catalog.ledger.start_run(here, "upsert")
+start_run(parent)
 for _ in range(3):
-    child = os.fork()
-    if child == 0:
-        catalog.ledger.start_run(here, "upsert")
+    process = os.fork()
+    if process == 0:
+        start_run(child)
         catalog.close()
         os._exit(0)
-    catalog.ledger.start_run(here, "upsert")
-    assert os.waitpid(child, 0)[1] == 0
-    catalog.ledger.start_run(here, "upsert")
-print(len(catalog.ledger.last_runs(here, 99)))
+    start_run(parent)
+    assert os.waitpid(process, 0)[1] == 0
+    start_run(parent)
+print(*(len(catalog.ledger.last_runs(namespace, 99)) for namespace in (parent, child)))
 catalog.close()
 """
     command = [sys.executable, "-W", "error", "-c", script, dsn]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("10\n", "")
+    assert (done.stdout, done.stderr) == ("7 3\n", "")

@@ -10,7 +10,7 @@ import pytest
 from lorebind_knowledge.configuration import read_demands
 from lorebind_knowledge.declarations import schema
 from lorebind_knowledge.declarations.base import Declaration
-from lorebind_knowledge.declarations.values import CLASS_PATH, CodePath
+from lorebind_knowledge.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,12 @@ embedders:
   - { id: theirs, provider: openai, model: text-embedding-3-small }
 vector_dbs:
   - { id: db, type: langchain, class: "yaml:Loader", config: { a: ["{{ .secrets.DSN }}"] } }
+  - id: pg
+    type: langchain
+    factory: "hooks:Store.made"
+    config:
+      engine: { class: "yaml:Dumper", config: { pool: { factory: "hooks:f" } } }
+      other: { factory: "hooks:g", config: { url: "{{ .env.URL }}" } }
   - { id: away, type: sqlite, config: { path: ../away.db } }
   - { id: far, type: qdrant, config: { url: "https://example.com" } }
 knowledge_bases:
@@ -59,18 +65,23 @@ lorebind.yaml:6:5: embedder 'mine' wants to read the variable KEY
 lorebind.yaml:7:19: embedder 'theirs' wants to read the variable OPENAI_API_KEY
 lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, of an installed package
 lorebind.yaml:9:68: vector database 'db' wants to read the variable DSN
-lorebind.yaml:10:41: vector database 'away' wants to write a file outside of the project folder
-lorebind.yaml:11:40: vector database 'far' wants to reach a server of Qdrant
-lorebind.yaml:17:29: source wants to read the variable HEADER
-lorebind.yaml:17:55: source wants to reach addresses of private networks
-lorebind.yaml:18:46: source wants to read a bucket of s3, with this machine's credentials
-lorebind.yaml:19:48: source wants to read a folder of this machine
-lorebind.yaml:20:28: source wants to run package.own:Loader, in package/own.py
-lorebind.yaml:21:46: reranker wants to run hooks:Judge, in hooks.py
-lorebind.yaml:24:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
+lorebind.yaml:12:5: vector database 'pg' wants to run hooks:Store.made, in hooks.py
+lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, of an installed package
+lorebind.yaml:14:57: vector database 'pg' wants to run hooks:f, in hooks.py
+lorebind.yaml:15:16: vector database 'pg' wants to run hooks:g, in hooks.py
+lorebind.yaml:15:46: vector database 'pg' wants to read the variable URL
+lorebind.yaml:16:41: vector database 'away' wants to write a file outside of the project folder
+lorebind.yaml:17:40: vector database 'far' wants to reach a server of Qdrant
+lorebind.yaml:23:29: source wants to read the variable HEADER
+lorebind.yaml:23:55: source wants to reach addresses of private networks
+lorebind.yaml:24:46: source wants to read a bucket of s3, with this machine's credentials
+lorebind.yaml:25:48: source wants to read a folder of this machine
+lorebind.yaml:26:28: source wants to run package.own:Loader, in package/own.py
+lorebind.yaml:27:46: reranker wants to run hooks:Judge, in hooks.py
+lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
 of its own
-lorebind.yaml:25:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:26:34: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:31:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:32:34: extension wants to run hooks:Audit, in hooks.py
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
 workflows/w.yaml:5:18: task 't' wants to read the variable TOLD
@@ -107,9 +118,10 @@ def test_every_field_that_names_code_is_found() -> None:
         (name, key)
         for name, definition in schema.json_schema("project")["$defs"].items()
         for key, value in definition["properties"].items()
-        if value.get("pattern") == CLASS_PATH
+        for choice in value.get("anyOf", [value])
+        if choice.get("pattern") in (CLASS_PATH, FACTORY_PATH)
     ]
-    assert len(takes) == 6
+    assert len(takes) == 7
     for name, key in takes:
         kind: Any = _declarations()[name]
         (field,) = [one for one, info in kind.model_fields.items() if (info.alias or one) == key]

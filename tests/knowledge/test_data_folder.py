@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.data_folder import connect, file_identity, unchanged
 from lorebind_knowledge.errors import ReadOnlyError, StoreError
 from lorebind_knowledge.namespace import Namespace
@@ -20,13 +21,26 @@ if TYPE_CHECKING:
 HERE = Namespace("acme", "support", "project", "docs")
 
 
+def start_run(file: Path) -> None:
+    """A catalog with one run in a file, beside which nothing is left."""
+    with closing(Catalog(file)) as catalog:
+        with catalog.lease(HERE) as lease:
+            catalog.ledger.start_run(lease, "upsert")
+        assert len(catalog.ledger.last_runs(HERE, 9)) == 1
+    (lock,) = file.parent.glob("*.lock")
+    lock.unlink()
+    assert names(file.parent) == [file.name]
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A catalog with one run, which nobody has open."""
     file = tmp_path / "data" / "x.db"
-    with closing(Catalog(file)) as catalog:
-        catalog.ledger.start_run(HERE, "upsert")
-    assert [path.name for path in file.parent.iterdir()] == ["x.db"]
+    start_run(file)
     return file
 
 
@@ -56,11 +70,11 @@ def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
     """What reads makes no log and no lock beside the file; an ingest is refused by name."""
     with closing(Catalog(not_writable_here)) as catalog:
         assert len(catalog.ledger.last_runs(HERE, 9)) == 1
-        assert [path.name for path in not_writable_here.parent.iterdir()] == ["x.db"]
+        assert names(not_writable_here.parent) == ["x.db"]
         with pytest.raises(ReadOnlyError, match=r"x\.db: cannot be written here"):
-            catalog.ingest_lock(HERE).__enter__()
+            catalog.lease(HERE).__enter__()
         with pytest.raises(StoreError, match=r"readonly database; make the file and its folder"):
-            catalog.ledger.start_run(HERE, "upsert")
+            catalog.ledger.start_run(Lease(HERE, 1), "upsert")
 
 
 def test_another_process_writes_between(not_writable_here: Path) -> None:
@@ -101,10 +115,7 @@ def test_names_that_mean_something_in_an_address(tmp_path: Path, name: str) -> N
     """Whatever its name holds, a folder has the files, and no other folder has them."""
     for folder in (tmp_path / name, tmp_path / f"{name}2"):
         folder.mkdir()
-        with closing(Catalog(folder / "x.db")) as catalog:
-            catalog.ledger.start_run(HERE, "upsert")
-            assert len(catalog.ledger.last_runs(HERE, 9)) == 1
-        assert [path.name for path in folder.iterdir()] == ["x.db"]
+        start_run(folder / "x.db")
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
-from lorebind_knowledge.declarations.reference import anchor, reference_page
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 
+from .reference import SCRIPT, reference
+
 PAGE = "docs/reference/yaml.md"
-COMMAND = f"python -m lorebind_knowledge.declarations.reference > {PAGE}"
+COMMAND = f"python {SCRIPT} > {PAGE}"
+anchor, reference_page = reference.anchor, reference.reference_page
 
 
 def test_the_page_is_the_generated_one():

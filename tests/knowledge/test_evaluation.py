@@ -8,7 +8,6 @@ from math import log2
 from typing import TYPE_CHECKING
 
 import pytest
-from langchain_core.vectorstores import InMemoryVectorStore
 
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import NotIngestedError, UsageError
@@ -17,8 +16,6 @@ from lorebind_knowledge.evaluation.dataset import Dataset
 from lorebind_knowledge.evaluation.evaluate import StrategyScores, evaluate
 from lorebind_knowledge.evaluation.plot import plot_scores
 from lorebind_knowledge.evaluation.tuning import WEIGHTS, tune
-from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
 
 from .bench import Bench, paragraph
 
@@ -163,16 +160,6 @@ async def test_too_few_to_halve(bench: Bench) -> None:
     await filled(bench)
     with pytest.raises(UsageError, match="3 questions cannot be halved"):
         await tune(bench.kb, dataset({word: word for word in WORDS[:3]}), SIMILARITY)
-
-
-async def test_tuning_needs_words(make_bench: Callable[[str], Bench]) -> None:
-    """Where the store cannot search words there is nothing to weigh."""
-    bench = make_bench("memory")
-    bench.store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
-    bench.change(store=bench.store)
-    await filled(bench)
-    with pytest.raises(UsageError, match="cannot search words"):
-        await tune(bench.kb, dataset({word: word for word in WORDS}), SIMILARITY)
 
 
 # The picture.

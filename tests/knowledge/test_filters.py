@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.filters import compile_filter, without_fields
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b", 0.5, 1.0])
 STORED = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max_size=3))
@@ -127,3 +127,20 @@ def test_operators_are_each_others_words(
         assert holds({"x": {"$lte": value, "$gte": value}}) == (
             holds({"x": value}) and not isinstance(metadata.get("x"), list)
         )
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({}, {}),
+        ({"page": 1, "lang": "en"}, {"lang": "en"}),
+        ({"$and": [{"lang": "en"}, {"page": 1}], "year": 1}, {"year": 1}),
+        ({"$or": [{"lang": "en"}, {"$not": {"page": 1}}]}, {}),
+        ({"$not": {"lang": "en", "page": 1}}, {}),
+        ({"$not": {"$or": [{"lang": "en"}]}}, {"$not": {"$or": [{"lang": "en"}]}}),
+    ],
+    ids=str,
+)
+def test_without_fields(where: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Whatever depends on a field is left out as a whole, so that no less is let through."""
+    assert without_fields(where, ["page"]) == expected

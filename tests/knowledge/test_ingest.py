@@ -19,9 +19,7 @@ from lorebind_knowledge.errors import (
     SourceError,
     UsageError,
 )
-from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.stores import MemoryStore
 
 from .bench import (
     Bench,
@@ -217,7 +215,7 @@ async def test_one_bad_file(bench: Bench) -> None:
         (failure,) = report.failures
         assert (failure.uri, failure.attempts) == ("docs/2.md", attempt)
         assert "looks like a binary file" in failure.reason
-        entry = bench.catalog.ledger.documents(bench.index)["docs/2.md"]
+        entry = bench.catalog.ledger.documents(bench.entry.key)["docs/2.md"]
         assert (entry.state, entry.reason, entry.attempts) == ("failed", failure.reason, attempt)
         assert report.chunks["total"] == len(await bench.visible()) == 10
     served = [match for match in await bench.visible() if match.metadata["uri"] == "docs/2.md"]
@@ -225,7 +223,7 @@ async def test_one_bad_file(bench: Bench) -> None:
     bench.write("2.md", paragraph("mended"))
     report = await bench.ingest()
     assert (report.status, report.documents) == ("completed", counts(updated=1, unchanged=3))
-    entry = bench.catalog.ledger.documents(bench.index)["docs/2.md"]
+    entry = bench.catalog.ledger.documents(bench.entry.key)["docs/2.md"]
     assert (entry.state, entry.reason, entry.attempts) == ("ready", "", 0)
     assert paragraph("mended") in await bench.texts()
     assert len(await bench.visible()) == 8
@@ -254,7 +252,7 @@ async def test_a_bad_file_restored(bench: Bench) -> None:
     bench.write_bytes("2.md", good)
     report = await bench.ingest()
     assert (report.status, report.texts_embedded) == ("completed", 0)
-    assert bench.catalog.ledger.documents(bench.index)["docs/2.md"].state == "ready"
+    assert bench.catalog.ledger.documents(bench.entry.key)["docs/2.md"].state == "ready"
     assert await bench.visible() == before
 
 
@@ -397,11 +395,11 @@ async def test_mass_delete(bench: Bench, strategy: str) -> None:
     await bench.ingest()
     for number in range(5):
         bench.remove(f"{number}.md")
-    before, rows = await bench.visible(), bench.catalog.ledger.documents(bench.index)
+    before, rows = await bench.visible(), bench.catalog.ledger.documents(bench.entry.key)
     with pytest.raises(IngestRefusedError, match=r"5 of 8 documents.*--allow-mass-delete"):
         await bench.ingest(strategy=strategy)
     assert await bench.visible() == before
-    assert bench.catalog.ledger.documents(bench.index) == rows
+    assert bench.catalog.ledger.documents(bench.entry.key) == rows
     assert bench.catalog.ledger.index(bench.kb.namespace, "building") is None
     assert bench.diary.names()[-1] == "ingest_failed"
     await bench.ingest(strategy=strategy, allow_mass_delete=True)
@@ -462,7 +460,7 @@ async def test_a_second_ingest_may_wait(bench: Bench) -> None:
 async def test_waiting_can_be_cancelled(bench: Bench) -> None:
     """Who waits for another ingest and is cancelled stops waiting, and changes nothing."""
     fill(bench)
-    with bench.catalog.ingest_lock(bench.kb.namespace):
+    with bench.catalog.lease(bench.kb.namespace):
         waiting = asyncio.create_task(bench.ingest(wait=True))
         await asyncio.sleep(0.05)
         waiting.cancel()
@@ -481,20 +479,13 @@ async def test_unknown_strategy(bench: Bench) -> None:
 # The store is asked for what the index holds, not for more.
 
 
-async def test_generations_do_not_pile_up(make_bench: Callable[[str], Bench]) -> None:
-    """After many edits the store holds one generation of each document, staged ones included."""
-    bench = make_bench("memory")
+async def test_generations_do_not_pile_up(bench: Bench) -> None:
+    """After every edit the store holds the vectors of one generation of each document."""
     fill(bench)
     for version in range(5):
         bench.write("1.md", paragraph(f"version{version}"))
         await bench.ingest()
-    store = bench.store
-    assert isinstance(store, MemoryStore)
-    documents = store._index(bench.index).documents
-    assert sum(len(document.live) for document in documents.values()) == 10
-    assert sum(len(document.staged) for document in documents.values()) == 0
-    options = SearchOptions(bench.index, top_k=50)
-    assert len(store.similarity_search(bench.embedder.embed_query("x"), options)) == 10
+        assert bench.index.store.count(bench.entry.space) == len(await bench.visible()) == 10
 
 
 # Only what failed.
@@ -530,9 +521,9 @@ async def test_only_failed_builds_no_index(bench: Bench) -> None:
     with pytest.raises(IngestRefusedError, match="is not there yet"):
         await bench.ingest(only_failed=True)
     await bench.ingest()
-    before = bench.index
+    before = bench.entry
     bench.change(embedder=CountingEmbedder(revision="2"))
     with pytest.raises(IngestRefusedError, match="was built with another embedder"):
         await bench.ingest(only_failed=True)
-    assert bench.index == before
+    assert bench.entry == before
     assert (await bench.ingest()).documents == counts(added=4)

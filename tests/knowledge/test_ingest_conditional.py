@@ -14,8 +14,6 @@ from .bench import Bench, counts, paragraph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.namespace import IndexKey
-
 URI = "page.md"
 
 
@@ -42,12 +40,6 @@ def source(bench: Bench) -> VersionedSource:
     return made
 
 
-def active(bench: Bench) -> IndexKey:
-    index = bench.catalog.ledger.index(bench.kb.namespace, "active")
-    assert index is not None
-    return index.key
-
-
 async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> None:
     """The source is told the version of the last read, and what it then leaves out is kept."""
     await bench.ingest()
@@ -69,12 +61,13 @@ async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
 async def test_rows_without_a_recipe(bench: Bench, source: VersionedSource) -> None:
     """A document of the time before recipes were noted is read once more, not at every run."""
     await bench.ingest()
-    ledger, key = bench.catalog.ledger, active(bench)
+    ledger, key = bench.catalog.ledger, bench.entry.key
     entry = ledger.documents(key)[URI]
     assert entry.recipe
-    ledger.put_documents(key, [entry._replace(recipe="")], "earlier")
+    with bench.catalog.lease(bench.kb.namespace) as lease:
+        ledger.put_documents(lease, key, [entry._replace(recipe="")], "earlier")
     assert (await bench.ingest()).documents == counts(unchanged=1)
     assert ledger.documents(key)[URI]._replace(updated_at=0.0) == entry._replace(updated_at=0.0)
     await bench.ingest()
     assert source.asked == ["", "", "one"]
-    assert len(ledger.chunk_ids(key, URI)) == 1
+    assert len(bench.index.chunk_ids(bench.entry, URI)) == 1

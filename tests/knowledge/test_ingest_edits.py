@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from lorebind_knowledge import bridge
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
-from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, chunk_counts, counts, paragraph
 

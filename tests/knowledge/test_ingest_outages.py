@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge.errors import (
-    EmbedderError,
-    IngestRefusedError,
-    StoreError,
-)
-from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.catalog import versions
+from lorebind_knowledge.errors import EmbedderError, IngestRefusedError, StoreError
+from lorebind_knowledge.index import index as index_module
+from lorebind_knowledge.stores.memory import MemoryStore
 
 from .bench import Bench, counts, fill, fresh, paragraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
+
+    from lorebind_knowledge.records import Space
+    from lorebind_knowledge.stores.base import StoredVector
 
 
 async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
@@ -52,70 +53,101 @@ async def test_embedder_fails_in_the_middle(bench: Bench) -> None:
 
 
 class FailingStore(MemoryStore):
-    """The memory store, with an outage in a method after so many calls, a document at a time."""
+    """The memory store, with an outage in a method after so many calls, each half done."""
 
-    replace_documents: Any = None
+    method, left = "none", 0
 
-    def __init__(self, method: str, calls: int) -> None:
-        super().__init__()
-        self.method, self.left = method, calls
-
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _fails(self, method: str) -> bool:
         if method == self.method:
             self.left -= 1
-            if self.left < 0:
-                raise StoreError("the disk is full")
-        return getattr(super(), method)(*arguments)
+        return method == self.method and self.left < 0
 
-    def open(self, *arguments: Any) -> Any:
-        return self._call("open", *arguments)
+    def _done(self, do: Callable[..., Any], space: Space, given: Sequence[Any]) -> None:
+        failed = self._fails(do.__name__)
+        do(space, given[: len(given) // 2] if failed else given)
+        if failed:
+            raise StoreError("the disk is full")
 
-    def upsert(self, *arguments: Any) -> Any:
-        return self._call("upsert", *arguments)
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        self._done(super().add, space, vectors)
 
-    def publish(self, *arguments: Any) -> Any:
-        return self._call("publish", *arguments)
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        self._done(super().delete, space, list(numbers))
 
-    def delete_by_filter(self, *arguments: Any) -> Any:
-        return self._call("delete_by_filter", *arguments)
-
-
-class FailingBulkStore(FailingStore):
-    """The same, with many documents at a time."""
-
-    def replace_documents(self, *arguments: Any) -> Any:
-        if self.method == "replace_documents":
-            self.left -= 1
-            if self.left < 0:
-                raise StoreError("the disk is full")
-        return MemoryStore.replace_documents(self, *arguments)
+    def count(self, space: Space) -> int:
+        if self._fails("count"):
+            raise StoreError("the disk is full")
+        return super().count(space)
 
 
-@pytest.mark.parametrize("calls", [0, 1, 3])
-@pytest.mark.parametrize(
-    "method", ["open", "upsert", "publish", "delete_by_filter", "replace_documents"]
-)
-async def test_the_store_fails(make_bench: Callable[[str], Bench], method: str, calls: int) -> None:
-    """Whichever call to the store fails, a rerun ends where an undisturbed run ends."""
-    bench = make_bench("memory")
-    fill(bench, 6)
-    kind = FailingBulkStore if method == "replace_documents" else FailingStore
-    store = kind("none", 0)
-    bench.store = store
-    bench.change(store=store)
-    await bench.ingest()
+def failing(bench: Bench) -> FailingStore:
+    """Give a bench a store that can fail."""
+    bench.index.store = store = FailingStore()
+    return store
+
+
+async def edit_and_fail(bench: Bench) -> None:
+    """Edits of an ingested bench, and an ingest of them that may fail."""
     for number in range(4):
         bench.write(f"{number}.md", paragraph(f"fresh{number}"), paragraph(f"word{number}a"))
     bench.remove("5.md")
-    store.method, store.left = method, calls
-    with suppress(StoreError):  # `open` is called only once
+    with suppress(StoreError):  # some calls are made less often
         await bench.ingest()
-    store.method = "none"
+
+
+async def check_rerun(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
+    """A rerun ends where an undisturbed run ends, pays for a batch at most, and leaves nothing."""
     bench.embedder.forget()
     await bench.ingest()
     assert await bench.visible() == await fresh(bench, make_bench)
     assert len(bench.embedder.texts) <= bench.embedder.batch_size
     assert (await bench.ingest()).documents == counts(unchanged=5)
+    assert bench.index.store.count(bench.entry.space) == len(await bench.visible())
+
+
+@pytest.fixture
+def sweeping_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dead is deleted after every publication, not every few seconds."""
+    monkeypatch.setattr(index_module, "_SECONDS_BETWEEN_SWEEPS", 0.0)
+
+
+@pytest.mark.usefixtures("sweeping_often")
+@pytest.mark.parametrize("calls", [0, 1, 3])
+@pytest.mark.parametrize("method", ["add", "delete", "count"])
+async def test_the_store_fails(make_bench: Callable[[str], Bench], method: str, calls: int) -> None:
+    """Whichever call to the store fails half-way, a rerun ends where an undisturbed run ends."""
+    bench = make_bench("memory")
+    fill(bench, 6)
+    store = failing(bench)
+    await bench.ingest()
+    store.method, store.left = method, calls
+    await edit_and_fail(bench)
+    store.method = "none"
+    await check_rerun(bench, make_bench)
+
+
+@pytest.mark.usefixtures("sweeping_often")
+@pytest.mark.parametrize("calls", [0, 1, 3])
+@pytest.mark.parametrize("step", ["stage", "publish", "condemn", "forget", "remove", "abandon"])
+async def test_the_catalog_fails(
+    make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch, step: str, calls: int
+) -> None:
+    """Whichever step of a writer is its last, a rerun ends where an undisturbed run ends."""
+    bench = make_bench("sqlite")
+    fill(bench, 6)
+    await bench.ingest()
+    real, left = getattr(versions, step), iter(range(calls))
+
+    def fail(*arguments: Any) -> Any:
+        done = real(*arguments)
+        if next(left, None) is None:
+            raise StoreError("the disk is full")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, step, fail)
+        await edit_and_fail(bench)
+    await check_rerun(bench, make_bench)
 
 
 async def test_an_edit_taken_back_after_an_outage(make_bench: Callable[[str], Bench]) -> None:
@@ -123,13 +155,11 @@ async def test_an_edit_taken_back_after_an_outage(make_bench: Callable[[str], Be
     taken for unchanged."""
     bench = make_bench("memory")
     fill(bench)
-    store = FailingStore("none", 0)
-    bench.store = store
-    bench.change(store=store)
+    store = failing(bench)
     await bench.ingest()
     before, good = await bench.visible(), (bench.root / "docs" / "1.md").read_bytes()
     bench.write("1.md", paragraph("hasty"))
-    store.method = "delete_by_filter"
+    store.method = "delete"
     with pytest.raises(StoreError):
         await bench.ingest()
     assert paragraph("hasty") in await bench.texts()
@@ -173,19 +203,19 @@ async def test_cancelled_in_the_middle(
 
 
 async def test_nothing_works_on_after_a_cancellation(make_bench: Callable[[str], Bench]) -> None:
-    """The lock is held until the last call to the store has returned."""
+    """The lease is held until the last call to the store has returned."""
     bench = make_bench("memory")
     fill(bench)
     begun, refused, done = threading.Event(), threading.Event(), []
 
     class Slow(MemoryStore):
-        def upsert(self, *arguments: Any) -> None:
+        def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
             begun.set()
             refused.wait(60)
-            super().upsert(*arguments)
+            super().add(space, vectors)
             done.append(True)
 
-    bench.change(store=Slow())
+    bench.index.store = Slow()
     task = asyncio.create_task(bench.ingest())
     await asyncio.to_thread(begun.wait, 60)
     task.cancel()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge import bridge
+from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.errors import (
     EmbedderError,
     IndexMismatchError,
@@ -17,14 +18,15 @@ from lorebind_knowledge.errors import (
 from .bench import Bench, CountingEmbedder, chunk_counts, counts, fill, paragraph, two_sources
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.namespace import IndexKey
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.records import Space
 
 
 async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) -> None:
     """During a replace searches find the old index whole; then the new one, and the old is gone."""
     fill(bench)
     await bench.ingest()
-    old, before = bench.index, await bench.visible()
+    old, before = bench.entry, await bench.visible()
     for number in range(4):
         bench.write(f"{number}.md", paragraph(f"fresh{number}"))
     seen: list[bool] = []
@@ -35,10 +37,9 @@ async def test_replace_serves_the_old_until_the_new_is_complete(bench: Bench) ->
     assert seen == [True] * 4
     assert report.documents == counts(added=4)
     assert report.chunks == chunk_counts(added=4, total=4)
-    assert bench.index != old
+    assert bench.entry != old
     assert await bench.texts() == [paragraph(f"fresh{number}") for number in range(4)]
-    with pytest.raises(StoreError):
-        bench.store.count(old)
+    assert dropped(bench, old)
     assert bench.catalog.ledger.retired_indexes(bench.kb.namespace) == []
 
 
@@ -56,18 +57,18 @@ async def test_replace_that_would_lose_a_document(bench: Bench) -> None:
     """Where a served document fails the old index stays in use, with a notice; mending ends it."""
     fill(bench)
     await bench.ingest()
-    old, before = bench.index, await bench.visible()
+    old, before = bench.entry, await bench.visible()
     bench.write_bytes("2.md", b"\0\xff")
     report = await bench.ingest(strategy="replace")
     assert report.status == "completed_with_failures"
     assert "stays in use" in report.notices[0]
-    assert (bench.index, await bench.visible()) == (old, before)
+    assert (bench.entry, await bench.visible()) == (old, before)
     bench.write("2.md", paragraph("mended"))
     bench.embedder.forget()
     report = await bench.ingest(strategy="replace")
     assert (report.status, report.notices) == ("completed", [])
     assert len(bench.embedder.texts) == 1
-    assert bench.index != old
+    assert bench.entry != old
     assert len(await bench.visible()) == 10
 
 
@@ -78,10 +79,10 @@ async def test_replace_with_a_failing_source(bench: Bench) -> None:
     (bench.root / "more" / "x.md").write_text(paragraph("more"))
     two_sources(bench)
     await bench.ingest()
-    old = bench.index
+    old = bench.entry
     shutil.rmtree(bench.root / "more")
     report = await bench.ingest(strategy="replace")
-    assert (report.status, bench.index) == ("completed_with_failures", old)
+    assert (report.status, bench.entry) == ("completed_with_failures", old)
     assert paragraph("more") in await bench.texts()
 
 
@@ -89,17 +90,16 @@ async def test_another_embedder(bench: Bench) -> None:
     """Vectors of two embedders are never mixed: queries say what to do, an ingest does it."""
     fill(bench)
     await bench.ingest()
-    old = bench.index
+    old = bench.entry
     bench.embedder = CountingEmbedder(revision="2", dimension=32)
     bench.change(embedder=bench.embedder)
     with pytest.raises(IndexMismatchError, match="lorebind knowledge reindex docs"):
         await bench.ask("word1a")
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
-    assert bench.index != old
+    assert bench.entry != old
     assert (await bench.ask("word1a", top_k=1)).matches[0].text == paragraph("word1a")
-    with pytest.raises(StoreError):
-        bench.store.count(old)
+    assert dropped(bench, old)
 
 
 async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
@@ -124,65 +124,64 @@ async def test_a_rebuild_that_was_interrupted(bench: Bench) -> None:
     assert bench.catalog.ledger.index(bench.kb.namespace, "building") is None
 
 
-async def leave_successor(bench: Bench) -> IndexKey:
+async def leave_successor(bench: Bench) -> IndexEntry:
     """A successor that waits for a document to be mended; the index in use is behind in nothing."""
     fill(bench)
     await bench.ingest()
     bench.write_bytes("2.md", b"\0\xff")
     assert (await bench.ingest(strategy="replace")).status == "completed_with_failures"
     bench.write("2.md", *(paragraph(f"word2{part}") for part in "abc"))
-    key = begun(bench)
-    assert key is not None
-    assert bench.store.count(key) == 9
-    return key
+    entry = begun(bench)
+    assert entry is not None
+    assert bench.index.store.count(entry.space) == 9
+    return entry
 
 
-def begun(bench: Bench) -> IndexKey | None:
-    entry = bench.catalog.ledger.index(bench.kb.namespace, "building")
-    return entry.key if entry else None
+def begun(bench: Bench) -> IndexEntry | None:
+    return bench.catalog.ledger.index(bench.kb.namespace, "building")
 
 
-def dropped(bench: Bench, key: IndexKey) -> bool:
+def dropped(bench: Bench, entry: IndexEntry) -> bool:
     """Whether neither the catalog nor the store has anything of an index."""
     ledger = bench.catalog.ledger
-    assert begun(bench) != key
-    assert key not in ledger.retired_indexes(bench.kb.namespace)
-    with pytest.raises(StoreError):
-        bench.store.count(key)
-    return ledger.documents(key) == {}
+    indexes = [bench.entry, begun(bench), *ledger.retired_indexes(bench.kb.namespace)]
+    assert entry.birth not in [index.birth for index in indexes if index is not None]
+    assert bench.index.store.count(entry.space) == 0
+    assert bench.index.uris(entry) == []
+    return ledger.documents(entry.key) == {}
 
 
 async def test_a_successor_is_gone_on_with(bench: Bench) -> None:
     """The next replace keeps what the one before it has built."""
-    key = await leave_successor(bench)
+    successor = await leave_successor(bench)
     report = await bench.ingest(strategy="replace")
     assert (report.documents, report.texts_embedded) == (counts(added=1, unchanged=3), 0)
-    assert bench.index == key
+    assert bench.entry.key == successor.key
     assert len(await bench.visible()) == 12
 
 
 @pytest.mark.parametrize("failing", [False, True])
 async def test_an_abandoned_successor(bench: Bench, failing: bool) -> None:
     """An upsert of the index in use drops it, also when a document fails; vectors stay cached."""
-    key = await leave_successor(bench)
-    old, before = bench.index, await bench.visible()
+    successor = await leave_successor(bench)
+    old, before = bench.entry, await bench.visible()
     if failing:
         bench.write_bytes("3.md", b"\0\xff")
     report = await bench.ingest()
     assert report.status == ("completed_with_failures" if failing else "completed")
-    assert dropped(bench, key)
-    assert (bench.index, await bench.visible()) == (old, before)
+    assert dropped(bench, successor)
+    assert (bench.entry, await bench.visible()) == (old, before)
     fill(bench)
     report = await bench.ingest(strategy="replace")
     assert (report.documents, report.texts_embedded) == (counts(added=4), 0)
-    assert bench.index != old
+    assert bench.entry != old
 
 
 async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None:
     """What was built with the other embedder goes with the next ingest."""
     fill(bench)
     await bench.ingest()
-    first, old = bench.embedder, bench.index
+    first, old = bench.embedder, bench.entry
 
     def fail(number: int) -> None:
         if number == 2:
@@ -193,22 +192,22 @@ async def test_a_change_of_the_embedder_that_is_taken_back(bench: Bench) -> None
     bench.change(embedder=bench.embedder)
     with pytest.raises(EmbedderError):
         await bench.ingest()
-    key = begun(bench)
-    assert key is not None
+    successor = begun(bench)
+    assert successor is not None
     bench.change(embedder=first)
     assert (await bench.ingest()).documents == counts(unchanged=4)
-    assert dropped(bench, key)
-    assert bench.index == old
+    assert dropped(bench, successor)
+    assert bench.entry == old
 
 
 async def test_a_successor_that_is_kept(bench: Bench) -> None:
     """A run that failed, or that read only what had failed, says nothing about it."""
-    key = await leave_successor(bench)
+    successor = await leave_successor(bench)
     assert (await bench.ingest(only_failed=True)).status == "completed"
-    assert begun(bench) == key
+    assert begun(bench) == successor
     (bench.root / "docs").rename(bench.root / "away")
     assert (await bench.ingest()).status == "failed"
-    assert begun(bench) == key
+    assert begun(bench) == successor
     (bench.root / "away").rename(bench.root / "docs")
     assert (await bench.ingest(strategy="replace")).documents == counts(added=1, unchanged=3)
 
@@ -217,17 +216,35 @@ async def test_a_successor_that_was_half_dropped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No replace goes on with one whose vectors are gone; the next run drops the rest of it."""
-    key = await leave_successor(bench)
+    successor = await leave_successor(bench)
 
-    def drop(index: IndexKey) -> None:
-        real(index)
+    def drop(space: Space) -> None:
+        real(space)
         raise StoreError("cut off")
 
-    real = bench.store.drop
+    real = bench.index.store.drop
     with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "drop", drop)
+        patch.setattr(bench.index.store, "drop", drop)
         with pytest.raises(StoreError, match="cut off"):
             await bench.ingest()
     await bench.ingest(strategy="replace")
-    assert dropped(bench, key)
+    assert dropped(bench, successor)
     assert len(await bench.visible()) == 12
+
+
+async def test_a_first_ingest_that_was_cut_off_before_it_could_be_searched(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one lets the index serve, though it finds every document done."""
+    fill(bench, 1)
+
+    def cut_off(*_: object) -> None:
+        raise StoreError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "activate_index", cut_off)
+        with pytest.raises(StoreError, match="cut off"):
+            await bench.ingest()
+    report = await bench.ingest()
+    assert (report.status, report.documents) == ("completed", counts(unchanged=1))
+    assert len(await bench.ask("word0a")) == 3

@@ -52,12 +52,12 @@ async def test_unchanged_texts_are_free(bench: Bench) -> None:
     """The embedder is not called for what the cache holds, and every chunk is built anew."""
     fill(bench)
     await bench.ingest()
-    old, before = bench.index, await bench.visible()
+    old, before = bench.entry, await bench.visible()
     bench.embedder.forget()
     report = await bench.reindex()
     assert bench.embedder.batches == []
     assert (report.texts_embedded, report.cache_hits) == (0, 12)
-    assert bench.index != old
+    assert bench.entry != old
     assert await bench.visible() == before
 
 
@@ -66,7 +66,7 @@ async def test_what_was_lost_is_there_again(bench: Bench) -> None:
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
-    bench.store.drop(bench.index)
+    bench.index.store.drop(bench.entry.space)
     await bench.reindex()
     assert await bench.visible() == before
 
@@ -209,7 +209,7 @@ async def test_failures_are_announced(bench: Bench) -> None:
         await bench.reindex()
     assert "overloaded" in reason()
     bench.embedder.before_batch = lambda _: None
-    with bench.catalog.ingest_lock(bench.kb.namespace):
+    with bench.catalog.lease(bench.kb.namespace):
         with pytest.raises(IngestRunningError):
             await bench.reindex()
         assert "under way" in reason()
@@ -227,10 +227,10 @@ async def test_a_bad_document_that_is_new_does_not_stop_it(bench: Bench) -> None
     """It fails alone; the new index serves."""
     fill(bench)
     await bench.ingest()
-    old = bench.index
+    old = bench.entry
     bench.write_bytes("bad.md", b"\0\xff")
     assert (await bench.reindex()).status == "completed_with_failures"
-    assert bench.index != old
+    assert bench.entry != old
     assert bench.diary.names()[-1] == "reindex_completed"
 
 
@@ -239,7 +239,7 @@ async def test_a_cancelled_one(bench: Bench) -> None:
     fill(bench)
     await bench.ingest()
     before = await bench.visible()
-    old = bench.index
+    old = bench.entry
     bench.write("new.md", paragraph("new"))
     begun, go_on = threading.Event(), threading.Event()
 
@@ -255,4 +255,4 @@ async def test_a_cancelled_one(bench: Bench) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert heard(bench, "reindex_failed")[0][1]["reason"] == "cancelled"
-    assert (bench.index, await bench.visible()) == (old, before)
+    assert (bench.entry, await bench.visible()) == (old, before)

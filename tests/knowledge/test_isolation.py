@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
-from lorebind_knowledge.catalog.postgres import PostgresAddress
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.langchain.recipe import Recipe
+from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
+from lorebind_knowledge.testing.index_driver import Driver, record
+
+from .every_catalog import in_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 # Names that would collide if they were joined, or matched by a pattern.
 NAMES = ("a", "ab", "a/b", "b", "%", "_", "a'b")
 WORDS = ("apple", "boat", "cedar")
+WAYS = ("uri", "all", "drop", "replace", "reindex")
 
 namespaces = st.builds(
     Namespace,
@@ -56,79 +60,90 @@ owners_of_one = namespaces.flatmap(
 )
 owner_lists = owners_of_one | st.lists(namespaces, min_size=2, max_size=4, unique=True)
 contents = owner_lists.flatmap(
-    lambda owners: st.dictionaries(
-        st.builds(IndexKey, st.sampled_from(owners), st.integers(1, 2)),
-        chunks,
-        min_size=2,
-        max_size=4,
-    )
+    lambda owners: st.dictionaries(st.sampled_from(owners), chunks, min_size=2, max_size=4)
 )
 vectors = {word: np.eye(3, dtype=np.float32)[at] for at, word in enumerate(WORDS)}
 
 
 @contextmanager
-def opened(kind: str, new_dsn: Callable[[], str]) -> Iterator[Any]:
+def opened(kind: str, new_dsn: Callable[[], str]) -> Iterator[Driver]:
     with tempfile.TemporaryDirectory() as folder:
-        store: Any
+        path = Path(folder, "lorebind.db")
         match kind:
             case "memory":
-                store = MemoryStore()
+                made = Driver(MemoryStore(), Catalog())
             case "sqlite":
-                store = SqliteStore(Path(folder, "store.db"))
+                made = Driver(SqliteStore(path), Catalog(path))
             case "pgvector":
-                store = PgvectorStore(new_dsn())
+                dsn = new_dsn()
+                made = Driver(PgvectorStore(dsn), in_postgres(dsn))
+            case "qdrant":
+                made = Driver(QdrantStore("docs"), Catalog())
             case _:
-                store = QdrantStore("docs")
-        yield store
-        store.close()
+                made = Driver(LangChainStore(Recipe("Memory", InMemoryVectorStore)), Catalog())
+        yield made
+        made.close()
 
 
-def records(index: IndexKey, passages: list[tuple[str, list[str]]]) -> list[Record]:
-    """Ids, uris and texts that other indexes have as well: only the index tells them apart."""
-    return [
-        Record(
+def fill(to: Driver, owner: Namespace, passages: list[tuple[str, list[str]]]) -> None:
+    """Ids, uris and texts that others have as well: only the namespace tells them apart."""
+    to.open(owner, 3)
+    records = [
+        record(
             f"{uri}{at}",
-            index,
-            uri,
-            1,
-            " ".join(words),
             vectors[words[0]],
-            {"owner": repr(index), "uri": uri},
+            uri=uri,
+            text=" ".join(words),
+            owner=repr(owner),
         )
         for at, (uri, words) in enumerate(passages)
     ]
+    to.stage(*records, namespace=owner)
+    to.publish_all({"x": 1, "y": 1}, owner)
 
 
-def fill(store: Any, index: IndexKey, passages: list[tuple[str, list[str]]]) -> None:
-    store.open(index, 3)
-    store.upsert(records(index, passages))
-    for uri in ("x", "y"):
-        store.publish(index, uri, 1)
-
-
-def seen(store: Any, index: IndexKey) -> list[Any]:
+def seen(to: Driver, owner: Namespace) -> list[Any]:
     """All that can be read of an index, with every figure."""
-    options = SearchOptions(index, 50)
-    found: list[Any] = [store.count(index)]
+    found: list[Any] = [to.count(owner)]
+    where = {"owner": repr(owner)}
     for word in WORDS:
-        answers = (
-            store.similarity_search(vectors[word], options),
-            store.lexical_search(word, options),
-        )
-        for answer in answers:
-            assert all(match.metadata["owner"] == repr(index) for match in answer)
-            found.append(
-                [(m.id, m.text, {k: round(v, 5) for k, v in m.scores.items()}) for m in answer]
-            )
+        for answer in (
+            to.search(vectors[word], 50, namespace=owner),
+            to.search(vectors[word], 2, where, namespace=owner),
+            to.words(word, 50, namespace=owner),
+        ):
+            assert all(match.metadata == where for match in answer)
+            found.append([(m.id, m.text, m.score, round(m.figure, 5)) for m in answer])
     names = [f"{uri}{at}" for uri in "xy" for at in range(5)]
-    fetched = store.fetch(index, names)
-    assert all(one.metadata["owner"] == repr(index) for one in fetched.values())
+    fetched = to.fetch(*names, namespace=owner)
+    assert all(one.metadata == where for one in fetched.values())
     return [*found, sorted((name, one.text) for name, one in fetched.items())]
+
+
+def disturb(to: Driver, victim: Namespace, way: str) -> None:
+    """Change one index."""
+    match way:
+        case "uri":
+            to.remove("x", namespace=victim)
+        case "all":
+            to.remove("x", "y", namespace=victim)
+            assert to.count(victim) == 0
+        case "drop":
+            to.drop(to.entry(victim))
+        case "replace":
+            to.publish("x", 2, victim)
+        case "reindex":
+            before = to.entry(victim)
+            fill(to, victim, [("x", ["apple"])])
+            to.drop(before)
+    if way != "drop":
+        to.sweep(victim)
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize(
-    ("kind", "examples"), [("memory", 40), ("sqlite", 25), ("pgvector", 8), ("qdrant", 6)]
+    ("kind", "examples"),
+    [("memory", 25), ("sqlite", 15), ("pgvector", 8), ("qdrant", 6), ("langchain", 10)],
 )
 def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], str]) -> None:
     """Each index gives what it gives alone, BM25 figures too, and what is deleted from one is
@@ -141,32 +156,21 @@ def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], st
         suppress_health_check=list(HealthCheck),
     )
     @given(contents, st.data())
-    def check(content: dict[IndexKey, list[tuple[str, list[str]]]], data: st.DataObject) -> None:
-        alone: dict[IndexKey, list[Any]] = {}
-        for index, passages in content.items():
-            reference = MemoryStore()
-            fill(reference, index, passages)
-            alone[index] = seen(reference, index)
-        with opened(kind, new_dsn) as store:
-            for index, passages in content.items():
-                fill(store, index, passages)
-            assert {index: seen(store, index) for index in content} == alone
+    def check(content: dict[Namespace, list[tuple[str, list[str]]]], data: st.DataObject) -> None:
+        alone: dict[Namespace, list[Any]] = {}
+        for owner, passages in content.items():
+            reference = Driver(MemoryStore(), Catalog())
+            fill(reference, owner, passages)
+            alone[owner] = seen(reference, owner)
+            reference.close()
+        with opened(kind, new_dsn) as to:
+            for owner, passages in content.items():
+                fill(to, owner, passages)
+            assert {owner: seen(to, owner) for owner in content} == alone
             victim = data.draw(st.sampled_from(sorted(content)))
-            others = {index: found for index, found in alone.items() if index != victim}
-            match data.draw(st.sampled_from(["uri", "all", "drop", "generation", "replace"])):
-                case "uri":
-                    deleted = store.delete_by_filter(RecordFilter(victim, uri="x"))
-                    assert deleted == sum(uri == "x" for uri, _ in content[victim])
-                case "all":
-                    assert store.delete_by_filter(RecordFilter(victim)) == len(content[victim])
-                    assert store.count(victim) == 0
-                case "drop":
-                    store.drop(victim)
-                case "generation":
-                    store.delete_by_filter(RecordFilter(victim, except_generation=2))
-                case "replace":
-                    store.publish(victim, "x", 2)
-            assert {index: seen(store, index) for index in others} == others
+            disturb(to, victim, data.draw(st.sampled_from(WAYS)))
+            others = {owner: found for owner, found in alone.items() if owner != victim}
+            assert {owner: seen(to, owner) for owner in others} == others
 
     check()
 
@@ -174,13 +178,13 @@ def test_indexes_of_one_store(kind: str, examples: int, new_dsn: Callable[[], st
 @contextmanager
 def catalog_of(kind: str, new_dsn: Callable[[], str]) -> Iterator[Catalog]:
     with tempfile.TemporaryDirectory() as folder:
-        if kind == "memory":
-            catalog = Catalog()
-        elif kind == "sqlite":
-            catalog = Catalog(Path(folder, "catalog.db"))
-        else:
-            address = PostgresAddress(new_dsn())
-            catalog = Catalog(postgres=PostgresDatabase(address, ensure_schema=True))
+        match kind:
+            case "memory":
+                catalog = Catalog()
+            case "sqlite":
+                catalog = Catalog(Path(folder, "catalog.db"))
+            case _:
+                catalog = in_postgres(new_dsn())
         yield catalog
         catalog.close()
 
@@ -203,23 +207,24 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
             first, *others = owners
             entries, runs = {}, {}
             for owner in others:
-                manifest = Manifest(repr(owner), "key", 3, "chunker")
-                entry = ledger.create_index(owner, manifest)
-                ledger.activate_index(entry.key)
-                entries[owner] = entry
-                runs[owner] = ledger.start_run(owner, "upsert")
+                with catalog.lease(owner) as lease:
+                    entry = ledger.create_index(lease, Manifest(repr(owner), "key", 3, "chunker"))
+                    ledger.activate_index(lease, entry.key)
+                    entries[owner] = entry
+                    runs[owner] = ledger.start_run(lease, "upsert")
             assert ledger.index(first, "active") is None
             assert list(ledger.last_runs(first, 9)) == []
             assert ledger.retired_indexes(first) == []
-            mine = ledger.create_index(first, Manifest("mine", "key", 3, "chunker"))
-            assert mine.key.number == 1
-            ledger.activate_index(mine.key)
-            run_id = ledger.start_run(first, "upsert")
-            ledger.finish_run(first, run_id, "completed", {})
-            ledger.drop_index(mine.key)
-            with catalog.ingest_lock(first):
+            with catalog.lease(first) as lease:
+                mine = ledger.create_index(lease, Manifest("mine", "key", 3, "chunker"))
+                assert mine.key.number == 1
+                ledger.activate_index(lease, mine.key)
+                run_id = ledger.start_run(lease, "upsert")
+                ledger.finish_run(lease, run_id, "completed", {})
+                with catalog.writing(lease) as connection:
+                    ledger.drop_index(connection, mine.key)
                 for owner in others:
-                    with catalog.ingest_lock(owner):
+                    with catalog.lease(owner):
                         active = ledger.index(owner, "active")
                     assert active is not None
                     assert (active.key, active.manifest) == (

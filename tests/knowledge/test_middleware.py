@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,35 +11,25 @@ from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.declarations.embedders import RetryConfig
-from lorebind_knowledge.embedders.hashing import HashingEmbedder
-from lorebind_knowledge.errors import (
-    ConfigurationError,
-    IndexMismatchError,
-    PluginError,
-    StoreError,
-    UsageError,
-)
+from lorebind_knowledge.errors import ConfigurationError, PluginError, StoreError, UsageError
+from lorebind_knowledge.middleware.base import Retrieval
+from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.middleware.isolation import Isolation
 from lorebind_knowledge.middleware.retrying import StoreRetries
-from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.project_code import import_of_project
-from lorebind_knowledge.records import SearchOptions
-from lorebind_knowledge.stores import MemoryStore
-from lorebind_knowledge.stores.base import (
-    ApproximateStore,
-    BulkStore,
-    FetchStore,
-    LexicalStore,
-    VectorStore,
-)
+from lorebind_knowledge.retrieval.search import search
+from lorebind_knowledge.stores import MemoryStore, VectorStore
+from lorebind_knowledge.stores.base import ApproximateStore
 from lorebind_knowledge.stores.wrapper import StoreWrapper
-from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
+from lorebind_knowledge.testing.store_driver import INDEX, Driver, space, vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from lorebind_knowledge.records import DocumentMatch, Vector
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import QueryResult, Space
+    from lorebind_knowledge.stores.base import Nominees
     from lorebind_knowledge.stores.wrapper import StoreCall
 
 HOOKS = """\
@@ -85,8 +75,8 @@ def lossy():
         def store(self, inner):
             return type("Plain", (), {
                 name: getattr(inner, name)
-                for name in ("open", "upsert", "publish", "similarity_search", "delete_by_filter",
-                             "count", "drop", "close")
+                for name in ("is_exact", "filters", "gives_vectors", "add", "nearest", "get",
+                             "delete", "count", "drop", "close")
             })()
     return Lossy()
 
@@ -98,8 +88,6 @@ def nothing():
 def fails(token=None):
     raise RuntimeError(f"not with {token}")
 """
-
-CAPABILITIES = (LexicalStore, FetchStore, BulkStore, ApproximateStore)
 
 
 def _data(*wrappers: Any, **more: Any) -> dict[str, Any]:
@@ -132,13 +120,13 @@ async def test_a_projects_own_wrappers_stand_around_everything(tmp_path: Path) -
     await service.ingest("docs")
     seen = import_of_project("notes:SEEN", tmp_path)
     assert ("one", "embed_documents") in seen
-    assert ("noting", "replace_documents") in seen
+    assert ("noting", "add") in seen
     seen.clear()
     found = await service.query("docs", "keys rotated")
     assert found.matches[0].text == "Keys are rotated each month."
     assert found.strategy == "hybrid"
     assert seen[:3] == [("one", "retrieval"), ("noting", "retrieval"), ("only", "retrieval")]
-    for name in ("embed_query", "similarity_search", "lexical_search"):
+    for name in ("embed_query", "nearest"):
         at = [who for who, what in seen if what == name]
         assert at == ["one", "noting"] * (len(at) // 2) != []
     seen.clear()
@@ -157,81 +145,83 @@ def test_wrappers_that_cannot_be_made_are_named(tmp_path: Path) -> None:
         UsageError, match=r"hooks:fails cannot .* RuntimeError: not with \[secret\]"
     ):
         KnowledgeService(build_project(_data(token), root=tmp_path, environ={"T": "abcdef"}))
-    with pytest.raises(
-        PluginError, match="'hooks:lossy': Plain is no LexicalStore and no FetchStore and no Bulk"
-    ):
-        _service(tmp_path, "hooks:lossy").store()
     with pytest.raises(ConfigurationError, match="'hooks' is not of the form"):
         _service(tmp_path, "hooks")
 
 
-def _able(names: Sequence[type]) -> VectorStore:
-    """A store with these capabilities and no others."""
-    methods = {
-        LexicalStore: "lexical_search",
-        FetchStore: "fetch",
-        BulkStore: "replace_documents",
-        ApproximateStore: "finish_load",
-    }
-    basic = [name for name in vars(VectorStore) if not name.startswith("_")]
+class Approximate(MemoryStore):
+    """A store that is told when a load ends."""
 
-    async def answer(self: Any, *arguments: Any) -> str:
-        return "answered"
+    is_exact = False
 
-    made = type("Made", (), dict.fromkeys([*basic, *(methods[name] for name in names)], answer))
-    store: VectorStore = made()
-    return store
+    def finish_load(self, space: Space) -> None:
+        self.finished = space
 
 
-@pytest.mark.parametrize(
-    "able", [some for n in range(5) for some in itertools.combinations(CAPABILITIES, n)]
-)
-def test_a_wrapped_store_can_do_what_its_inner_can(able: Sequence[type]) -> None:
+class Own(StoreWrapper):
+    """A wrapper of one's own, which notes every call."""
+
+    def __init__(self, inner: VectorStore) -> None:
+        super().__init__(inner)
+        self.seen: list[StoreCall] = []
+
+    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[Any]]) -> Any:
+        self.seen.append(asked)
+        return await ask()
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, Approximate])
+def test_a_wrapped_store_can_do_what_its_inner_can(kind: type[MemoryStore]) -> None:
     """Neither less nor more, also when wrapped again and by a class of one's own."""
-
-    class Own(StoreWrapper):
-        pass
-
-    for store in (StoreWrapper(_able(able)), Own(StoreWrapper(_able(able)))):
+    inner = kind()
+    inner.filters, inner.gives_vectors = True, False
+    for store in (StoreWrapper(inner), Own(StoreWrapper(inner))):
         assert isinstance(store, VectorStore)
-        assert [kind for kind in CAPABILITIES if isinstance(store, kind)] == list(able)
+        assert isinstance(store, ApproximateStore) is (kind is Approximate)
+        assert (store.is_exact, store.filters, store.gives_vectors) == (inner.is_exact, True, False)
+        assert str(store) == "memory store"
+
+
+def test_a_wrapper_may_not_take_away_what_a_store_can(tmp_path: Path) -> None:
+    """It is named with what it lacks, and with the way out."""
+    (tmp_path / "hooks.py").write_text(HOOKS, encoding="utf-8")
+    (tmp_path / "notes.py").write_text("SEEN = []\n", encoding="utf-8")
+    loaded = build_project(_data("hooks:lossy"), root=tmp_path)
+    middleware = Middleware(loaded.project.wrappers, loaded.environment)
+    with pytest.raises(
+        PluginError, match=r"'hooks:lossy': Plain is no ApproximateStore, .* from StoreWrapper"
+    ):
+        middleware.store(Approximate())
+    assert isinstance(middleware.store(MemoryStore()), VectorStore)
 
 
 async def test_every_method_passes_around() -> None:
-    """Each method of the protocol and its capabilities is seen once, with what it is about."""
-    seen: list[StoreCall] = []
-
-    class Own(StoreWrapper):
-        async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[Any]]) -> Any:
-            seen.append(asked)
-            return await ask()
-
-    store: Any = Own(MemoryStore())
-    driver = Driver(store)
-    await driver.open()
-    await driver.add(record("a"))
-    await driver.search()
-    await driver.lexical("a")
-    await driver.fetch("a")
-    await store.replace_documents(INDEX, {"a.md": 1})
-    assert await driver.count() == 1
-    await driver.delete()
-    await driver.drop()
-    await driver.close()
-    assert [asked.name for asked in seen] == [
-        "open",
-        "upsert",
-        "publish",
-        "similarity_search",
-        "lexical_search",
-        "fetch",
-        "replace_documents",
+    """Each method of the protocol and its capability is seen once, with what it is about."""
+    inner = Approximate()
+    store: Any = Own(inner)
+    to = Driver(store, space())
+    await to.add([1], vectors(1))
+    await to.nearest(vectors(1)[0])
+    await to.get(1)
+    await store.finish_load(to.space)
+    assert inner.finished == to.space
+    assert await to.counts(1)
+    await to.delete(1)
+    await to.drop()
+    await to.close()
+    assert [asked.name for asked in store.seen] == [
+        "add",
+        "nearest",
+        "get",
+        "finish_load",
         "count",
-        "delete_by_filter",
+        "delete",
         "drop",
         "close",
     ]
-    assert {asked.index for asked in seen if asked.name not in ("upsert", "close")} == {INDEX}
+    *calls, closed = store.seen
+    assert {asked.index for asked in calls} == {INDEX}
+    assert closed.index is None
 
 
 class Flaky(MemoryStore):
@@ -242,11 +232,11 @@ class Flaky(MemoryStore):
         self.failures = list(failures)
         self.asked = 0
 
-    def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
+    def nearest(self, *arguments: Any) -> Nominees:
         self.asked += 1
         if self.failures:
             raise StoreError("it failed") from self.failures.pop(0)
-        return super().similarity_search(vector, options)
+        return super().nearest(*arguments)
 
     def close(self) -> None:
         self.asked += 1
@@ -261,9 +251,7 @@ async def _searched(store: Flaky, attempts: int = 3) -> list[float]:
 
     retry = RetryConfig(attempts=attempts, backoff_ms=100)
     wrapped = StoreRetries(retry, sleep=sleep, random=lambda: 1.0).store(store)
-    driver = Driver(wrapped)
-    await driver.open()
-    await driver.search()
+    await Driver(wrapped, space()).nearest(vectors(1)[0])
     return waits
 
 
@@ -288,48 +276,67 @@ async def test_what_does_not_pass_is_raised_at_once() -> None:
     with pytest.raises(StoreError):
         await call(StoreRetries(RetryConfig(attempts=3)).store(store).close)
     assert store.asked == 1
-    wrapped = Driver(StoreRetries(RetryConfig(attempts=3)).store(MemoryStore()))
-    await wrapped.open()
-    with pytest.raises(IndexMismatchError):
-        await wrapped.open(dimension=5)
 
 
 async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> None:
-    """A store that mixes up tenants, knowledge bases or documents is found out at the first hit."""
+    """An answer of another tenant, knowledge base or document, or with another text, is refused."""
     service = _service(tmp_path, {"type": "isolation"})
     await service.ingest("docs")
     assert len(await service.query("docs", "keys")) == 2
-
-    class Mixing(StoreWrapper):
-        """Answers every question from the index of one knowledge base."""
-
-        victim: IndexKey
-
-        async def similarity_search(
-            self, vector: Vector, options: SearchOptions
-        ) -> list[DocumentMatch]:
-            options = SearchOptions(self.victim, options.top_k)
-            return await call(self.inner.similarity_search, vector, options)
-
-        async def fetch(self, index: IndexKey, ids: Any) -> Any:
-            return await call(self.inner.fetch, self.victim, ids)  # type: ignore[attr-defined]
-
     kb = service.knowledge_base("docs")
-    entry = kb.catalog.ledger.index(kb.namespace, "active")
-    assert entry is not None
-    mixing = Mixing(kb.store)
-    mixing.victim = entry.key
-    isolated: Any = Isolation().store(mixing)
-    vector = HashingEmbedder().embed_query("keys")
-    assert await isolated.similarity_search(vector, SearchOptions(entry.key))
-    names = ("default", "p", "project", "docs")
-    for at in (0, 3):
-        owner = Namespace(*(f"{name}2" if n == at else name for n, name in enumerate(names)))
-        with pytest.raises(StoreError, match="which is not of this index; nothing of the answer"):
-            await isolated.similarity_search(vector, SearchOptions(IndexKey(owner)))
-    (found, *_) = await isolated.similarity_search(vector, SearchOptions(entry.key))
-    assert await isolated.fetch(entry.key, [found.id])
-    stranger = IndexKey(Namespace("other", "p", "project", "docs"))
-    with pytest.raises(StoreError, match="fetch gave the passage"):
-        await isolated.fetch(stranger, [found.id])
+    answer = await search(kb, "keys", kb.retrieval)
+
+    async def isolated(asked_of: KnowledgeBase, given: QueryResult, **settings: Any) -> QueryResult:
+        async def answers(asked: Retrieval) -> QueryResult:
+            return given
+
+        asked = Retrieval((asked_of,), "keys", RetrievalDeclaration(**settings))
+        return await Isolation().retrieval(answers)(asked)
+
+    async def refused(asked_of: KnowledgeBase, given: QueryResult) -> None:
+        with pytest.raises(StoreError, match="not of these knowledge bases; nothing of the answer"):
+            await isolated(asked_of, given)
+
+    assert await isolated(kb, answer) == answer
+    for name in ("tenant", "project", "scope", "kb"):
+        owner = replace(kb.namespace, **{name: "other"})
+        await refused(replace(kb, namespace=owner), answer)
+    await refused(replace(kb, id="other"), answer)
+    first, *others = answer.matches
+    for forged in (
+        replace(first, text="Keys are never rotated."),
+        replace(first, metadata={**first.metadata, "uri": "bills"}),
+        replace(first, metadata={}),
+    ):
+        await refused(kb, replace(answer, matches=[*others, forged]))
+    grown = replace(answer, matches=[replace(first, text="before. " + first.text)])
+    assert await isolated(kb, grown, neighbours=1) == grown
+    await service.close()
+
+
+async def test_a_document_that_repeats_itself(tmp_path: Path) -> None:
+    """A passage that a document holds many times is its own each time."""
+    documents = [{"id": "song", "text": "\n\n".join(["la la la " * 20] * 12)}]
+    base = {
+        "id": "docs",
+        "sources": [{"type": "inline", "documents": documents}],
+        "chunking": {"strategy": "recursive_text_splitter", "size": 180, "overlap": 0},
+        "preprocess": {"dedupe": False},
+        "retrieval": {"top_k": 50},
+    }
+    service = _service(tmp_path, {"type": "isolation"}, knowledge_bases=[base])
+    await service.ingest("docs")
+    assert len(await service.query("docs", "la")) >= 12
+    await service.close()
+
+
+async def test_a_forged_row_is_found_out(tmp_path: Path) -> None:
+    """Also in the catalog, where texts are: nothing of the answer is handed on."""
+    service = _service(tmp_path, {"type": "isolation"})
+    await service.ingest("docs")
+    kb = service.knowledge_base("docs")
+    with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as connection:
+        connection.exec_driver_sql("update catalog_chunks set text = 'forged' where text like 'K%'")
+    with pytest.raises(StoreError, match="nothing of the answer was used"):
+        await service.query("docs", "keys")
     await service.close()

@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.index.index import Version
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.cache import QueryCache, key_of
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.stores import MemoryStore
-from lorebind_knowledge.testing.store_driver import INDEX, Driver, record
+from lorebind_knowledge.testing.index_driver import HERE, Driver, record
 
 from .bench import Diary
 
@@ -39,19 +41,15 @@ retrievals = st.builds(
 ) | st.sampled_from([RetrievalDeclaration(), RetrievalDeclaration(strategy="hybrid")])
 
 
-def _kb(namespace: Namespace, number: int = 1, run: str = "r", status: str = "completed") -> Any:
+FIRST = Version(1, 1, "e")
+
+
+def _kb(namespace: Namespace, version: Version | None = FIRST) -> Any:
     """As much of a knowledge base as the cache looks at."""
-    manifest = SimpleNamespace(embedder_key="e")
-    ledger = SimpleNamespace(
-        index=lambda owner, state: SimpleNamespace(
-            key=SimpleNamespace(number=number), manifest=manifest
-        ),
-        last_runs=lambda owner, limit: [{"run_id": run, "status": status}],
-    )
     return SimpleNamespace(
         id=namespace.kb,
         namespace=namespace,
-        catalog=SimpleNamespace(ledger=ledger),
+        index=SimpleNamespace(version=lambda owner: version),
         embedder=SimpleNamespace(fingerprint=SimpleNamespace(key="e")),
         events=Events(),
     )
@@ -113,9 +111,8 @@ def _retrieval(asked: Question) -> Retrieval:
 def _decides(asked: Retrieval) -> str:
     """All that an answer depends on, told without the cache's help."""
     owners = [(kb.namespace, kb.namespace.tenant) for kb in asked.kbs]
-    written = "strategy" in asked.settings.model_fields_set
     settings = sorted(asked.settings.model_dump().items())
-    return repr((owners, asked.question, settings, written, asked.together))
+    return repr((owners, asked.question, settings, asked.together))
 
 
 @given(st.lists(near(), min_size=1, max_size=4))
@@ -158,59 +155,64 @@ async def test_the_same_question_is_answered_once() -> None:
     assert searches.count == 1
 
 
-@pytest.mark.parametrize("change", [{"number": 2}, {"run": "later"}])
-async def test_an_ingest_makes_answers_old(change: dict[str, Any]) -> None:
-    """Another index, or another run of an ingest in whatever process."""
+@pytest.mark.parametrize("version", [Version(2, 1, "e"), Version(1, 2, "e")])
+async def test_another_version_makes_answers_old(version: Version) -> None:
+    """Another index, or another state of it, in whatever process it was written."""
     searches = Searches()
     retrieve = QueryCache(10, 60).retrieval(searches)
     await retrieve(_asked(OWNER))
-    await retrieve(_asked(OWNER, **change))
+    await retrieve(_asked(OWNER, version=version))
     assert searches.count == 2
 
 
-async def test_nothing_is_kept_while_an_ingest_runs() -> None:
-    """Neither from before, nor of what is found meanwhile."""
+@pytest.mark.parametrize("version", [None, Version(1, 1, "another")])
+async def test_without_an_index_nothing_is_kept(version: Version | None) -> None:
+    """Where nothing was ingested, or with another embedder, the search itself says so."""
     searches = Searches()
     cache = QueryCache(10, 60)
-    retrieve = cache.retrieval(searches)
-    await retrieve(_asked(OWNER, status="running"))
-    await retrieve(_asked(OWNER, status="running"))
+    for _ in range(2):
+        await cache.retrieval(searches)(_asked(OWNER, version=version))
     assert (searches.count, len(cache)) == (2, 0)
 
 
-async def test_an_answer_that_an_ingest_overtook_is_not_kept() -> None:
-    """A run that began while a search was under way may have changed what it saw."""
-    runs = iter(["before", "after"])
+async def test_an_answer_that_a_publication_overtook_is_not_kept() -> None:
+    """What was published while a search was under way may have changed what it saw."""
+    versions = iter([FIRST, Version(1, 2, "e")])
     asked = _asked(OWNER)
-    ledger = asked.kbs[0].catalog.ledger
-    ledger.last_runs = lambda owner, limit: [{"run_id": next(runs), "status": "completed"}]
+    asked.kbs[0].index.version = lambda owner: next(versions)
     cache = QueryCache(10, 60)
     await cache.retrieval(Searches())(asked)
     assert len(cache) == 0
 
 
-async def test_what_is_written_in_this_process_makes_answers_old() -> None:
-    """Also without an ingest: deleted, published, replaced, dropped; of its namespace only."""
+async def test_whatever_is_written_makes_answers_old() -> None:
+    """Published, removed, dropped; of its namespace only, and not what is staged or swept."""
     searches = Searches()
-    cache = QueryCache(10, 60)
-    retrieve = cache.retrieval(searches)
-    driver = Driver(cache.store(MemoryStore()))
-    mine, others = _asked(INDEX.namespace), _asked(OWNER)
-    await driver.open()
-    await driver.upsert(record("a"))
-    for change in (driver.publish, driver.delete, driver.drop):
-        await retrieve(mine)
-        await retrieve(others)
+    retrieve = QueryCache(10, 60).retrieval(searches)
+    to = Driver(MemoryStore(), Catalog())
+    to.open(OWNER)
+    to.open(HERE)
+    mine, others = _asked(HERE), _asked(OWNER)
+    for asked in (mine, others):
+        kb = asked.kbs[0]
+        kb.index, kb.embedder.fingerprint.key = to.index, to.entry().manifest.embedder_key
+
+    async def searched(asked: Retrieval) -> bool:
         before = searches.count
-        await change()
-        await retrieve(others)
-        assert searches.count == before
-        await retrieve(mine)
-        assert searches.count == before + 1
-    with pytest.raises(StoreError):
-        await driver.publish()
-    await retrieve(mine)
-    assert searches.count == before + 2
+        await retrieve(asked)
+        return searches.count > before
+
+    assert await searched(mine)
+    assert await searched(others)
+    to.stage(record("a"))
+    assert not await searched(mine)
+    for change in (to.publish, lambda: to.remove("a.md"), lambda: to.drop(to.entry()), to.open):
+        change()
+        assert await searched(mine)
+        assert not await searched(others)
+    to.sweep()
+    assert not await searched(mine)
+    to.close()
 
 
 async def test_errors_are_not_kept() -> None:

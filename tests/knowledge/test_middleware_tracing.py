@@ -10,6 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, Trace
 
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import _search
 from lorebind_knowledge.middleware.tracing import Tracing
@@ -69,7 +70,8 @@ def provider() -> Provider:
 
 async def _traced(bench: Bench, tracing: Tracing) -> None:
     bench.write("a.md", paragraph("alpha"))
-    bench.change(embedder=tracing.embedder(bench.kb.embedder), store=tracing.store(bench.kb.store))
+    index = Index(tracing.store(bench.index.store), bench.catalog)
+    bench.change(embedder=tracing.embedder(bench.kb.embedder), index=index)
     await bench.ingest()
     await tracing.retrieval(_search)(Retrieval((bench.kb,), "alpha?", bench.kb.retrieval))
 
@@ -80,20 +82,16 @@ async def test_a_search_is_one_trace(
     """Embedding and store calls are below the search, with model, store, sizes and figures."""
     await _traced(make_bench("memory"), Tracing(provider=provider))
     below = [span for span in provider.spans if span.parent == "retrieval docs"]
-    assert {span.name for span in below} == {
-        "embeddings bag-of-words",
-        "similarity_search",
-        "lexical_search",
-    }
+    assert {span.name for span in below} == {"embeddings bag-of-words", "nearest"}
     (search,) = [span for span in provider.spans if span.name == "retrieval docs"]
     assert search.attributes["lorebind.tenant"] == "default"
     assert search.attributes["lorebind.matches"] == 1
     assert search.attributes["lorebind.strategy"] == "hybrid"
     spans = {span.name: span.attributes for span in provider.spans}
     assert spans["embeddings bag-of-words"]["gen_ai.provider.name"] == "counting"
-    assert spans["similarity_search"]["db.system.name"] == "memory"
-    assert spans["similarity_search"]["db.response.returned_rows"] == 1
-    assert spans["upsert"]["db.operation.batch.size"] == 1
+    assert spans["nearest"]["db.system.name"] == "memory"
+    assert spans["nearest"]["db.response.returned_rows"] == 1
+    assert spans["add"]["db.operation.batch.size"] == 1
 
 
 async def test_no_text_is_told(make_bench: Callable[[str], Bench], provider: Provider) -> None:

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lorebind_knowledge import KnowledgeService, build_project, load_project, plugins
-from lorebind_knowledge.declarations.reference import reference_page
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations.schema import json_schema
 from lorebind_knowledge.errors import (
     ConfigurationError,
@@ -21,7 +21,11 @@ from lorebind_knowledge.errors import (
     StoreError,
 )
 from lorebind_knowledge.loaders.registry import load_document, loaders_version
+from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.records import Space
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
+
+from .reference import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +157,7 @@ def test_schema_and_reference_describe_the_plugins(site: Path) -> None:
     assert validator.is_valid(data)
     data["embedders"][0]["config"]["dimension"] = 7  # type: ignore[index]
     assert not validator.is_valid(data)
-    page = reference_page()
+    page = reference.reference_page()
     assert "`embedders[].config` with `provider: acme`" in page
     assert "`knowledge_bases[].chunking` with `strategy: acme`" in page
     assert "Sent with every call." in page
@@ -252,39 +256,54 @@ def test_a_plugin_of_a_wrong_shape_is_told_what_is_wrong(word: str, site: Path) 
     assert said in str(caught.value)
 
 
-def test_what_a_plugin_makes_is_checked(site: Path) -> None:
-    """A thing without the methods of its kind is refused by name, not met with later."""
-    text = (
-        "from typing import Literal\n"
-        "from lorebind_knowledge.declarations.vector_dbs import VectorDBBase\n"
-        "class D(VectorDBBase):\n    type: Literal['half']\n"
-        "class half:\n    Declaration = D\n"
-        "    make = staticmethod(lambda declaration, environment: object())\n"
-    )
-    install(site, "half-lore", {"vector_dbs": {"half": "half_lore:half"}}, {"half_lore": text})
-    data = {"name": "p", "vector_dbs": [{"id": "v", "type": "half"}]}
-    service = KnowledgeService(build_project(data, root=site))
-    with pytest.raises(PluginError, match=r"made a object without open, upsert, publish"):
-        service.store()
+STORE_PLUGIN = """\
+from typing import Literal
+from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+from lorebind_knowledge.stores import MemoryStore
+
+class D(VectorDBBase):
+    type: Literal['odd']
+
+{}
+
+class odd:
+    Declaration = D
+    make = staticmethod(lambda declaration, environment: Odd())
+"""
+
+
+def _with_store(site: Path, odd: str) -> KnowledgeService:
+    """A project whose vector database is of a plugin with this class."""
+    text = STORE_PLUGIN.format(odd)
+    install(site, "odd-lore", {"vector_dbs": {"odd": "odd_lore:odd"}}, {"odd_lore": text})
+    data = {"name": "p", "vector_dbs": [{"id": "v", "type": "odd"}]}
+    return KnowledgeService(build_project(data, root=site))
+
+
+@pytest.mark.parametrize(
+    ("odd", "lacking"),
+    [
+        ("class Odd: pass", "made a Odd without add, nearest, get, delete, count, drop, close, is"),
+        (
+            "class Odd:\n    add = nearest = get = delete = count = drop = close = None",
+            "made a Odd without is_exact, filters, gives_vectors",
+        ),
+    ],
+)
+def test_what_a_plugin_makes_is_checked(site: Path, odd: str, lacking: str) -> None:
+    """A thing without the members of its kind is refused by name, not met with later."""
+    with pytest.raises(PluginError, match=lacking):
+        _with_store(site, odd).index()
 
 
 async def test_a_plugged_store_that_fails_is_a_store_error(site: Path) -> None:
     """Exceptions of its own arrive as StoreError with the id of the vector database."""
-    text = (
-        "from typing import Literal\n"
-        "from lorebind_knowledge.declarations.vector_dbs import VectorDBBase\n"
-        "from lorebind_knowledge.stores.memory.store import MemoryStore\n"
-        "class D(VectorDBBase):\n    type: Literal['sick']\n"
-        "class Sick(MemoryStore):\n    def open(self, index, dimension): raise OSError('gone')\n"
-        "class sick:\n    Declaration = D\n"
-        "    make = staticmethod(lambda declaration, environment: Sick())\n"
-    )
-    install(site, "sick-lore", {"vector_dbs": {"sick": "sick_lore:sick"}}, {"sick_lore": text})
-    data = {"name": "p", "vector_dbs": [{"id": "v", "type": "sick"}]}
-    store, catalog = KnowledgeService(build_project(data, root=site)).store()
-    with pytest.raises(StoreError, match="'v' failed in open: OSError: gone"):
-        await store.open(None, 3)  # type: ignore[misc, arg-type]
-    catalog.close()
+    odd = "class Odd(MemoryStore):\n    def count(self, space): raise OSError('gone')"
+    service = _with_store(site, odd)
+    space = Space(IndexKey(Namespace("t", "p", "project", "kb")), 1, 3)
+    with pytest.raises(StoreError, match="'v' failed in count: OSError: gone"):
+        await call(service.index().store.count, space)
+    await service.close()
 
 
 def test_two_plugins_of_one_name_are_refused(site: Path) -> None:

@@ -12,7 +12,8 @@ from langchain_core.embeddings import Embeddings
 
 from lorebind_knowledge import project_code
 from lorebind_knowledge.configuration import Environment, load_project
-from lorebind_knowledge.configuration.named_code import named_class, named_factory
+from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
+from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
 from lorebind_knowledge.declarations.wrappers import PythonWrapper
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.project_code import import_of_project
@@ -26,7 +27,12 @@ embedders:
   - id: mine
     provider: langchain
     class: "{}"
-vector_dbs: [{{ id: db, type: langchain, class: "{}" }}]
+vector_dbs:
+  - {{ id: db, type: langchain, class: "{}" }}
+  - id: made
+    type: langchain
+    factory: "{}"
+    config: {{ a: {{ factory: "{}", config: {{ b: {{ class: "{}" }} }} }} }}
 knowledge_bases:
   - id: docs
     sources: [{{ type: langchain, class: "{}" }}]
@@ -80,7 +86,8 @@ def test_a_path_stays_in_the_project(tmp_path: Path) -> None:
         "../outside:x",
         "a b:x",
         "linked",
-        "a:b.c",
+        "a:b.c.d",
+        "a:b.",
         ".a:b",
         "a:",
         f"{'.a' * 9}:b",
@@ -120,7 +127,7 @@ def test_modules_that_fail_are_named(tmp_path: Path) -> None:
         ("antigravity:x", "'antigravity:x' is of Python's standard library"),
         ("os.path:join", "'os.path:join' is of Python's standard library"),
         ("pytest.__main__:x", "'pytest.__main__:x' is a program"),
-        ("a.b:c.d", "'a.b:c.d' is not of the form 'package.module:Class'"),
+        ("a b:c", "'a b:c' is not of the form 'package.module:Class'"),
         ("linked:x", "'linked:x' leads out of the project folder"),
     ],
 )
@@ -138,6 +145,94 @@ def test_validation_runs_nothing_of_the_folder(tmp_path: Path) -> None:
     """A module of the folder is looked for, and not imported."""
     (tmp_path / "mine.py").write_text("1 / 0", encoding="utf-8")
     assert load_project(project(tmp_path, "mine:X")).project.name == "p"
+
+
+def test_a_method_is_named_for_a_factory_only(tmp_path: Path) -> None:
+    """Not where a class belongs."""
+    path = "package.module:Class.method"
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(project(tmp_path, path))
+    problems = caught.value.problems
+    assert {problem.message for problem in problems} == {
+        f"{path!r} is not of the form 'package.module:Class'"
+    }
+    assert [problem.line for problem in problems if 6 < problem.line < 12] == [7, 11]
+
+
+METHODS = """\
+import pathlib, random
+
+class Meta(type):
+    def __getattribute__(cls, name):
+        raise SystemExit(name)
+
+
+class Store(metaclass=Meta):
+    @classmethod
+    def made(cls, embedding):
+        return cls
+
+    @staticmethod
+    def alone(embedding):
+        return embedding
+
+    def of_an_object(self, embedding):
+        pass
+
+    @property
+    def asked(self):
+        pass
+
+    class Inner:
+        pass
+
+
+class Derived(Store):
+    pass
+
+
+thing = type("Thing", (), {"made": lambda embedding: None})()
+"""
+
+
+def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
+    """Its own or an inherited one, found without running anything of the class."""
+    (tmp_path / "methods.py").write_text(METHODS, encoding="utf-8")
+    derived = import_of_project("methods:Derived", tmp_path)
+    made = import_of_project("methods:Derived.made", tmp_path)
+    assert made("x") is derived
+    assert import_of_project("methods:Store.alone", tmp_path)("x") == "x"
+    assert project_code.is_factory(made)
+    assert project_code.is_factory(made, ["embedding"])
+    assert not project_code.is_factory(made, ["embeddings"])
+    assert project_code.described(made).startswith("a function of _lorebind_project_")
+    for name in ("Store.of_an_object", "Store.asked", "Store.Inner", "Store.missing", "thing.made"):
+        with pytest.raises(UsageError, match=f"'methods:{name}' cannot be imported: .* has no cla"):
+            import_of_project(f"methods:{name}", tmp_path)
+    for name in ("pathlib.Path", "random.random"):
+        with pytest.raises(UsageError, match="a module has no class method or static method"):
+            import_of_project(f"methods:{name}", tmp_path)
+
+
+def test_what_makes_an_argument(tmp_path: Path) -> None:
+    """Any class or function of others, but none of the standard library or of Lorebind."""
+    text = "from pathlib import Path\nfrom lorebind_knowledge.errors import UsageError\n"
+    text += "from json import dumps\nclass Own: pass\ndef own(): pass\nthing = Own()\n"
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    environment = Environment(tmp_path, {})
+    place = ("config", "a", "factory")
+
+    def named(path: str) -> Any:
+        data = {"id": "db", "type": "langchain", "class": "a:B", "config": {"a": {"factory": path}}}
+        return named_part(LangChainVectorDB.model_validate(data), environment, place)
+
+    for path in ("mine:Own", "mine:own", "yaml:Loader", "yaml:dump"):
+        assert callable(named(path))
+    for name in ("Path", "Path.cwd", "UsageError", "dumps", "thing"):
+        with pytest.raises(
+            UsageError, match=f"vector database 'db': mine:{name} is .*; expected a"
+        ):
+            named(f"mine:{name}")
 
 
 TRICKS = """\

@@ -107,30 +107,46 @@ async def test_an_unknown_filter(bench: Bench) -> None:
         await bench.ask("gamma", filters={"uri": {"$like": "x"}})
 
 
-async def test_a_lost_index_is_an_error(bench: Bench) -> None:
-    """When the store has lost what the ledger says it holds, the answer is not an empty list."""
+@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
+async def test_lost_vectors_are_an_error(bench: Bench, strategy: str) -> None:
+    """When the store has lost what the catalog says it holds, the answer is neither empty nor
+    shorter, and the message says how to restore it."""
     await filled(bench)
-    bench.store.drop(bench.index)
+    (hit,) = await bench.ask("gamma", top_k=1)
+    number = await _number(bench, hit.id)
+    bench.index.store.delete(bench.entry.space, [number])
+    for filters in ({}, {"uri": hit.metadata["uri"]}):
+        with pytest.raises(StoreError, match=r"has lost 1 of the 6 .*knowledge ingest docs"):
+            await bench.ask("gamma", strategy=strategy, filters=filters)
+    bench.index.store.drop(bench.entry.space)
     for _ in range(2):
-        with pytest.raises(StoreError):
-            await bench.ask("gamma")
+        with pytest.raises(StoreError, match="has lost"):
+            await bench.ask("gamma", strategy=strategy)
+    await bench.ingest()
+    assert (await bench.ask("gamma", top_k=1)).matches == [hit]
+
+
+async def _number(bench: Bench, name: str) -> int:
+    """Under which the store keeps the vector of a chunk."""
+    owner = bench.kb.namespace
+    return await bridge.call(bench.index.read, owner, lambda view: view.named([name])[name].number)
 
 
 async def test_a_search_that_a_reindex_overtakes(bench: Bench) -> None:
     """A search whose index is replaced under it answers from the successor."""
     await filled(bench)
-    old = bench.index
+    old = bench.entry.key
 
     class Overtaken(CountingEmbedder):
         async def embed_query(self, text: str) -> Any:
-            if bench.index == old:
+            if bench.entry.key == old:
                 bench.write("alpha.md", paragraph("omega"))
                 await bench.ingest(strategy="replace")
             return super().embed_query(text)
 
     bench.change(embedder=Overtaken())
     result = await bench.ask("omega", top_k=1)
-    assert bench.index != old
+    assert bench.entry.key != old
     assert result.matches[0].text == paragraph("omega")
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.declarations.retrieval import FusionDeclaration
-from lorebind_knowledge.records import DocumentMatch
 from lorebind_knowledge.retrieval.fusion import fuse, scaled
+from lorebind_knowledge.retrieval.query import Candidate
 
 cosines = st.floats(-1, 1)
 bm25s = st.just(0.0) | st.floats(0, 1e4)
@@ -24,24 +24,26 @@ fusions = st.builds(
 figures = st.lists(st.tuples(cosines, bm25s), max_size=30)
 
 
-def match(name: str, **scores: float) -> DocumentMatch:
-    return DocumentMatch(name, 0.5, scores, f"text of {name}", {"uri": name})
+def candidate(name: str, **scores: float) -> Candidate:
+    return Candidate("docs", 7, name, 0.5, scores)
 
 
-def matches(pairs: list[tuple[float, float]]) -> list[DocumentMatch]:
-    return [match(f"{at:02}", dense=near, lexical=word) for at, (near, word) in enumerate(pairs)]
+def candidates_of(pairs: list[tuple[float, float]]) -> list[Candidate]:
+    return [
+        candidate(f"{at:02}", dense=near, lexical=word) for at, (near, word) in enumerate(pairs)
+    ]
 
 
-def fused(candidates: list[DocumentMatch], **settings: Any) -> list[tuple[str, float]]:
+def fused(candidates: list[Candidate], **settings: Any) -> list[tuple[str, float]]:
     ranked = fuse(candidates, FusionDeclaration(**settings))
     return [(one.id, one.score) for one in ranked]
 
 
 CANDIDATES = [
-    match("a", dense=0.9, lexical=0.0),
-    match("b", dense=0.5, lexical=16.0),
-    match("c", dense=0.7, lexical=4.0),
-    match("d", dense=0.1, lexical=1.0),
+    candidate("a", dense=0.9, lexical=0.0),
+    candidate("b", dense=0.5, lexical=16.0),
+    candidate("c", dense=0.7, lexical=4.0),
+    candidate("d", dense=0.1, lexical=1.0),
 ]
 # Scaled, the cosines are 1, 0.5, 0.75 and 0, the roots of the BM25 figures 0, 1, 0.5 and 0.25.
 
@@ -73,7 +75,7 @@ def test_ranks_by_hand() -> None:
 
 def test_ranks_that_are_shared() -> None:
     """Equal figures have one rank, and the next one is as far behind as if they had not."""
-    equal = matches([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)])
+    equal = candidates_of([(0.9, 2.0), (0.9, 0.0), (0.8, 0.0)])
     got = fuse(equal, FusionDeclaration(method="rrf", rank_constant=1))
     assert [one.scores["fused"] for one in got] == [1.0, 0.5, 0.25]
 
@@ -82,7 +84,7 @@ def test_the_rank_constant_counts() -> None:
     """A small constant favours a first place in one list, a large one being in both."""
     pairs = [(0.9, 0.0), (0.8, 0.0), (0.7, 1.0), (0.0, 3.0), (0.0, 2.0)]
     small, large = (
-        [name for name, _ in fused(matches(pairs), method="rrf", rank_constant=k)]
+        [name for name, _ in fused(candidates_of(pairs), method="rrf", rank_constant=k)]
         for k in (1, 1000)
     )
     assert small == ["00", "02", "03", "01", "04"]
@@ -108,21 +110,25 @@ def test_scaled(given: list[float], expected: list[float]) -> None:
 
 def test_a_figure_that_is_not_there() -> None:
     """What has no figure of a kind counts as 0 of it."""
-    both = [match("a", dense=0.5), match("b", lexical=4.0, dense=0.0), match("c", dense=0.0)]
+    both = [
+        candidate("a", dense=0.5),
+        candidate("b", lexical=4.0, dense=0.0),
+        candidate("c", dense=0.0),
+    ]
     assert fused(both, dense_weight=0.6) == [("a", 0.6), ("b", 0.4), ("c", 0.0)]
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_ties_go_by_id(method: str) -> None:
     """Passages of the same figures stand in the order of their ids."""
-    same = [replace(match("", dense=0.4, lexical=1.0), id=name) for name in "cab"]
+    same = [replace(candidate("", dense=0.4, lexical=1.0), id=name) for name in "cab"]
     assert [name for name, _ in fused(same, method=method)] == ["a", "b", "c"]
 
 
 @given(figures, fusions)
 def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) -> None:
     """All candidates come back, scores in 0 to 1 fall, equal ones go by id, figures are kept."""
-    candidates = matches(pairs)
+    candidates = candidates_of(pairs)
     ranked = fuse(candidates, fusion)
     assert sorted(one.id for one in ranked) == [one.id for one in candidates]
     assert all(0 <= one.score <= 1 and 0 <= one.scores["fused"] <= 1 for one in ranked)
@@ -131,7 +137,7 @@ def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) 
     ]
     for one in ranked:
         assert (one.scores["dense"], one.scores["lexical"]) == pairs[int(one.id)]
-        assert one.text == f"text of {one.id}"
+        assert (one.kb_id, one.number) == ("docs", 7)
 
 
 @given(figures, fusions, st.randoms())
@@ -139,7 +145,7 @@ def test_the_order_of_candidates_does_not_matter(
     pairs: list[tuple[float, float]], fusion: FusionDeclaration, random: Any
 ) -> None:
     """The same candidates in any order make the same ranking."""
-    candidates = matches(pairs)
+    candidates = candidates_of(pairs)
     shuffled = list(candidates)
     random.shuffle(shuffled)
     assert fuse(shuffled, fusion) == fuse(candidates, fusion)
@@ -150,7 +156,7 @@ def test_better_in_both_is_better(
     pairs: list[tuple[float, float]], fusion: FusionDeclaration
 ) -> None:
     """A passage that is no worse by vectors and by words is no worse fused."""
-    for one in fuse(matches(pairs), fusion):
-        for other in fuse(matches(pairs), fusion):
+    for one in fuse(candidates_of(pairs), fusion):
+        for other in fuse(candidates_of(pairs), fusion):
             if all(one.scores[kind] >= other.scores[kind] for kind in ("dense", "lexical")):
                 assert one.score >= other.score

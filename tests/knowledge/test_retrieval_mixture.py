@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.bridge import run
-from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.identity import chunk_id
-from lorebind_knowledge.records import Record, RecordFilter
-from lorebind_knowledge.retrieval.base import Search
-from lorebind_knowledge.retrieval.search import STRATEGIES
+from lorebind_knowledge.records import Record
+from lorebind_knowledge.stores.base import Nominees
+from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from lorebind_knowledge.records import DocumentMatch
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.records import DocumentMatch, Space
+    from lorebind_knowledge.stores.base import VectorStore
 
     from .bench import Bench
 
 SEARCHES = 60
 LEAST_PUBLISHED = 12
 DOCUMENTS = ("a.md", "b.md", "c.md")
+STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
+QUESTION = "keys stay even part1 odd1"
 
 
 def passages(version: int) -> list[str]:
@@ -37,53 +39,56 @@ def passages(version: int) -> list[str]:
     return ["keys stay for ever", *(f"keys {name} part{part} words" for part in range(3))]
 
 
-def publish(bench: Bench, uri: str, generation: int) -> None:
-    """As an ingest does it: staged, published in one step, what was before deleted."""
-    index = bench.index
-    texts = passages(generation)
+def records(bench: Bench, uri: str, texts: list[str], generation: int) -> list[Record]:
     vectors = bench.embedder._inner.embed_documents(texts)
-    bench.store.upsert(
-        [
-            Record(
-                chunk_id(index.namespace, uri, text, 0),
-                index,
-                uri,
-                generation,
-                text,
-                np.asarray(vector),
-                {"uri": uri, "kb_id": "docs", "title": "", "start": at, "end": at},
-            )
-            for at, (text, vector) in enumerate(zip(texts, vectors, strict=True))
-        ]
-    )
-    bench.store.publish(index, uri, generation)
-    bench.store.delete_by_filter(RecordFilter(index, uri=uri, except_generation=generation))
+    return [
+        Record(
+            chunk_id(bench.kb.namespace, uri, text, 0),
+            bench.entry.key,
+            uri,
+            generation,
+            text,
+            np.asarray(vector),
+            {"uri": uri, "kb_id": "docs", "title": "", "start": at, "end": at},
+        )
+        for at, (text, vector) in enumerate(zip(texts, vectors, strict=True))
+    ]
 
 
-def versions(found: list[DocumentMatch]) -> dict[str, set[str]]:
-    """By document, the versions that its passages are of."""
-    seen: dict[str, set[str]] = {}
-    for match in found:
-        names = re.findall(r"even|odd\d", match.text)
-        seen.setdefault(match.metadata["uri"], set()).update(names)
-    return seen
+def publish_all(bench: Bench, lease: Lease, version: int) -> None:
+    """As an ingest does it: staged, published in one step, what was before deleted at once."""
+    index, entry = bench.index, bench.entry
+    for uri, generation in index.next_generations(entry, DOCUMENTS).items():
+        index.stage(lease, entry, records(bench, uri, passages(version), generation))
+        index.publish(lease, entry, {uri: generation})
+    index.sweep(lease, entry)
 
 
-def check(found: list[DocumentMatch]) -> None:
-    assert all(len(names) <= 1 for names in versions(found).values()), versions(found)
-    staying = [m.metadata["uri"] for m in found if m.text == "keys stay for ever"]
-    assert sorted(staying) == list(DOCUMENTS)
-
-
-@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
-def test_while_a_writer_publishes(make_bench: Callable[[str], Bench], strategy: str) -> None:
-    """Every answer holds each document in one version, and the passage that never changes."""
-    bench = make_bench("sqlite")
+def begin(bench: Bench) -> None:
+    """Three documents, put in by hand."""
     bench.write("a.md", "to make the index")
+    bench.change(dedupe=False)
     run(bench.ingest())
-    bench.store.delete_by_filter(RecordFilter(bench.index, uri="docs/a.md"))
-    for uri in DOCUMENTS:
-        publish(bench, uri, 1)
+    with bench.catalog.lease(bench.kb.namespace) as lease:
+        bench.index.remove(lease, bench.entry, ["docs/a.md"])
+        publish_all(bench, lease, 1)
+
+
+def check(found: Iterable[DocumentMatch]) -> None:
+    """All four passages of each document, all of one version."""
+    texts: dict[str, list[str]] = {uri: [] for uri in DOCUMENTS}
+    for match in found:
+        texts[match.metadata["uri"]].append(match.text)
+    for uri, said in texts.items():
+        names = set(re.findall(r"even|odd\d", " ".join(said)))
+        assert len(names) == 1, (uri, said)
+        assert len(set(said)) == len(said) == 4, (uri, said)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_while_a_writer_publishes(bench: Bench, strategy: str) -> None:
+    """Every answer holds each document whole and in one version."""
+    begin(bench)
     done = threading.Event()
     failures: list[BaseException] = []
     published = 0
@@ -91,12 +96,12 @@ def test_while_a_writer_publishes(make_bench: Callable[[str], Bench], strategy: 
     def write() -> None:
         nonlocal published
         try:
-            for generation in range(2, 2_000):
-                for uri in DOCUMENTS:
-                    publish(bench, uri, generation)
+            with bench.catalog.lease(bench.kb.namespace) as lease:
+                version = 1
+                while not done.is_set():
+                    version += 1
+                    publish_all(bench, lease, version)
                     published += 1
-                if done.is_set():
-                    return
         except BaseException as error:
             failures.append(error)
 
@@ -106,10 +111,7 @@ def test_while_a_writer_publishes(make_bench: Callable[[str], Bench], strategy: 
         searches = 0
         while searches < SEARCHES or (published < LEAST_PUBLISHED and writer.is_alive()):
             searches += 1
-            settings = RetrievalDeclaration.model_validate({"strategy": strategy, "top_k": 50})
-            search = Search(bench.kb, bench.index, "keys stay even part1 odd1", settings)
-            found = run(_ranked(search, strategy))
-            check(found)
+            check(run(bench.ask(QUESTION, strategy=strategy, top_k=50)))
     finally:
         done.set()
         writer.join(60)
@@ -117,42 +119,70 @@ def test_while_a_writer_publishes(make_bench: Callable[[str], Bench], strategy: 
     assert published >= LEAST_PUBLISHED
 
 
-async def _ranked(search: Search, strategy: str) -> list[DocumentMatch]:
-    return await STRATEGIES[strategy](search, 50)
+class Blind(StoreWrapper):
+    """Gives no vectors, so that the catalog keeps them."""
+
+    def __init__(self, inner: VectorStore) -> None:
+        super().__init__(inner)
+        self.gives_vectors = False
+
+    async def nearest(self, *arguments: Any) -> Nominees:
+        return Nominees((await super().nearest(*arguments)).numbers)
+
+    async def get(self, space: Space, numbers: Collection[int]) -> dict[int, None]:
+        return dict.fromkeys(await super().get(space, numbers))
 
 
-class Between(Search):
-    """A search of words, then of vectors, before each of which something happens."""
-
-    steps: Iterator[Callable[[], None]] = iter(())
-    words_are_found: asyncio.Event
-
-    async def dense(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
-        await self.words_are_found.wait()
-        next(self.steps, lambda: None)()
-        return await super().dense(top_k, ids)
-
-    async def lexical(self, top_k: int, ids: Collection[str] | None = None) -> list[DocumentMatch]:
-        found = await super().lexical(top_k, ids)
-        self.words_are_found.set()
-        return found
+@pytest.fixture(params=["gives vectors", "gives none"])
+def overtaken(request: pytest.FixtureRequest, make_bench: Callable[[str], Bench]) -> Bench:
+    """A bench whose catalog can be written while a search reads it."""
+    bench = make_bench("sqlite")
+    if request.param == "gives none":
+        bench.index.store = Blind(bench.index.store)
+    begin(bench)
+    return bench
 
 
-@pytest.mark.parametrize("times", [0, 1, 2, 3, 4])
-async def test_versions_that_come_and_go(bench: Bench, times: int) -> None:
-    """Of a version between two that are alike nothing is mixed with theirs."""
-    bench.write("a.md", "to make the index")
-    await bench.ingest()
-    bench.store.delete_by_filter(RecordFilter(bench.index, uri="docs/a.md"))
-    for uri in DOCUMENTS:
-        publish(bench, uri, 2)
+def before_each_search(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, steps: Iterator[Callable[[], None]]
+) -> None:
+    """Let one step happen after a search has opened its view, and before it asks the store."""
+    nearest = bench.index.store.nearest
 
-    def publish_all(generation: int) -> None:
-        for uri in DOCUMENTS:
-            publish(bench, uri, generation)
+    def late(*arguments: Any) -> Any:
+        next(steps, lambda: None)()
+        return nearest(*arguments)
 
-    search = Between(bench.kb, bench.index, "keys stay even part1", bench.kb.retrieval)
-    search.words_are_found = asyncio.Event()
-    search.steps = iter([partial(publish_all, 3 + step) for step in range(times)])
-    found = await STRATEGIES["hybrid"](search, 50)
-    check(found)
+    monkeypatch.setattr(bench.index.store, "nearest", late)
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "hybrid", "mmr"])
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+def test_versions_that_come_and_go(
+    overtaken: Bench, monkeypatch: pytest.MonkeyPatch, times: int, strategy: str
+) -> None:
+    """Of a version between two that are alike nothing is mixed with theirs, and what was deleted
+    under a search is not missing in its answer."""
+    bench = overtaken
+    with bench.catalog.lease(bench.kb.namespace) as lease:
+        steps = [partial(publish_all, bench, lease, 2 + step) for step in range(times)]
+        before_each_search(bench, monkeypatch, iter(steps))
+        check(run(bench.ask(QUESTION, strategy=strategy, top_k=50)))
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "hybrid", "mmr"])
+@pytest.mark.parametrize("top_k", [1, 50])
+def test_much_that_is_staged_meanwhile(
+    overtaken: Bench, monkeypatch: pytest.MonkeyPatch, top_k: int, strategy: str
+) -> None:
+    """What a search cannot see yet does not crowd out what it can, however much and near it is."""
+    bench = overtaken
+    expected = run(bench.ask(QUESTION, strategy=strategy, top_k=top_k)).matches
+    with bench.catalog.lease(bench.kb.namespace) as lease:
+
+        def stage_many() -> None:
+            texts = [f"{QUESTION} {number}" for number in range(300)]
+            bench.index.stage(lease, bench.entry, records(bench, "new.md", texts, 1))
+
+        before_each_search(bench, monkeypatch, iter([stage_many]))
+        assert run(bench.ask(QUESTION, strategy=strategy, top_k=top_k)).matches == expected

@@ -10,7 +10,7 @@ import pytest
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.namespace import Namespace
-from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.retrieval.search import search_several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,11 +136,21 @@ async def test_the_same_place_in_two_knowledge_bases(bench: Bench) -> None:
     assert {one.metadata["kb_id"] for one in result} == {"docs", "more"}
 
 
-async def test_a_neighbour_that_is_being_replaced(bench: Bench) -> None:
-    """While a newer version is published, a hit that is gone from it stays as it was found."""
+async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) -> None:
+    """A hit that is gone when its neighbours are looked for stays as it was found."""
     await filled(bench, Pieces(30, 0))
-    real = bench.catalog.ledger.chunk_ids
-    bench.catalog.ledger.chunk_ids = lambda key, uri: real(key, uri)[:1]  # type: ignore[method-assign]
-    (hit,) = (await bench.ask("mark11 thing11", top_k=1, neighbours=1)).matches
-    assert hit.text == text_of(bench, hit)
-    assert "mark11" in hit.text or "thing11" in hit.text
+
+    class Slow:
+        async def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
+            bench.write("a.md", "Everything was written anew.")
+            await bench.ingest()
+            return [float("mark11" in text) for text in texts]
+
+    bench.change(reranker=lambda declared: Slow())
+    plain = (await bench.ask("mark11 thing11", top_k=50)).matches
+    (hit,) = await bench.ask(
+        "mark11 thing11", strategy="rerank", top_k=1, neighbours=1, rerank={"class": "a.b:C"}
+    )
+    (found,) = (one for one in plain if one.id == hit.id)
+    assert "mark11" in hit.text
+    assert (hit.text, hit.metadata) == (found.text, found.metadata)

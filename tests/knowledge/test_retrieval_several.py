@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind import Project
+from lorebind_knowledge.bridge import run
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import (
     EmbedderError,
@@ -19,14 +23,18 @@ from lorebind_knowledge.errors import (
 )
 from lorebind_knowledge.ingest.engine import ingest as ingest_corpus
 from lorebind_knowledge.namespace import Namespace
-from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.retrieval.search import search_several
 from lorebind_knowledge.sources.files import FileSource
 
 from .bench import Bench, CountingEmbedder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from sqlalchemy import Connection
+
+    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import QueryResult, Vector
 
@@ -147,7 +155,7 @@ async def test_different_embedders(bench: Bench) -> None:
 async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
     """Neither a store that lost an index nor an embedder that fails makes a shorter answer."""
     kbs = await three(bench)
-    bench.store.drop(_index(bench, kbs[1]))
+    bench.index.store.drop(_entry(bench, kbs[1]).space)
     for strategy in STRATEGIES:
         with pytest.raises(StoreError):
             await ask(kbs, strategy=strategy)
@@ -160,10 +168,10 @@ async def test_an_outage_of_one_is_an_error(bench: Bench) -> None:
         await ask([replace(kb, embedder=Broken()) for kb in (kbs[0], kbs[2])])
 
 
-def _index(bench: Bench, kb: KnowledgeBase) -> Any:
+def _entry(bench: Bench, kb: KnowledgeBase) -> IndexEntry:
     entry = bench.catalog.ledger.index(kb.namespace, "active")
     assert entry is not None
-    return entry.key
+    return entry
 
 
 async def test_every_one_is_announced(bench: Bench) -> None:
@@ -192,7 +200,7 @@ async def test_every_one_is_announced(bench: Bench) -> None:
     assert bench.diary.names()[:4] == ["retrieval_started"] * 4
 
     bench.diary.entries.clear()
-    bench.store.drop(_index(bench, kbs[1]))
+    bench.index.store.drop(_entry(bench, kbs[1]).space)
     with pytest.raises(StoreError) as caught:
         await ask(kbs)
     failure = {"strategy": "hybrid", "reason": str(caught.value)}
@@ -203,11 +211,11 @@ async def test_every_one_is_announced(bench: Bench) -> None:
 async def test_a_reindex_that_overtakes(bench: Bench) -> None:
     """Where one of the indexes is replaced under the search, its successor answers."""
     kbs = await three(bench)
-    old = _index(bench, kbs[1])
+    old = _entry(bench, kbs[1]).key
 
     class Overtaken(CountingEmbedder):
         async def embed_query(self, text: str) -> Any:  # type: ignore[override]  # either colour will do
-            if _index(bench, kbs[1]) == old:
+            if _entry(bench, kbs[1]).key == old:
                 write(bench, "two", "01.md", "apple boat cedar omega")
                 await ingest(bench, kbs[1], strategy="replace")
             return super().embed_query(text)
@@ -215,6 +223,56 @@ async def test_a_reindex_that_overtakes(bench: Bench) -> None:
     embedder = Overtaken()
     result = await ask([replace(kb, embedder=embedder) for kb in kbs], "omega", top_k=1)
     assert [match.text for match in result] == ["apple boat cedar omega"]
+
+
+async def test_databases_of_their_own(bench: Bench, make_bench: Callable[[str], Bench]) -> None:
+    """Where knowledge bases are kept changes neither the ranking nor a figure."""
+    together = await three(bench)
+    apart = [*together[:2], replace(together[2], index=make_bench("memory").index)]
+    await ingest(bench, apart[2])
+    for strategy in STRATEGIES:
+        expected = await ask(together, strategy=strategy, top_k=20)
+        assert (await ask(apart, strategy=strategy, top_k=20)).matches == expected.matches
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_databases_in_another_order(make_bench: Callable[[str], Bench], kind: str) -> None:
+    """Searches that name the same databases in another order do not wait for each other."""
+    meeting = threading.Barrier(2)
+    kbs = []
+    for name in ("one", "two"):
+        bench = make_bench(kind)
+        kbs.append(other(bench, name))
+        write(bench, name, "a.md", f"apple boat cedar {name}")
+        run(ingest(bench, kbs[-1]))
+        _meet_within_a_read(bench, meeting)
+    answers: list[int] = []
+
+    def search(some: list[KnowledgeBase]) -> None:
+        answers.append(len(asyncio.run(ask(some))))
+
+    threads = [
+        threading.Thread(target=search, args=[some], daemon=True) for some in (kbs, kbs[::-1])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers == [2, 2]
+
+
+def _meet_within_a_read(bench: Bench, meeting: threading.Barrier) -> None:
+    """Let the first two that read a catalog wait for each other there, for a moment."""
+    reading = bench.catalog.reading
+
+    @contextmanager
+    def late() -> Iterator[Connection]:
+        with reading() as connection:
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(0.5)
+            yield connection
+
+    bench.catalog.reading = late  # type: ignore[method-assign]
 
 
 async def test_the_same_passage_in_two(bench: Bench) -> None:

@@ -9,8 +9,7 @@ import pytest
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import ConfigurationError, UsageError
-from lorebind_knowledge.retrieval.search import shortfall
-from lorebind_knowledge.retrieval.several import search_several
+from lorebind_knowledge.retrieval.search import search_several, shortfall
 
 from .bench import Bench, paragraph
 

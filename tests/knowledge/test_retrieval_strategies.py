@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor
-from langchain_core.vectorstores import InMemoryVectorStore
 
-from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.records import SearchOptions
 from lorebind_knowledge.rerankers.langchain import LangChainReranker
-from lorebind_knowledge.retrieval.base import Search
+from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.search import STRATEGIES
-from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
     from .bench import Bench
+
+T = TypeVar("T")
 
 WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour", "iris", "juniper")
 SCORES = {
@@ -67,6 +67,16 @@ async def ask(bench: Bench, question: str, strategy: str, **settings: Any) -> Qu
     return await bench.ask(question, strategy=strategy, **settings)
 
 
+async def viewed(bench: Bench, ask: Callable[[View], T]) -> T:
+    """What is answered by a view of the index."""
+    owner = bench.kb.namespace
+
+    def asked(views: Mapping[Namespace, View]) -> T:
+        return ask(views[owner])
+
+    return await call(bench.index.read_several, [owner], asked)
+
+
 def names(matches: Sequence[DocumentMatch]) -> list[tuple[str, float]]:
     return [(match.id, match.score) for match in matches]
 
@@ -103,10 +113,11 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
     """Past the depth of a list a passage has its real figures, not those of one that is missing."""
     await filled(bench, 120)  # the lists hold 50
     vector = bench.embedder.embed_query(QUESTION)
-    options = SearchOptions(bench.index, 200)
-    store: Any = bench.store
-    cosines = {m.id: m.scores["dense"] for m in store.similarity_search(vector, options)}
-    words = {m.id: m.scores["lexical"] for m in store.lexical_search(QUESTION, options)}
+    near, named = await viewed(
+        bench, lambda view: (view.nearest(vector, 200), view.worded(QUESTION, 200)[0])
+    )
+    cosines = {one.id: one.figure for one in near}
+    words = {one.id: one.figure for one in named}
     assert len(words) > 50
     found = (await ask(bench, QUESTION, strategy, top_k=50, fusion={"depth": 50})).matches
     for match in found:
@@ -122,17 +133,23 @@ async def test_a_passage_far_down_one_list_is_found(bench: Bench) -> None:
     bench.write("far.md", "rotate " + " ".join(f"other{n}" for n in range(9)))
     await bench.ingest()
     bench.change(dedupe=False)
-    search = Search(bench.kb, bench.index, "keys keys keys keys rotate", bench.kb.retrieval)
-    search.settings = search.settings.model_copy(
-        update={"fusion": search.settings.fusion.model_copy(update={"depth": 50})}
-    )
-    ranked = await STRATEGIES["hybrid"](search, 5)
-    (far,) = (match for match in ranked if match.metadata["uri"].endswith("far.md"))
-    nearest = await search.dense(50)
-    assert far.id not in {match.id for match in nearest}
-    (alone,) = await search.dense(1, [far.id])
-    assert far.scores["dense"] == alone.scores["dense"] > 0
-    assert far.scores["lexical"] > 0
+    question = "keys keys keys keys rotate"
+    fusion = bench.kb.retrieval.fusion.model_copy(update={"depth": 50})
+    settings = bench.kb.retrieval.model_copy(update={"fusion": fusion})
+    vector = bench.embedder.embed_query(question)
+
+    def found(view: View) -> tuple[Any, Any, Any]:
+        query = Query(question, vector, settings, {"docs": view})
+        (far,) = view.chunks([one.number for one in query.worded(1)]).values()
+        ranked = {one.id: one for one in STRATEGIES["hybrid"](query, 5)}
+        return far, ranked, (query.nearest(50), query.nearest(61))
+
+    far, ranked, (nearest, every) = await viewed(bench, found)
+    assert far.uri == "docs/far.md"
+    assert far.id not in {one.id for one in nearest}
+    (alone,) = (one for one in every if one.id == far.id)
+    assert ranked[far.id].scores["dense"] == alone.scores["dense"] > 0
+    assert ranked[far.id].scores["lexical"] > 0
 
 
 @pytest.mark.parametrize("question", ["?!", "the of and", "… —", "x"])
@@ -247,35 +264,6 @@ async def test_a_reranker_is_asked_once(bench: Bench) -> None:
     result = await ask(bench, QUESTION, "rerank", top_k=5, min_score=1)
     assert result.matches == []
     assert asked == [30]
-
-
-# A store that cannot search words.
-
-
-@pytest.fixture
-def wordless(make_bench: Callable[[str], Bench]) -> Bench:
-    bench = make_bench("memory")
-    bench.store = LangChainStore(Recipe("InMemoryVectorStore", InMemoryVectorStore, {}), None)
-    bench.change(store=bench.store)
-    return bench
-
-
-async def test_the_default_without_words(wordless: Bench) -> None:
-    """Where the strategy is left out, a store without words is searched by similarity."""
-    await filled(wordless)
-    wordless.change(retrieval=RetrievalDeclaration(top_k=3))
-    result = await wordless.ask(QUESTION)
-    assert result.strategy == "similarity"
-    assert result.matches == (await wordless.ask(QUESTION, strategy="similarity", top_k=3)).matches
-    assert wordless.diary.data("retrieval_completed")[0]["strategy"] == "similarity"
-
-
-@pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
-async def test_words_asked_of_a_store_without(wordless: Bench, strategy: str) -> None:
-    """A strategy that was named is never exchanged for another: it is refused."""
-    await filled(wordless)
-    with pytest.raises(UsageError, match=rf"'docs' cannot search words.*{strategy}.*'similarity'"):
-        await ask(wordless, QUESTION, strategy)
 
 
 async def test_words_that_were_superseded_meanwhile(bench: Bench) -> None:

@@ -214,8 +214,8 @@ async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> N
     await service.close()
     assert diary.names()[-1] == "shutdown"
     report = await service.ingest("guides")
-    assert service.knowledge_base("guides").store is not kept.store
-    lasting = type(kept.store).__name__ == "SqliteStore"
+    assert service.knowledge_base("guides").index is not kept.index
+    lasting = type(kept.index.store).__name__ == "SqliteStore"
     assert report.documents == (counts(unchanged=2) if lasting else counts(added=2))
     assert len(await _found(service, "guides")) == 2
     await service.close()
@@ -223,13 +223,13 @@ async def test_close_and_use_again(service: KnowledgeService, diary: Diary) -> N
 
 
 async def test_parts_are_shared(service: KnowledgeService) -> None:
-    """One store, one catalog and one embedder serve all knowledge bases and all threads."""
+    """One index and one embedder serve all knowledge bases and all threads."""
     ready = threading.Barrier(8)
 
-    def make(number: int) -> tuple[int, int, int]:
+    def make(number: int) -> tuple[int, int]:
         ready.wait(5)
         kb = service.knowledge_base("guides" if number % 2 else "policies")
-        return id(kb.store), id(kb.catalog), id(kb.embedder)
+        return id(kb.index), id(kb.embedder)
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(make, range(8)))) == 1

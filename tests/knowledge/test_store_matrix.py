@@ -9,97 +9,122 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.stores.matrix import ExactMatrix, score_of
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
+from lorebind_knowledge.testing.store_driver import space, vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from lorebind_knowledge.records import Matrix
+    from lorebind_knowledge.stores.matrix import Numbers
 
 
-def built(vectors: Matrix, ids: Sequence[str]) -> ExactMatrix:
-    return ExactMatrix.empty(vectors.shape[1]).replaced(
-        ((name, at) for at, name in enumerate(ids)), lambda rows: ((r, vectors[r]) for r in rows)
+def built(matrix: Matrix, numbers: Numbers) -> ExactMatrix:
+    order = np.argsort(numbers)
+    return ExactMatrix.empty(matrix.shape[1]).replaced(
+        numbers[order], lambda missing: [(missing, matrix[order])]
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_same_as_sorting_everything(data: st.DataObject) -> None:
-    """The best k are those that sorting all scores would give, with many ties, masks and zeros."""
+    """Nominees are the best k of all cosines above 0 with all that tie, also under a mask.
+
+    There are many ties, vectors of length 0 and such as share nothing.
+    """
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     count, dimension = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 9))
     kinds = rng.standard_normal((data.draw(st.integers(1, 12)), dimension))
     kinds *= rng.random(kinds.shape) < data.draw(st.sampled_from([0.3, 1.0]))
-    vectors = kinds[rng.integers(0, len(kinds), count)].astype(np.float32)
-    ids = [f"{n:04d}" for n in rng.permutation(count)]
-    query = rng.standard_normal(dimension).astype(np.float32)
+    lengths = np.linalg.norm(kinds, axis=1, keepdims=True)
+    kinds = np.divide(kinds, lengths, out=kinds, where=lengths > 0)
+    matrix = kinds[rng.integers(0, len(kinds), count)].astype(np.float32)
+    numbers = rng.choice(10 * count, count, replace=False).astype(np.int64) + 1
+    query = vectors(1, dimension, seed=int(rng.integers(0, 2**32)))[0]
     k = data.draw(st.integers(1, count + 1))
     share = data.draw(st.sampled_from([0.05, 0.5, None]))
-    allowed = None if share is None else rng.random(count) < share
+    allowed = np.ones(count, np.bool_) if share is None else rng.random(count) < share
+    among = None if share is None else numbers[allowed]
+    if among is not None and data.draw(st.booleans()):
+        among = [*among.tolist(), *among.tolist()[:3], 10 * count + 5]
 
-    found = built(vectors, ids).top(query, k, data.draw(st.sampled_from([None, 0.0])), allowed)
+    found = built(matrix, numbers).nearest(query, k, among)
 
-    exact = vectors.astype(np.float64)
-    lengths = np.linalg.norm(exact, axis=1) * np.linalg.norm(query.astype(np.float64))
-    cosines = np.divide(exact @ query, lengths, out=np.zeros(count), where=lengths > 0)
-    by_id = sorted(range(count), key=ids.__getitem__)
-    rows = [row for at, row in enumerate(by_id) if allowed is None or allowed[at]]
-    expected = sorted(rows, key=lambda row: (-score_of(cosines[row]), ids[row]))[:k]
-    assert [score_of(cosine) for _, cosine in found] == pytest.approx(
-        [score_of(cosines[row]) for row in expected], abs=1.1e-6
-    )
-    assert [row for row, _ in found] == expected
+    exact = dict(zip(numbers.tolist(), (matrix.astype(np.float64) @ query).tolist(), strict=True))
+    inside = numbers[allowed].tolist()
+    assert len(set(found.numbers)) == len(found.numbers) >= min(k, len(inside))
+    assert set(found.numbers) <= set(inside)
+    figures = [exact[number] for number in found.numbers]
+    assert (np.diff(figures) <= 1e-6).all()
+    if len(inside) > k:
+        last = sorted((exact[number] for number in inside), reverse=True)[k - 1]
+        needed = {n for n in inside if exact[n] > last + 1e-6}
+        if last > 1e-6:
+            needed = {n for n in inside if exact[n] >= last - 1e-6}
+        assert needed <= set(found.numbers)
+        assert min(figures) >= last - 1.1e-5
+    rows = dict(zip(numbers.tolist(), matrix, strict=True))
+    for number, row in zip(found.numbers, found.vectors, strict=True):
+        np.testing.assert_array_equal(row, rows[number])
 
 
 @pytest.mark.parametrize("count", [5, 64, 1021])
 def test_ties_survive_the_product(count: int) -> None:
-    """Equal texts tie wherever they stand, though a float32 product differs in the last digits."""
-    rng = np.random.default_rng(3)
-    vectors = np.tile(rng.standard_normal(384).astype(np.float32), (count, 1))
-    matrix = built(vectors, [f"{n:04d}" for n in range(count)])
-    for query in rng.standard_normal((50, 384)).astype(np.float32) + vectors[0]:
-        found = matrix.top(query, 4)
-        assert [row for row, _ in found] == [0, 1, 2, 3]
-        assert len({score_of(cosine) for _, cosine in found}) == 1
+    """Equal vectors are nominated together, though a float32 product might differ in the last
+    digits."""
+    matrix = np.tile(vectors(1, 384, seed=3), (count, 1))
+    exact = built(matrix, np.arange(1, count + 1))
+    for query in vectors(50, 384, seed=4):
+        towards = query if query @ matrix[0] > 0 else -query
+        assert exact.nearest(towards, 4).numbers == list(range(1, count + 1))
+        assert len(exact.nearest(-towards, 4).numbers) == 4
 
 
-@given(st.lists(st.sets(st.integers(0, 40)), max_size=8))
+@given(st.lists(st.sets(st.integers(1, 41)), max_size=8))
 def test_replacing_is_the_same_as_building(steps: list[set[int]]) -> None:
-    """A matrix brought up to date is the one built anew, and fetches only what it lacks."""
-    vectors = np.random.default_rng(1).standard_normal((41, 5)).astype(np.float32)
+    """A matrix brought up to date is the one built anew, fetches only what it lacks, and leaves
+    the one before as it was."""
+    known = vectors(42, 5, seed=1)
     matrix, before = ExactMatrix.empty(5), set[int]()
-    for rows in steps:
+    for wanted in steps:
         fetched: list[int] = []
 
-        def fetch(missing: Sequence[int], fetched: list[int] = fetched):
-            fetched.extend(missing)
-            return ((row, vectors[row]) for row in missing)
+        def fetch(
+            missing: Numbers, fetched: list[int] = fetched
+        ) -> Iterator[tuple[Numbers, Matrix]]:
+            fetched.extend(missing.tolist())
+            for start in range(0, len(missing), 3):
+                part = missing[start : start + 3][::-1]
+                yield part, known[part]
 
-        matrix = matrix.replaced(((f"{row:02d}", row) for row in rows), fetch)
-        assert set(fetched) == rows - before
-        assert matrix.rows.tolist() == sorted(rows)
-        if rows:
-            (best,) = matrix.top(vectors[max(rows)], 1)
-            assert best == (max(rows), pytest.approx(1.0))
-        before = rows
+        older, matrix = matrix, matrix.replaced(np.array(sorted(wanted), np.int64), fetch)
+        assert sorted(fetched) == sorted(wanted - before)
+        for one, numbers in ((matrix, wanted), (older, before)):
+            assert one.numbers.tolist() == sorted(numbers)
+            given = one.get(range(50))
+            assert sorted(given) == sorted(numbers)
+            for number in numbers:
+                np.testing.assert_array_equal(given[number], known[number])
+        before = wanted
 
 
 def test_block_by_block() -> None:
-    """More rows than are loaded at a time all get their own vector."""
-    rng = np.random.default_rng(2)
-    vectors = rng.standard_normal((10_000, 3)).astype(np.float32)
-    matrix = built(vectors, [f"{n:05d}" for n in range(10_000)])
-    fewer = matrix.replaced(((f"{n:05d}", n) for n in range(0, 10_000, 2)), lambda _: ())
-    for row in (0, 4096, 9998):
-        assert matrix.top(vectors[row], 1)[0][0] == row
-        assert fewer.top(vectors[row], 1)[0][0] == row
+    """More rows than are copied at a time all keep their own vector."""
+    matrix = vectors(10_000, 3, seed=2)
+    exact = built(matrix, np.arange(10_000))
+    fewer = exact.replaced(np.arange(0, 10_000, 2), lambda _: ())
+    for number in (0, 4096, 9998):
+        assert number in exact.nearest(matrix[number], 1).numbers
+        assert number in fewer.nearest(matrix[number], 1).numbers
+    assert len(fewer) == 5000
+    assert sorted(fewer.get(np.arange(10_000))) == list(range(0, 10_000, 2))
 
 
-@pytest.mark.parametrize(
-    ("cosine", "score"),
-    [(-1, 0.0), (-0.0, 0.0), (0.1234564, 0.123456), (1.0000001, 1.0), (4e-7, 0.0), (0.3, 0.3)],
-)
-def test_score(cosine: float, score: float) -> None:
-    """A score is the cosine clipped to [0, 1] with 6 decimals, and never a negative zero."""
-    assert str(score_of(cosine)) == str(score)
+def test_another_dimension() -> None:
+    """A vector of another dimension is refused with both."""
+    added = [StoredVector(1, vectors(1, 4)[0], "", {}), StoredVector(2, vectors(1, 7)[0], "", {})]
+    with pytest.raises(StoreError, match=r"index acme/.* #1: expected .* dimension 4, .*\(7,\)"):
+        stacked(space(4), added)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.catalog.postgres import PostgresAddress, escaped, unescaped
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.stores.pgvector.filters import comparable, sql_filter
+from lorebind_knowledge.postgres.address import PostgresAddress, escaped, unescaped
+from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,10 +66,9 @@ def db(new_dsn: Any) -> Iterator[psycopg.Connection]:
 
 def holds(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any]) -> bool:
     condition, values = sql_filter(where)
-    stored = comparable(json.dumps(metadata, ensure_ascii=False))
     rows = db.execute(
         f"select {condition} from (select %(stored)s::jsonb as fields) as record",
-        values | {"stored": stored},
+        values | {"stored": as_fields(metadata)},
     )
     (answer,) = rows.fetchone() or (None,)
     assert answer in (True, False)

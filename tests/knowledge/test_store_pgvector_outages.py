@@ -6,22 +6,27 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psycopg
 import pytest
 
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.declarations.vector_dbs import PoolConfig
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.records import SearchOptions
-from lorebind_knowledge.stores.pgvector import connections as pgvector_connections
+from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.postgres import connections
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
-from lorebind_knowledge.testing.store_driver import EAST, INDEX, ids, record, vector
 from tests.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.postgres import Server
+
+SPACE = Space(IndexKey(Namespace("acme", "support", "project", "handbook")), 7, 2)
+EAST = np.array([1, 0], np.float32)
 
 
 @pytest.fixture
@@ -37,14 +42,12 @@ def make_store() -> Iterator[Callable[..., PgvectorStore]]:
         store.close()
 
 
-def found(store: PgvectorStore) -> list[str]:
-    return ids(store.similarity_search(vector(EAST), SearchOptions(INDEX)))
+def found(store: PgvectorStore) -> list[int]:
+    return sorted(store.nearest(SPACE, EAST, 100, {}, None).numbers)
 
 
-def fill(store: PgvectorStore) -> PgvectorStore:
-    store.open(INDEX, 4)
-    store.upsert([record("a")])
-    store.publish(INDEX, "a.md", 1)
+def add(store: PgvectorStore, *numbers: int) -> PgvectorStore:
+    store.add(SPACE, [StoredVector(number, EAST, "", {}) for number in numbers])
     return store
 
 
@@ -60,40 +63,40 @@ def test_a_server_that_stops_and_comes_back(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
     """While the server is down every call is an error; when it is up the same store goes on."""
-    store = fill(make_store(own_postgres.dsn()))
+    store = add(make_store(own_postgres.dsn()), 1)
     own_postgres.stop()
     for call in (
         lambda: found(store),
-        lambda: store.upsert([record("b")]),
-        lambda: store.publish(INDEX, "a.md", 1),
-        lambda: store.count(INDEX),
-        lambda: store.open(INDEX, 4),
-        lambda: make_store(own_postgres.dsn()).open(INDEX, 4),
+        lambda: add(store, 2),
+        lambda: store.get(SPACE, [1]),
+        lambda: store.delete(SPACE, [1]),
+        lambda: store.count(SPACE),
+        lambda: store.drop(SPACE),
+        lambda: add(make_store(own_postgres.dsn()), 2),
     ):
         with pytest.raises(StoreError) as caught:
             call()
         assert "server" in message(caught)
     own_postgres.start()
-    assert found(store) == ["a"]
+    assert found(store) == [1]
 
 
 def test_a_server_that_stops_in_the_middle(
     own_postgres: Server, make_store: Callable[..., PgvectorStore]
 ) -> None:
     """A statement that is cut off is an error, and leaves nothing half done."""
-    store = fill(make_store(own_postgres.dsn()))
-    store.upsert([record("b", generation=2)])
+    store = add(make_store(own_postgres.dsn()), 1)
     raised: list[BaseException] = []
 
-    def publish() -> None:
+    def write() -> None:
         try:
-            store.publish(INDEX, "a.md", 2)
+            add(store, *range(2, 5000))
         except StoreError as error:
             raised.append(error)
 
     with own_postgres.connect() as db, db.transaction():
-        db.execute("lock table knowledge_chunks")
-        thread = threading.Thread(target=publish)
+        db.execute("lock table knowledge_chunks_vectors in share mode")
+        thread = threading.Thread(target=write)
         thread.start()
         waiting = "select 1 from pg_locks where not granted"
         deadline = time.monotonic() + 60
@@ -104,16 +107,15 @@ def test_a_server_that_stops_in_the_middle(
         db.close()
     assert "server" in str(raised[0])
     own_postgres.start()
-    assert found(store) == ["a"]
-    store.publish(INDEX, "a.md", 2)
-    assert found(store) == ["b"]
+    assert found(store) == [1]
+    assert found(add(store, 2)) == [1, 2]
 
 
 def test_connections_that_the_server_ends(
     postgres: Server, dsn: str, make_store: Callable[..., PgvectorStore]
 ) -> None:
     """Whatever number of connections was lost, one call fails at the most."""
-    store = fill(make_store(dsn))
+    store = add(make_store(dsn), 1)
     threads = [threading.Thread(target=found, args=(store,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -127,7 +129,7 @@ def test_connections_that_the_server_ends(
     with pytest.raises(StoreError) as caught:
         found(store)
     assert "try again" in message(caught)
-    assert found(store) == ["a"]
+    assert found(store) == [1]
 
 
 def test_an_idle_connection_is_tried_first(
@@ -137,38 +139,38 @@ def test_an_idle_connection_is_tried_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that was lost while it lay idle is replaced, and nobody notices."""
-    monkeypatch.setattr(pgvector_connections, "_TRUSTED_SECONDS", 0)
-    store = fill(make_store(dsn))
+    monkeypatch.setattr(connections, "_TRUSTED_SECONDS", 0)
+    store = add(make_store(dsn), 1)
     with postgres.connect() as db:
         db.execute(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
             " where application_name = 'lorebind'"
         )
-    assert found(store) == ["a"]
+    assert found(store) == [1]
 
 
 def test_connections_in_use(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
-    """Who waits too long for a connection is told which setting to raise."""
-    store = fill(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)))
+    """A caller that waits too long for a connection is told which setting to raise."""
+    store = add(make_store(dsn, pool=PoolConfig(max_size=1, timeout_seconds=0.05)), 1)
     with store._db.reading(), pytest.raises(StoreError) as caught:
         found(store)
     assert "all 1 connections" in message(caught)
     assert "pool.max_size" in message(caught)
-    assert found(store) == ["a"]
+    assert found(store) == [1]
 
 
 def test_a_lock_that_is_held(
     dsn: str, make_store: Callable[..., PgvectorStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer does not wait for ever for somebody else's transaction."""
-    monkeypatch.setattr(pgvector_connections, "_LOCK_SECONDS", 0.05)
-    store = fill(make_store(dsn))
+    monkeypatch.setattr(connections, "_LOCK_SECONDS", 0.05)
+    store = add(make_store(dsn), 1)
     with psycopg.connect(dsn) as db:
-        db.execute("lock table knowledge_chunks_indexes")
+        db.execute("lock table knowledge_chunks_vectors in share mode")
         with pytest.raises(StoreError) as caught:
-            store.publish(INDEX, "a.md", 1)
+            add(store, 2)
     assert "let it end, then try again" in message(caught)
-    store.publish(INDEX, "a.md", 1)
+    assert found(add(store, 2)) == [1, 2]
 
 
 def test_idle_connections_are_closed(
@@ -193,7 +195,7 @@ def test_idle_connections_are_closed(
     for one in held:
         one.__exit__(None, None, None)
     assert len(store._db._idle) == 4
-    monkeypatch.setattr(pgvector_connections, "_KEPT_SECONDS", 0)
+    monkeypatch.setattr(connections, "_KEPT_SECONDS", 0)
     with store._db.reading():
         pass
     assert len(store._db._idle) == 2
@@ -217,7 +219,7 @@ def test_a_dsn_that_is_refused(
 ) -> None:
     """What is wrong with the DSN is said at once, without the password."""
     with pytest.raises(StoreError, match=says) as caught:
-        make_store(postgres.dsn(**dsn)).open(INDEX, 4)
+        found(make_store(postgres.dsn(**dsn)))
     assert "wrong-secret" not in str(caught.value)
 
 
@@ -227,7 +229,7 @@ def test_a_port_where_nobody_listens(
     """An address that cannot be reached is named."""
     own_postgres.stop()
     with pytest.raises(StoreError, match=r"is the server up, and is this its address\?") as caught:
-        make_store(own_postgres.dsn()).open(INDEX, 4)
+        found(make_store(own_postgres.dsn()))
     assert str(own_postgres.port) in message(caught)
 
 
@@ -243,8 +245,8 @@ def test_a_dsn_that_is_none(dsn: str) -> None:
 
 def test_spellings_of_a_dsn(dsn: str, make_store: Callable[..., PgvectorStore]) -> None:
     """SQLAlchemy's spelling works too, and no text of a store holds the password."""
-    store = fill(make_store(dsn.replace("postgresql://", "postgresql+psycopg://")))
-    assert found(store) == ["a"]
+    store = add(make_store(dsn.replace("postgresql://", "postgresql+psycopg://")), 1)
+    assert found(store) == [1]
     for text in (str(store), repr(store), repr(store._db._address), str(vars(store._db))):
         assert PASSWORD not in text
 
@@ -266,14 +268,14 @@ def test_a_database_without_the_extension(
         dsn = own_postgres.dsn().replace(f"postgres:{PASSWORD}", "plain:plain-secret")
         store = make_store(dsn)
         with pytest.raises(StoreError, match=r"an administrator .* run: create extension vector"):
-            store.open(INDEX, 4)
-        with pytest.raises(StoreError, match="extension vector and table knowledge_chunks missing"):
-            make_store(dsn, ensure_schema=False).open(INDEX, 4)
+            add(store, 1)
+        with pytest.raises(StoreError, match=r"extension vector and table .* missing"):
+            add(make_store(dsn, ensure_schema=False), 1)
         db.execute("create extension vector")
-        assert found(fill(store)) == ["a"]
+        assert found(add(store, 1)) == [1]
         db.execute(
-            "alter table knowledge_chunks_rows owner to postgres;"
-            " revoke all on knowledge_chunks_rows from plain"
+            "alter table knowledge_chunks_vectors owner to postgres;"
+            " revoke all on knowledge_chunks_vectors from plain"
         )
         with pytest.raises(StoreError, match=r"permission denied .* grant the role"):
             found(store)
@@ -286,4 +288,4 @@ def test_a_database_of_another_encoding(
     with own_postgres.connect() as db:
         db.execute("create database odd encoding 'LATIN1' locale 'C' template template0")
     with pytest.raises(StoreError, match="LATIN1, which cannot hold every text; make one with"):
-        make_store(own_postgres.dsn(database="odd")).open(INDEX, 4)
+        add(make_store(own_postgres.dsn(database="odd")), 1)

@@ -1,7 +1,8 @@
-"""What is particular to the Qdrant store: layouts, outages, cut-off writers, agreement."""
+"""What is particular to the Qdrant store: places, outages, layouts, filters pushed down."""
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -9,56 +10,59 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.payload_filters import check_filter
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.records import RecordFilter, SearchOptions
-from lorebind_knowledge.stores import MemoryStore
+from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import Nominees, StoredVector
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
+from lorebind_knowledge.stores.qdrant.points import requests
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
-from lorebind_knowledge.testing.store_driver import EAST, INDEX, NORTH, ids, record, vector
-from tests.conformance.journey import build, travel
 from tests.conformance.qdrant_loopback import Loopback, serve
 
-from .like_memory import check_like_memory, publish
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.records import Vector
+
 KEY = "never-to-be-shown"
+OWNER = IndexKey(Namespace("acme", "shop", "project", "docs"))
+SPACE = Space(OWNER, birth=0x123456789ABCDEF0, dimension=4)
+EAST = (1.0, 0.0, 0.0, 0.0)
+NORTH = (0.0, 1.0, 0.0, 0.0)
 
 scalars = st.none() | st.booleans() | st.sampled_from([-1, 0, 1, 2, 0.5, 1.0, 2**53 + 1, "", "a"])
-metadatas = st.dictionaries(
-    st.sampled_from(["x", "a.b", ""]), scalars | st.lists(scalars, max_size=2), max_size=3
-)
-fields = st.dictionaries(
-    st.sampled_from(["x", "a.b", ""]),
+names = st.sampled_from(["x", "a.b", ""])
+metadatas = st.dictionaries(names, scalars | st.lists(scalars, max_size=2), max_size=3)
+memberships = (
     scalars
     | st.lists(scalars, max_size=2)
     | st.fixed_dictionaries({"$ne": scalars})
-    | st.fixed_dictionaries({"$nin": st.lists(scalars, max_size=2)})
+    | st.fixed_dictionaries({"$nin": st.lists(scalars, max_size=2), "$eq": scalars})
     | st.fixed_dictionaries({"$exists": st.booleans()})
-    | st.dictionaries(
-        st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
-        st.sampled_from([0, 1, 0.5, 2**53 + 1, "a"]),
-        min_size=1,
-    ),
-    max_size=2,
 )
-wheres = st.recursive(
-    fields,
-    lambda inner: st.one_of(
-        st.fixed_dictionaries({"$not": inner}),
-        st.fixed_dictionaries({"$and": st.lists(inner, min_size=1, max_size=2)}),
-        st.fixed_dictionaries({"$or": st.lists(inner, min_size=1, max_size=2)}),
-    ),
-    max_leaves=4,
+orderings = st.dictionaries(
+    st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
+    st.sampled_from([0, 1, 0.5, 2**53 + 1, "a"]),
+    min_size=1,
 )
+
+
+def filters(conditions: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[Any]:
+    """Filters of these conditions on fields, at least `least` in each."""
+    return st.recursive(
+        st.dictionaries(names, conditions, min_size=least, max_size=2),
+        lambda inner: st.one_of(
+            st.fixed_dictionaries({"$not": inner}),
+            st.fixed_dictionaries({"$and": st.lists(inner, min_size=1, max_size=2)}),
+            st.fixed_dictionaries({"$or": st.lists(inner, min_size=1, max_size=2)}),
+        ),
+        max_leaves=4,
+    )
 
 
 @pytest.fixture
@@ -70,199 +74,257 @@ def loopback(socket_enabled: None) -> Iterator[Loopback]:
 @pytest.fixture
 def store(loopback: Loopback) -> Iterator[QdrantStore]:
     store = QdrantStore("docs", url=loopback.url)
-    store.open(INDEX, 4)
     yield store
     store.close()
 
 
-def found(store: QdrantStore, top_k: int = 50) -> list[str]:
-    return ids(store.similarity_search(vector(EAST), SearchOptions(INDEX, top_k)))
+def stored(number: int, vector: Sequence[float] | Vector = EAST, **metadata: Any) -> StoredVector:
+    return StoredVector(number, np.array(vector, np.float32), "a text", metadata)
 
 
-@given(metadatas, wheres)
-@settings(max_examples=300, deadline=None)
-def test_filters_are_narrowed_rightly(metadata: dict[str, Any], where: dict[str, Any]) -> None:
-    """What passes a filter meets its condition; where that is exact, nothing else does."""
-    condition, exact = narrow(where)
-    payload = {"metadata": metadata, "lorebind": {"facts": facts(metadata)}}
-    met = condition is None or check_filter(models.Filter(must=[condition]), payload, 1, {})
-    passes = compile_filter(where)(metadata)
-    assert met == passes if exact else met or not passes
+def nearest(store: QdrantStore, k: int = 50, where: dict[str, Any] | None = None) -> Nominees:
+    return store.nearest(SPACE, np.array(EAST, np.float32), k, where or {}, None)
 
 
-def test_equality_is_asked_of_the_server() -> None:
-    """Equality, membership and existence need no second look; orderings do."""
-    for where in ({"a": 1}, {"a": {"$ne": None}}, {"$not": {"a": ["x"], "b": {"$in": []}}}):
-        assert narrow(where).exact
-    assert not narrow({"a": {"$gt": 1}}).exact
-    assert narrow({"a": {"$gt": 1}}).condition is not None
+def numbers(store: QdrantStore, where: dict[str, Any] | None = None, k: int = 50) -> list[int]:
+    return list(nearest(store, k, where).numbers)
+
+
+def queries(loopback: Loopback) -> list[dict[str, Any]]:
+    return [body for body in loopback.bodies if "query" in body]
+
+
+def meets(where: dict[str, Any], metadata: dict[str, Any]) -> bool:
+    """Whether a point with this metadata meets the condition that Qdrant is asked for."""
+    condition = narrow(where)
+    payload = {"facts": facts(metadata)}
+    return condition is None or check_filter(models.Filter(must=[condition]), payload, 1, {})
+
+
+@given(metadatas, filters(memberships | orderings))
+@settings(max_examples=300)
+def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) -> None:
+    """What passes a filter is never left out."""
+    assert meets(where, metadata) or not compile_filter(where)(metadata)
+
+
+@given(metadatas, filters(memberships, least=1))
+@example({}, {"x": []})
+@settings(max_examples=300)
+def test_equality_is_decided_by_the_server(metadata: dict[str, Any], where: dict[str, Any]) -> None:
+    """Equality, membership and existence leave out all that does not pass, under any name."""
+    assert meets(where, metadata) == compile_filter(where)(metadata)
+
+
+def test_orderings_ask_for_the_field(store: QdrantStore, loopback: Loopback) -> None:
+    """What is greater is for the caller to decide; what lacks the field is left out."""
+    store.add(SPACE, [stored(1, year=2020), stored(2, year=2024), stored(3)])
+    assert sorted(numbers(store, {"year": {"$gt": 2022}})) == [1, 2]
+    assert sorted(numbers(store, {"$not": {"year": {"$gt": 2022}}})) == [1, 2, 3]
+
+
+def test_filters_are_pushed_down(store: QdrantStore, loopback: Loopback) -> None:
+    """The server gives the k nearest of those that pass, by fields that have an index."""
+    near = [stored(number, EAST, tags=["near"]) for number in range(1, 6)]
+    store.add(SPACE, [*near, stored(6, NORTH, tags=["far", "away"], n=2)])
+    assert numbers(store, {"tags": "far"}, 1) == [6]
+    assert numbers(store, {"tags": {"$nin": ["near"]}, "n": 2.0}, 1) == [6]
+    assert loopback.indexed["docs_4"] == {"space", "facts"}
+    assert all(query["limit"] == 1 for query in queries(loopback))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"n": 2**70},
+        {"n": -0.0},
+        {"n": 1e308},
+        {"a.b[0]": "x"},
+        {"": 'a"b'},
+        {"$": None},
+        {"lone": "\ud800"},
+        {"many": [f"tag-{number}" for number in range(2000)]},
+    ],
+    ids=str,
+)
+def test_odd_metadata(store: QdrantStore, loopback: Loopback, odd: dict[str, Any]) -> None:
+    """Any name and value of JSON is kept apart from others, be it wide or no proper text."""
+    store.add(SPACE, [stored(1, **odd), stored(2), stored(3, other=odd)])
+    ((name, value),) = odd.items()
+    asked = value[-1] if isinstance(value, list) else value
+    assert numbers(store, {"$and": [{name: {"$eq": asked}}]}) == [1]
+    assert sorted(numbers(store, {"$not": {name: {"$exists": True}}})) == [2, 3]
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2", "ip"])
-@given(data=st.data())
-@settings(max_examples=25, deadline=None)
-def test_answers_are_those_of_the_memory_store(metric: str, data: st.DataObject) -> None:
-    """Order, scores, ties and cuts agree, whatever the collection orders by."""
-    check_like_memory(QdrantStore("docs", metric=metric), data, most=30)
-
-
-def test_order_beyond_one_request() -> None:
-    """Where very many tie, and where a filter lets few through, the answer is still the right one.
-
-    The first nominations hold neither the first by id nor any that passes.
-    """
-    store = QdrantStore("docs")
-    store.open(INDEX, 4)
-    near = [record(f"n{at:03}", (1.0, 0.01, 0.0, 0.0), n=at) for at in reversed(range(300))]
-    store.upsert([*near, record("far", (1.0, 9.0, 0.0, 0.0), n=1000)])
-    store.publish(INDEX, "a.md", 1)
-    assert found(store, 3) == ["n000", "n001", "n002"]
-    options = SearchOptions(INDEX, 2, where={"n": {"$gt": 298}})
-    assert ids(store.similarity_search(vector(EAST), options)) == ["n299", "far"]
-    options = SearchOptions(INDEX, 2)
-    assert ids(store.similarity_search(vector((0, 0, 1, 0)), options)) == ["far", "n000"]
-    store.close()
-
-
-words = st.lists(
-    st.sampled_from(
-        ["engine", "engines", "bread", "is", "the", "naïve", "漢字", "42", "snake_case"]
-    ),
-    max_size=12,
-).map(" ".join)
-
-
-@example(["", "", "engine"], "engine", 1)
-@given(st.lists(words, min_size=1, max_size=25), words, st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
-def test_words_weigh_what_they_weigh_in_sqlite(texts: list[str], query: str, top_k: int) -> None:
-    """BM25 is that of FTS5, whose figures the memory store gives."""
-    stores = [MemoryStore(), QdrantStore("docs")]
-    found = []
-    for store in stores:
-        store.open(INDEX, 4)
-        publish(store, *(record(f"{at:02}", text=text) for at, text in enumerate(texts)))
-        found.append(store.lexical_search(query.replace("_", " "), SearchOptions(INDEX, top_k)))
-        store.close()
-    expected, got = found
-    assert ids(got) == ids(expected)
-    for theirs, ours in zip(expected, got, strict=True):
-        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
-        assert ours.scores["lexical"] == pytest.approx(theirs.scores["lexical"], abs=1e-5)
-
-
-def test_words_of_many_records() -> None:
-    """The best by words is found where the sparse vector alone would not nominate it first."""
-    stores = [MemoryStore(), QdrantStore("docs")]
-    rng = np.random.default_rng(5)
-    vocabulary = [f"word{at}" for at in range(12)]
-    texts = [
-        " ".join(rng.choice(vocabulary, size=rng.integers(1, 40)).tolist()) for _ in range(250)
-    ]
-    found = []
-    for store in stores:
-        store.open(INDEX, 4)
-        # The first batch is short texts: what is usual then is not what is usual later.
-        for uri, part in (("a.md", ["word1"] * 5), ("b.md", texts)):
-            store.upsert([record(f"{uri}{at:03}", uri=uri, text=t) for at, t in enumerate(part)])
-            store.publish(INDEX, uri, 1)
-        found.append(store.lexical_search("word3 word4 word5", SearchOptions(INDEX, 5)))
-        store.close()
-    assert ids(found[0]) == ids(found[1])
-
-
-def test_langchain_opens_it() -> None:
-    """langchain-qdrant finds texts and metadata in the collection as its own."""
-    store = QdrantStore("docs")
-    store.open(INDEX, 4)
-    publish(store, record("a", text="kept", title="T", tags=["x"]), record("b", NORTH, text="no"))
-    client = store._connection.ask(lambda client: client)
-    theirs = QdrantVectorStore(client, "docs_4", embedding=DeterministicFakeEmbedding(size=4))
-    document, score = theirs.similarity_search_with_score_by_vector(list(EAST), k=1)[0]
-    assert (document.page_content, round(score, 5)) == ("kept", 1.0)
-    assert document.metadata["title"] == "T"
-    tagged = models.FieldCondition(key="metadata.tags", match=models.MatchValue(value="x"))
-    hits = theirs.similarity_search("q", k=5, filter=models.Filter(must=[tagged]))
-    assert [hit.page_content for hit in hits] == ["kept"]
-    store.close()
-
-
-@pytest.mark.parametrize("step", range(1, 6))
-def test_cut_off_publishing_is_never_seen(
-    store: QdrantStore, loopback: Loopback, step: int
+@given(
+    st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.25, 1.0]), min_size=4, max_size=4)), st.data()
+)
+@settings(max_examples=40)
+def test_all_metrics_order_alike(
+    metric: str, directions: list[list[float]], data: st.DataObject
 ) -> None:
-    """Wherever a writer is cut off, readers find one generation, whole, and the next one mends."""
-    publish(store, record("old1"), record("old2"))
-    store.upsert([record("new1", generation=2), record("new2", generation=2)])
-    asked = 0
+    """The k nearest by cosine are nominated, vectors of length 0 among them."""
+    vectors = [np.array(direction) for direction in directions]
+    vectors = [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
+    store = QdrantStore("docs", metric=metric)
+    store.add(SPACE, [stored(at, vector) for at, vector in enumerate(vectors, 1)])
+    k = data.draw(st.integers(1, 12))
+    found = nearest(store, k)
+    store.close()
+    assert found.vectors is not None
+    cosines = found.vectors[:, 0]
+    wanted = sorted((vector[0] for vector in vectors), reverse=True)[:k]
+    assert cosines == pytest.approx(wanted, abs=1e-6)
+    for number, vector in zip(found.numbers, found.vectors, strict=True):
+        assert vector == pytest.approx(vectors[number - 1], abs=1e-6)
+
+
+def test_vectors_of_many_nominees_are_left_out() -> None:
+    """Of more than a thousand only the numbers come, which are quickly sent."""
+    store = QdrantStore("docs")
+    store.add(SPACE, [stored(number) for number in range(1, 1201)])
+    few, many = nearest(store, 1000), nearest(store, 1001)
+    assert few.vectors is not None
+    assert few.vectors.shape == (1000, 4)
+    assert (many.vectors, len(many.numbers)) == (None, 1001)
+    store.close()
+
+
+def test_what_a_point_is(store: QdrantStore, loopback: Loopback) -> None:
+    """Its id is the birth of its space and its number; neither texts nor metadata are sent."""
+    store.add(SPACE, [stored(2**63 - 1, uri="a.md")])
+    (point,) = loopback.engine.scroll("docs_4")[0]
+    assert point.id == "12345678-9abc-def0-7fff-ffffffffffff"
+    assert point.payload == {"space": SPACE.name, "facts": facts({"uri": "a.md"})}
+    assert numbers(store) == list(store.get(SPACE, [2**63 - 1])) == [2**63 - 1]
+
+
+def test_dimensions_have_collections_of_their_own(store: QdrantStore, loopback: Loopback) -> None:
+    """Vectors of different length live beside each other."""
+    other = Space(OWNER, birth=SPACE.birth + 1, dimension=2)
+    store.add(SPACE, [stored(1)])
+    store.add(other, [stored(1, (0.0, 1.0))])
+    names = {collection.name for collection in loopback.engine.get_collections().collections}
+    assert names == {"docs_4", "docs_2"}
+    assert store.count(SPACE) == store.count(other) == 1
+
+
+@pytest.mark.parametrize(("floats", "tags"), [(200_000, 0), (4, 150_000), (100_000, 80_000)])
+def test_requests_are_small_enough(floats: int, tags: int) -> None:
+    """A server that takes 32 MB in a request is never sent more, by vectors or by facts."""
+    point = models.PointStruct(
+        id="12345678-9abc-def0-7fff-ffffffffffff",
+        vector=[-1.0000000116860974e-07] * floats,
+        payload={"space": SPACE.name, "facts": ["0" * 24] * tags},
+    )
+    size = len(point.model_dump_json())
+    parts = list(requests([point] * 20))
+    assert sum(map(len, parts)) == 20
+    assert all(len(part) * size < 32 * 2**20 for part in parts)
+    assert len(parts) < 20
+
+
+def test_much_takes_several_requests(store: QdrantStore, loopback: Loopback) -> None:
+    """What is read or deleted together is asked for in parts, and comes back whole."""
+    every = range(1, 601)
+    store.add(SPACE, [stored(number) for number in every])
+    assert sorted(store.get(SPACE, every)) == list(every)
+    store.delete(SPACE, range(1, 25_001))
+    assert store.count(SPACE) == 0
+    read = [len(body["ids"]) for body in loopback.bodies if "ids" in body]
+    assert read == [256, 256, 88]
+    written, *deleted = [len(body["points"]) for body in loopback.bodies if "points" in body]
+    assert (written, deleted) == (600, [10_000, 10_000, 5000])
+
+
+def test_adding_that_was_cut_off(store: QdrantStore, loopback: Loopback) -> None:
+    """The error says why; the same vectors added again are all there, each once."""
+    vectors = [stored(number, tags=["x" * number]) for number in range(1, 5)]
+    store.add(SPACE, vectors[:2])
 
     def fail(path: str) -> None:
-        nonlocal asked
-        asked += path.endswith(("/points", "/batch", "/delete", "/scroll"))
-        if asked >= step:
-            raise ConnectionError("cut off")
+        raise ValueError("disk is full")
 
     loopback.before = fail
-    with pytest.raises(StoreError, match="cut off"):
-        store.publish(INDEX, "a.md", 2)
-    loopback.before = lambda path: None
-    assert found(store) == ["old1", "old2"]
-    publish(store, record("other", NORTH, uri="b.md"))
-    assert found(store) == ["old1", "old2", "other"]
-    store.publish(INDEX, "a.md", 2)
-    assert found(store) == ["new1", "new2", "other"]
-    assert store.count(INDEX) == 3
-    assert store.delete_by_filter(RecordFilter(INDEX, except_generation=2)) == 3
-    assert found(store) == ["new1", "new2"]
-
-
-def test_failed_upsert_leaves_nothing(store: QdrantStore, loopback: Loopback) -> None:
-    """Records that need several requests are all there or none, and the error says why."""
-
-    def fail(path: str) -> None:
-        if path == "/collections/docs_4/points" and len(str(loopback.bodies[-1])) > 15 * 2**20:
-            raise ValueError("disk is full")
-
-    loopback.before = fail
-    big = "x" * (17 * 2**20)
     with pytest.raises(StoreError, match="disk is full"):
-        store.upsert([record("a"), record("b", text=big)])
+        store.add(SPACE, vectors)
     loopback.before = lambda path: None
-    assert store.delete_by_filter(RecordFilter(INDEX)) == 0
+    store.add(SPACE, vectors)
+    assert store.count(SPACE) == 4
 
 
-def test_a_reader_that_was_overtaken_begins_again(store: QdrantStore, loopback: Loopback) -> None:
-    """A search during which a generation is published and the old one deleted has no gap."""
-    publish(store, record("old"))
-    writer = QdrantStore("docs", url=loopback.url)
-    overtaken = 0
+def test_a_collection_that_is_gone(store: QdrantStore, loopback: Loopback) -> None:
+    """It holds nothing; whoever adds to it makes it anew, with its payload indexes."""
+    store.add(SPACE, [stored(1, tag="a")])
+    loopback.engine.delete_collection("docs_4")
+    loopback.indexed.clear()
+    assert (store.count(SPACE), numbers(store), store.get(SPACE, [1])) == (0, [], {})
+    store.delete(SPACE, [1])
+    store.drop(SPACE)
+    store.add(SPACE, [stored(2, tag="a")])
+    assert numbers(store, {"tag": "a"}) == [2]
 
-    def overtake(path: str) -> None:
-        nonlocal overtaken
-        if path.endswith("/query") and threading.current_thread().name != "writer":
-            overtaken += 1
-            loopback.before = lambda path: None
-            publish(writer, record("new", generation=2))
-            writer.delete_by_filter(RecordFilter(INDEX, except_generation=2))
 
-    loopback.before = overtake
-    assert found(store) == ["new"]
-    assert overtaken == 1
-    writer.close()
+def test_two_that_make_a_collection_at_once(loopback: Loopback) -> None:
+    """Both succeed, and whichever came first made it."""
+    stores = [QdrantStore("docs", url=loopback.url) for _ in range(4)]
+    start = threading.Barrier(len(stores))
+
+    def add(number: int, store: QdrantStore) -> None:
+        start.wait()
+        store.add(SPACE, [stored(number)])
+
+    threads = [threading.Thread(target=add, args=pair) for pair in enumerate(stores, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers(stores[0])) == [1, 2, 3, 4]
+    for store in stores:
+        store.close()
+
+
+def test_a_collection_of_another_metric(loopback: Loopback) -> None:
+    """A collection that was made with another metric is refused rather than misread."""
+    first = QdrantStore("docs", url=loopback.url, metric="l2")
+    first.add(SPACE, [stored(1)])
+    second = QdrantStore("docs", url=loopback.url)
+    with pytest.raises(StoreError, match="set the metric that it has"):
+        second.add(SPACE, [stored(2)])
+    assert numbers(first) == [1]
+    first.close()
+    second.close()
+
+
+def operations(store: QdrantStore) -> list[Callable[[], Any]]:
+    return [
+        lambda: store.add(SPACE, [stored(1)]),
+        lambda: nearest(store),
+        lambda: store.get(SPACE, [1]),
+        lambda: store.delete(SPACE, [1]),
+        lambda: store.count(SPACE),
+        lambda: store.drop(SPACE),
+    ]
 
 
 def test_a_server_that_is_not_there(socket_enabled: None) -> None:
     """An outage names the server and what to check, in every operation."""
     store = QdrantStore("docs", url="http://user:secret@127.0.0.1:9")
-    operations: list[Callable[[], Any]] = [
-        lambda: found(store),
-        lambda: store.open(INDEX, 4),
-        lambda: store.upsert([record("a")]),
-        lambda: store.delete_by_filter(RecordFilter(INDEX)),
-        lambda: store.count(INDEX),
-    ]
-    for operation in operations:
-        with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9: .*check that the server"):
+    for operation in operations(store):
+        with pytest.raises(
+            StoreError, match=r"http://127\.0\.0\.1:9: .*check that the server"
+        ) as caught:
+            operation()
+        assert "secret" not in str(caught.value)
+    store.close()
+
+
+def test_an_address_of_something_else(loopback: Loopback) -> None:
+    """A server that is no Qdrant has no collection either, and that is an error, not emptiness."""
+    store = QdrantStore("docs", url=f"{loopback.url}/elsewhere")
+    for operation in operations(store):
+        with pytest.raises(StoreError, match=r"not Qdrant \(404\); check the url"):
             operation()
     store.close()
 
@@ -272,7 +334,7 @@ def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
     address = "http://user:{{ .env.KEY }}@{{ .env.PLACE }}"
     store = QdrantStore("docs", url="http://user:key@127.0.0.1:9", address_as_written=address)
     with pytest.raises(StoreError, match=r"qdrant store http://{{ \.env\.PLACE }}: ") as caught:
-        found(store)
+        numbers(store)
     assert "127.0.0.1" not in str(caught.value)
     store.close()
 
@@ -280,10 +342,10 @@ def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
 def test_a_slow_server(loopback: Loopback) -> None:
     """A request that takes longer than `timeout_seconds` is given up."""
     answering = threading.Event()
-    loopback.before = lambda path: answering.wait(30)  # type: ignore[assignment,return-value]
+    loopback.before = lambda path: answering.wait(30)  # type: ignore[assignment]
     store = QdrantStore("docs", url=loopback.url, timeout_seconds=0.1)
     with pytest.raises(StoreError, match=r"timed out.*timeout_seconds"):
-        store.open(INDEX, 4)
+        store.count(SPACE)
     answering.set()
     store.close()
 
@@ -293,64 +355,36 @@ def test_the_api_key(loopback: Loopback) -> None:
     """It is sent; one that is refused is a named error that does not show it."""
     loopback.api_key = KEY
     store = QdrantStore("docs", url=loopback.url, api_key=KEY)
-    store.open(INDEX, 4)
+    store.add(SPACE, [stored(1)])
     store.close()
     wrong = QdrantStore("docs", url=loopback.url, api_key=f"{KEY}-wrong")
-    with pytest.raises(StoreError, match=r"refuses the api key.*auth\.api_key") as caught:
-        wrong.open(INDEX, 4)
-    assert KEY not in str(caught.value)
+    for operation in operations(wrong):
+        with pytest.raises(StoreError, match=r"refuses the api key.*auth\.api_key") as caught:
+            operation()
+        assert KEY not in str(caught.value)
     wrong.close()
 
 
 def test_reads_ask_for_consistency(loopback: Loopback) -> None:
     """Every read that can says how many replicas must agree, and that it compares with all."""
     store = QdrantStore("docs", url=loopback.url, consistency="majority")
-    store.open(INDEX, 4)
-    publish(store, record("a", text="word"))
+    store.add(SPACE, [stored(1)])
     loopback.seen.clear()
-    loopback.bodies.clear()
-    assert found(store) == ["a"]
-    assert len(loopback.seen) == 4
+    assert numbers(store) == list(store.get(SPACE, [1])) == [1]
+    assert len(loopback.seen) == 2
     assert all(parameters["consistency"] == ["majority"] for _, parameters in loopback.seen)
-    searches = [body["params"]["exact"] for body in loopback.bodies if "query" in body]
-    assert searches == [True]
+    assert [query["params"]["exact"] for query in queries(loopback)] == [True]
     store.close()
 
 
 def test_the_approximate_index(loopback: Loopback) -> None:
-    """With `exact: false` the server's own index is asked."""
+    """With `exact: false` the server's own index is asked, and the store says so."""
     store = QdrantStore("docs", url=loopback.url, exact=False)
-    store.open(INDEX, 4)
-    publish(store, record("a"))
-    assert found(store) == ["a"]
-    assert [b["params"]["exact"] for b in loopback.bodies if "query" in b] == [False]
+    store.add(SPACE, [stored(1)])
+    assert numbers(store) == [1]
+    assert [query["params"]["exact"] for query in queries(loopback)] == [False]
+    assert (store.is_exact, QdrantStore("docs").is_exact) == (False, True)
     store.close()
-
-
-def test_a_collection_that_is_gone(store: QdrantStore, loopback: Loopback) -> None:
-    """Records that somebody else removed are missed: an error with a way out, not an answer."""
-    publish(store, record("a"), record("b"))
-    loopback.engine.delete("docs_4", points_selector=models.Filter(must=[]))
-    with pytest.raises(StoreError, match=r"should hold 2 records.*has 0.*--strategy replace"):
-        found(store)
-    loopback.engine.delete_collection("docs_4")
-    for operation in (lambda: found(store), lambda: store.open(INDEX, 4)):
-        with pytest.raises(StoreError, match=r"is gone.*--strategy replace"):
-            operation()
-
-
-def test_another_metric_than_the_collection_has(loopback: Loopback) -> None:
-    """A collection that was made with another metric is refused rather than misread."""
-    first = QdrantStore("docs", url=loopback.url, metric="l2")
-    first.open(INDEX, 4)
-    second = QdrantStore("docs", url=loopback.url)
-    publish(second, record("a"))
-    assert found(second) == ["a"]
-    second.drop(INDEX)
-    with pytest.raises(StoreError, match="set the metric that it has"):
-        second.open(INDEX, 4)
-    first.close()
-    second.close()
 
 
 # qdrant-client leaves the lock's file open when it finds the folder locked.
@@ -361,99 +395,98 @@ def test_a_folder_serves_one_process(tmp_path: Path) -> None:
     store = QdrantStore("docs", path=folder)
     other = QdrantClient(path=str(folder))
     with pytest.raises(StoreError, match="another process uses the folder"):
-        store.open(INDEX, 4)
+        store.add(SPACE, [stored(1)])
     other.close()
-    store.open(INDEX, 4)
+    store.add(SPACE, [stored(1)])
     twin = QdrantStore("docs", path=folder)
-    publish(twin, record("a"))
+    twin.add(SPACE, [stored(2)])
     twin.close()
-    assert found(store) == ["a"]
+    assert sorted(numbers(store)) == [1, 2]
     store.close()
     QdrantClient(path=str(folder)).close()  # nobody holds it any longer
 
 
 def test_what_a_folder_keeps(tmp_path: Path) -> None:
-    """Indexes, published and staged records are there when the folder is opened again."""
+    """Vectors are there when the folder is opened again, and found by what they were given."""
     store = QdrantStore("docs", path=tmp_path / "qdrant")
-    store.open(INDEX, 4)
-    publish(store, record("a", (1.0, 2.0, 3.0, 4.0), text="kept", tags=["x"]))
-    store.upsert([record("b", generation=2)])
-    before = store.similarity_search(vector(EAST), SearchOptions(INDEX))
+    store.add(SPACE, [stored(1, (0.6, 0.8, 0.0, 0.0), tag="x"), stored(2, NORTH)])
+    before = nearest(store)
     store.close()
     again = QdrantStore("docs", path=tmp_path / "qdrant")
-    assert again.similarity_search(vector(EAST), SearchOptions(INDEX)) == before
-    with pytest.raises(StoreError, match=r"\b4\b.*\b9\b"):
-        again.open(INDEX, 9)
-    again.publish(INDEX, "a.md", 2)
-    assert found(again) == ["b"]
+    after = nearest(again)
+    assert after.numbers == before.numbers == [1, 2]
+    assert np.array_equal(after.vectors, before.vectors)  # type: ignore[arg-type]
+    assert numbers(again, {"tag": "x"}) == [1]
     again.close()
 
 
 def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
     """A store in a folder that is only asked makes no folder."""
     store = QdrantStore("docs", path=tmp_path / "qdrant")
-    with pytest.raises(StoreError, match="nothing has been ingested"):
-        found(store)
-    assert store.delete_by_filter(RecordFilter(INDEX)) == 0
-    store.drop(INDEX)
+    _, *others = operations(store)
+    for operation in others:
+        operation()
     store.close()
     assert not (tmp_path / "qdrant").exists()
 
 
-def test_dimensions_have_collections_of_their_own(store: QdrantStore, loopback: Loopback) -> None:
-    """Vectors of different length live beside each other."""
-    other = record("b", (1.0, 0.0), index=type(INDEX)(INDEX.namespace, 2))
-    store.open(other.index, 2)
-    publish(store, record("a"), other)
-    names = {collection.name for collection in loopback.engine.get_collections().collections}
-    assert names == {"docs_4", "docs_2", "docs_indexes"}
-    assert loopback.engine.count("docs_4").count == loopback.engine.count("docs_2").count == 1
-
-
-def test_an_index_whose_removal_was_cut_off(store: QdrantStore, loopback: Loopback) -> None:
-    """It counts as gone, and opened again it is empty."""
-    publish(store, record("a"))
-
-    def fail(path: str) -> None:
-        if path.endswith("/delete"):
-            raise ConnectionError("cut off")
-
-    loopback.before = fail
-    with pytest.raises(StoreError, match="cut off"):
-        store.drop(INDEX)
-    loopback.before = lambda path: None
-    with pytest.raises(StoreError, match="nothing has been ingested"):
-        found(store)
-    store.open(INDEX, 4)
-    assert found(store) == []
-    assert loopback.engine.count("docs_4").count == 0
-
-
-@pytest.mark.parametrize("path", ["qdrant", ":memory:"])
-def test_end_to_end_in_local_mode(tmp_path: Path, path: str) -> None:
-    """A project ingests, searches, edits, deletes and replaces; a folder is read again later."""
-    declared = {"type": "qdrant", "config": {"path": path}}
-    with build(tmp_path, declared) as project:
-        travel(project, tmp_path)
-        before = project.query("docs", "server").matches
-    if path == "qdrant":
-        with build(tmp_path, declared) as project:
-            assert project.query("docs", "server").matches == before
-
-
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
-def test_end_to_end_on_a_server(tmp_path: Path, loopback: Loopback) -> None:
-    """The same over HTTP, with a key from the environment; lexical search too."""
-    loopback.api_key = KEY
-    config = {
-        "url": "{{ .env.QDRANT_URL }}",
-        "auth": {"api_key": "{{ .secrets.QDRANT_KEY }}"},
-        "collection": "handbook",
+@pytest.mark.parametrize("place", ["server", "folder", "memory"])
+def test_a_closed_store(loopback: Loopback, tmp_path: Path, place: str) -> None:
+    """It says that it is closed, whatever is asked, and may be closed again."""
+    places: dict[str, dict[str, Any]] = {
+        "server": {"url": loopback.url},
+        "folder": {"path": tmp_path / "qdrant"},
+        "memory": {},
     }
-    environ = {"QDRANT_URL": loopback.url, "QDRANT_KEY": KEY}
-    with build(tmp_path, {"type": "qdrant", "config": config}, environ=environ) as project:
-        travel(project, tmp_path)
-        matches = project.query("docs", "packages installed", strategy="lexical").matches
-        assert matches[0].metadata["uri"].endswith("setup.md")
-    names = {collection.name for collection in loopback.engine.get_collections().collections}
-    assert "handbook_indexes" in names
+    store = QdrantStore("docs", **places[place])
+    store.close()
+    store.close()
+    for operation in operations(store):
+        with pytest.raises(StoreError, match="the store is closed"):
+            operation()
+    assert not (tmp_path / "qdrant").exists()
+
+
+def test_a_folder_asked_by_many_threads(tmp_path: Path) -> None:
+    """Local mode, which is not made for threads, gives each a turn."""
+    store = QdrantStore("docs", path=tmp_path / "qdrant")
+    store.add(SPACE, [stored(1000)])
+    errors: list[Exception] = []
+
+    def work(first: int) -> None:
+        try:
+            for number in range(first, first + 10):
+                store.add(SPACE, [stored(number)])
+                assert number in numbers(store)
+                store.delete(SPACE, [number])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (1, 101, 201, 301)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert numbers(store) == [1000]
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("place", ["server", "folder"])
+def test_after_a_fork(loopback: Loopback, tmp_path: Path, place: str) -> None:
+    """A server is asked over sockets of the child's own; a folder says that it serves one."""
+    on_server = place == "server"
+    store = QdrantStore("docs", **({"url": loopback.url} if on_server else {"path": tmp_path}))
+    store.add(SPACE, [stored(1)])
+    child = os.fork()
+    if child == 0:
+        try:
+            found = numbers(store) == [1]
+        except StoreError as error:
+            found = not on_server and "before this process was forked" in str(error)
+        os._exit(0 if found else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert numbers(store) == [1]
+    store.close()

@@ -13,20 +13,22 @@ from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.events import Events
+from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.retrieval.search import rank, search
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
+from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
-from lorebind_knowledge.stores.langchain.wrapped import Recipe
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 DOCUMENTS = Path(__file__).parents[2] / "examples" / "quickstart"
 QUESTIONS = (
@@ -56,8 +58,15 @@ QUESTIONS = (
     "PUT and PATCH updates",
     "zebra crossings in Vienna",
 )
-DENSE = ("memory", "sqlite", "pgvector", "qdrant", "langchain")
-WORDED = DENSE[:-1]
+STORES = ("memory", "sqlite", "pgvector", "qdrant", "langchain")
+
+
+class Judge(Reranker):
+    """Counts the words that question and passage share."""
+
+    def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
+        words = set(question.lower().split())
+        return [len(words & set(text.lower().split())) / len(words) for text in texts]
 
 
 @pytest.fixture(scope="module")
@@ -70,22 +79,24 @@ def kbs(
         "sqlite": SqliteStore(tmp_path_factory.mktemp("quality") / "store.db"),
         "pgvector": PgvectorStore(new_dsn()),
         "qdrant": QdrantStore("docs"),
-        "langchain": LangChainStore(Recipe("Memory", InMemoryVectorStore, {}), None),
+        "langchain": LangChainStore(Recipe("Memory", InMemoryVectorStore), exact=True),
     }
-    yield {
+    assert tuple(stores) == STORES
+    kbs = {
         name: KnowledgeBase(
             id="docs",
             namespace=Namespace("default", "test", "project", "docs"),
             embedder=HashingEmbedder(dimension=128),
-            store=store,
-            catalog=Catalog(),
+            index=Index(store, Catalog()),
             retrieval=RetrievalDeclaration(),
             events=Events([]),
+            reranker=lambda declared: Judge(),
         )
         for name, store in stores.items()
     }
-    for store in stores.values():
-        store.close()
+    yield kbs
+    for kb in kbs.values():
+        kb.index.close()
 
 
 @pytest.fixture
@@ -106,62 +117,56 @@ async def answers(
     return [(match.id, match.score, dict(match.scores)) for match in found]
 
 
-async def compare(
-    filled: dict[str, KnowledgeBase], names: tuple[str, ...], *, each: int = 1, **settings: Any
-) -> None:
+async def compare(filled: dict[str, KnowledgeBase], *, each: int = 1, **settings: Any) -> None:
     """The same ids in the same order on all, with the same figures, for each so many questions."""
     way = RetrievalDeclaration.model_validate(settings)
+    first, *others = STORES
     for question in QUESTIONS[::each]:
-        expected = await answers(filled[names[0]], question, way)
-        for name in names[1:]:
+        expected = await answers(filled[first], question, way)
+        for name in others:
             got = await answers(filled[name], question, way)
             assert [one[0] for one in got] == [one[0] for one in expected], (name, question)
             assert [one[1] for one in got] == pytest.approx(
                 [one[1] for one in expected], abs=1e-5
             ), (name, question)
-            for (_, _, figures), (_, _, others) in zip(got, expected, strict=True):
-                assert figures == pytest.approx(others, abs=1e-5), (name, question)
+            for (_, _, figures), (_, _, theirs) in zip(got, expected, strict=True):
+                assert figures == pytest.approx(theirs, abs=1e-5), (name, question)
 
 
 pytestmark = pytest.mark.enable_socket
 
-
-async def test_similarity(filled: dict[str, KnowledgeBase]) -> None:
-    """By the cosine, on a wrapped class of LangChain too."""
-    await compare(filled, DENSE, strategy="similarity")
-
-
-async def test_lexical(filled: dict[str, KnowledgeBase]) -> None:
-    """By words, with the same BM25."""
-    await compare(filled, WORDED, strategy="lexical")
-
-
-async def test_hybrid(filled: dict[str, KnowledgeBase]) -> None:
-    """By both together, however they are fused."""
-    await compare(filled, WORDED, strategy="hybrid", each=2)
-    await compare(filled, WORDED, strategy="hybrid", each=8, fusion={"method": "rrf"})
+WAYS: dict[str, dict[str, Any]] = {
+    "similarity": {"strategy": "similarity"},
+    "lexical": {"strategy": "lexical"},
+    "hybrid": {"strategy": "hybrid", "each": 2},
+    "by ranks": {"strategy": "hybrid", "each": 8, "fusion": {"method": "rrf"}},
+    "mmr": {"strategy": "mmr", "each": 8, "mmr_lambda": 0.5},
+    "rerank": {"strategy": "rerank", "each": 8, "rerank": {"class": "a.b:Judge"}},
+}
 
 
-async def test_mmr(filled: dict[str, KnowledgeBase]) -> None:
-    """And unlike each other."""
-    await compare(filled, WORDED, strategy="mmr", each=8, mmr_lambda=0.5)
+@pytest.mark.parametrize("way", WAYS)
+async def test_strategies(filled: dict[str, KnowledgeBase], way: str) -> None:
+    """Whatever the strategy, and whatever the database can do by itself."""
+    await compare(filled, **WAYS[way])
 
 
-async def test_filtered(filled: dict[str, KnowledgeBase]) -> None:
+@pytest.mark.parametrize("way", WAYS)
+async def test_filters(filled: dict[str, KnowledgeBase], way: str) -> None:
     """Within a part of the documents, whose words are as rare as they are in all."""
     where = {"uri": {"$in": [f"docs/tutorial/{name}.md" for name in ("cors", "testing", "body")]}}
-    await compare(filled, WORDED, strategy="similarity", each=8, filters=where)
-    await compare(filled, WORDED, strategy="hybrid", each=8, filters=where)
+    await compare(filled, **WAYS[way] | {"each": 8}, filters=where)
 
 
 async def test_what_users_see(filled: dict[str, KnowledgeBase]) -> None:
-    """Texts and metadata of the default search are the same as well."""
+    """Texts and metadata are the same as well, with neighbours and without."""
     for question in QUESTIONS[:2]:
-        settings = RetrievalDeclaration(neighbours=1)
-        expected = (await search(filled["memory"], question, settings)).matches
-        assert expected
-        for name in WORDED[1:]:
-            got = (await search(filled[name], question, settings)).matches
-            assert [(m.text, dict(m.metadata)) for m in got] == [
-                (m.text, dict(m.metadata)) for m in expected
-            ]
+        for neighbours in (0, 1):
+            settings = RetrievalDeclaration(neighbours=neighbours)
+            expected = (await search(filled["memory"], question, settings)).matches
+            assert expected
+            for name in STORES[1:]:
+                got = (await search(filled[name], question, settings)).matches
+                assert [(m.text, dict(m.metadata)) for m in got] == [
+                    (m.text, dict(m.metadata)) for m in expected
+                ]

@@ -26,7 +26,7 @@ from lorebind_knowledge.events import Extension
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.stores.memory.store import MemoryStore
+from lorebind_knowledge.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -95,7 +95,7 @@ def _change_words(file: Path, case: random.Random) -> str:
     """FTS5's own tables: rows too few, too many, or garbage."""
     with closing(sqlite3.connect(file)) as db:
         shadows = db.execute(
-            "select name from sqlite_master where name glob 'vector_words_*_*' and type = 'table'"
+            "select name from sqlite_master where name glob 'catalog_words_*_*' and type = 'table'"
         )
         shadow = case.choice([name for (name,) in shadows])
         words = shadow.rpartition("_")[0]
@@ -164,7 +164,7 @@ _WAYS: list[Callable[[Path, random.Random], str]] = [
 def _table(db: sqlite3.Connection, case: random.Random) -> tuple[str, list[str]]:
     names = db.execute(
         "select name from sqlite_master where type = 'table' and"
-        " (name glob 'catalog_*' or name in ('vector_schema', 'vector_indexes', 'vector_records'))"
+        " (name glob 'catalog_*' and name not glob 'catalog_words_*' or name glob 'store_*')"
         " order by name"
     )
     table = case.choice([name for (name,) in names])
@@ -185,8 +185,9 @@ def _loosen(db: sqlite3.Connection, table: str) -> None:
     ).fetchall()
     db.execute(f'drop table "{table}"')
     db.execute(f'create table "{table}" ({columns})')
-    marks = ", ".join("?" * len(rows[0])) if rows else ""
-    db.executemany(f'insert into "{table}" (rowid, {columns}) values ({marks})', rows)
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        db.executemany(f'insert into "{table}" (rowid, {columns}) values ({marks})', rows)
     for (statement,) in indexes:
         db.execute(statement.replace("CREATE UNIQUE", "CREATE").replace("create unique", "create"))
 

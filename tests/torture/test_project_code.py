@@ -36,7 +36,9 @@ class Loader(BaseLoader):
 
 
 class Store(InMemoryVectorStore):
-    pass
+    @classmethod
+    def made(cls, embedding):
+        return cls(embedding)
 
 
 class Judge:
@@ -183,7 +185,8 @@ SAFE_WRAPPERS = {"yaml:Loader", "numpy:save", "pydantic:BaseModel", "nowhere:x",
 
 PLACES = {
     "embedder": ["good:Mine"],
-    "store": ["good:Store", "good:store"],
+    "store": ["good:Store"],
+    "factory": ["good:store", "good:Store.made"],
     "loader": ["good:Loader"],
     "judge": ["good:Judge"],
     "wrapper": ["good:Around", "good:around"],
@@ -206,7 +209,7 @@ def hostile(case: random.Random, place: str) -> str:
     if kind == 4:
         others = [path for other, good in PLACES.items() if other != place for path in good]
         if place == "wrapper":
-            others = [path for path in others if path[5].isupper()]
+            others = [path for path in others if path[5].isupper() and "." not in path]
         return case.choice(others)
     return f"tricks:{case.choice(NAMES if place == 'wrapper' else [*NAMES, 'called'])}"
 
@@ -227,7 +230,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 def declared(paths: dict[str, str]) -> dict[str, Any]:
     given = {
-        place: {"class": path, "config": ARGUMENTS.get(path, {})} for place, path in paths.items()
+        place: {
+            "factory" if place == "factory" else "class": path,
+            "config": ARGUMENTS.get(path, {}),
+        }
+        for place, path in paths.items()
     }
     loader = {"type": "langchain", **given["loader"]}
     return {
@@ -236,6 +243,7 @@ def declared(paths: dict[str, str]) -> dict[str, Any]:
         "vector_dbs": [
             {"id": "m", "type": "memory"},
             {"id": "v", "type": "langchain", "persistent": False, **given["store"]},
+            {"id": "f", "type": "langchain", "persistent": False, **given["factory"]},
         ],
         "knowledge_bases": [
             {
@@ -245,6 +253,7 @@ def declared(paths: dict[str, str]) -> dict[str, Any]:
                 "retrieval": {"strategy": "rerank", "rerank": given["judge"]},
             },
             {"id": "more", "sources": [loader], "ingest": "on_start", "vector_db": "v"},
+            {"id": "made", "sources": [loader], "ingest": "on_start", "vector_db": "f"},
         ],
         "wrappers": [{"type": "python", **given["wrapper"]}],
         "extensions": [{"provider": "python", **given["extension"]}],

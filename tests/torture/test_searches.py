@@ -13,8 +13,8 @@ import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.knowledge.bench import Bench, paragraph
@@ -174,7 +174,6 @@ def test_searches(
             asyncio.run(Scene(case, benches).run())
         finally:
             for bench in benches:
-                asyncio.run(call(bench.store.close))
-                bench.catalog.close()
+                bench.index.close()
 
     trials.run(f"{SEARCHES} searches during ingests, {kind}", check, short=short, full=full)

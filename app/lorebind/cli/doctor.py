@@ -7,13 +7,19 @@ import typer
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 
 
-def doctor(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
+def doctor(
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+    deep: bool = typer.Option(
+        False, "--deep", help="Ask vector databases for every vector, not only how many they have."
+    ),
+) -> None:
     """Try each embedder, vector database, index and model, and say the repair of what fails."""
     from lorebind.cli.printing import print_data, print_table
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        findings = loaded.doctor()
+        findings = loaded.doctor(deep=deep)
     if output is Output.table:
         rows = ((found.part, found.status, found.detail) for found in findings)
         print_table(("part", "status", "what was found"), rows)

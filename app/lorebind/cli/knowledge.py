@@ -208,6 +208,33 @@ def reindex(
 
 
 @app.command()
+def purge(
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it; otherwise only show it.")] = False,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Remove what is left of knowledge bases that the project does not declare any more."""
+    from lorebind.cli.printing import print_data, print_line, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        found = loaded.purge(dry_run=not yes)
+    if output is not Output.table:
+        print_data({"removed" if yes else "undeclared": found}, output)
+    elif not found:
+        print_line("nothing is left of knowledge bases that are not declared any more")
+    else:
+        print_table(
+            ("id", "vector database", "tenant", "scope", "documents", "chunks"),
+            (
+                (one.kb_id, one.vector_db, one.tenant, one.scope, one.documents, one.chunks)
+                for one in found
+            ),
+        )
+        print_line("removed" if yes else "nothing was removed; remove it with --yes")
+
+
+@app.command()
 def plan(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")

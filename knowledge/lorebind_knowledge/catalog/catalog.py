@@ -1,4 +1,4 @@
-"""The catalog of one vector database: its ledger, its embedding cache, its ingest locks."""
+"""The catalog of one vector database: its ledger, its versions, its embedding cache."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
 from lorebind_knowledge.data_folder import make_data_folder, refuse_frozen
 from lorebind_knowledge.errors import IngestRunningError, StoreError
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from sqlalchemy import Connection
+
     from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
     from lorebind_knowledge.namespace import Namespace
 
@@ -45,37 +49,63 @@ class Catalog:
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()
 
+    def reading(self) -> AbstractContextManager[Connection]:
+        """One consistent view. What was not made yet reads as empty, and is not made."""
+        return self._database.reading()
+
     @contextmanager
-    def ingest_lock(self, namespace: Namespace) -> Iterator[None]:
-        """Held while a knowledge base is ingested; a crash frees it, wherever the catalog lives.
+    def writing(self, lease: Lease) -> Iterator[Connection]:
+        """A transaction of the holder of a lease.
 
         Raises:
-            IngestRunningError: when an ingest of the same knowledge base is under way.
+            LeaseLostError: another process has taken over; nothing is written.
+        """
+        with self._database.writing() as connection:
+            leases.check(connection, lease)
+            yield connection
+
+    @contextmanager
+    def lease(self, namespace: Namespace) -> Iterator[Lease]:
+        """The right to write a knowledge base, renewed until the end of the block.
+
+        A process that ended, however it ended, is followed at once; one that was stopped or cut
+        off, when its lease has expired.
+
+        Raises:
+            IngestRunningError: another process has it.
             ReadOnlyError: when the catalog can be read only.
             StoreError: when the lock's file cannot be made, or PostgreSQL cannot be reached.
         """
+        with self._process_lock(namespace) as alone:
+            lease = leases.take(self._database, namespace, alone=alone)
+            if lease is None:
+                raise IngestRunningError(
+                    f"another ingest of knowledge base {namespace.kb!r} is under way; "
+                    "wait for it to end"
+                )
+            with leases.kept(self._database, lease):
+                yield lease
+
+    @contextmanager
+    def _process_lock(self, namespace: Namespace) -> Iterator[bool]:
+        """Held by a process that writes, and free when that has ended; whether we hold it now."""
         from filelock import FileLock, Timeout
 
-        refusal = IngestRunningError(
-            f"another ingest of knowledge base {namespace.kb!r} is under way; wait for it to end"
-        )
-        name = digest(namespace.tenant, namespace.project, namespace.scope, namespace.kb)[:16]
+        name = leases.lease_name(namespace)
         if self._postgres is not None:
             with self._postgres.lock(name) as free:
-                if not free:
-                    raise refusal
-                yield
+                yield free
             return
         path = self._path
         if path is None:
             with self._locking:
-                if namespace in self._locked:
-                    raise refusal
+                free = namespace not in self._locked
                 self._locked.add(namespace)
             try:
-                yield
+                yield free
             finally:
-                self._locked.discard(namespace)
+                if free:
+                    self._locked.discard(namespace)
             return
         refuse_frozen(path)
         make_data_folder(path)
@@ -83,14 +113,15 @@ class Catalog:
         try:
             lock.acquire()
         except Timeout:
-            raise refusal from None
+            yield False
+            return
         except OSError as error:
             raise StoreError(
                 f"cannot lock {lock.lock_file}: {error.strerror or error}; "
                 "make the folder of the database writable"
             ) from error
         try:
-            yield
+            yield True
         finally:
             lock.release()
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import threading
-from contextlib import contextmanager, nullcontext
-from functools import partial
+import secrets
+import sqlite3
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import create_engine, event, inspect, select
+from sqlalchemy import and_, create_engine, inspect, select, update
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import NullPool
 
-from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.catalog import earlier_postgres, earlier_sqlite, postgres_words, schema
+from lorebind_knowledge.catalog.sqlite_pool import SqlitePool
 from lorebind_knowledge.data_folder import (
     PAGES_PER_CHECKPOINT,
     connect,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
 BUSY_SECONDS = 30.0
 
@@ -54,94 +54,108 @@ class Database(Protocol):
         ...
 
 
-def insert_of(dialect: str) -> Any:
-    """The `insert` of a dialect, for its `on_conflict_…`; loaded only where it is used."""
-    return importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert
-
-
 class SqliteDatabase:
-    """A `Database` in one SQLite file, or in memory."""
+    """A `Database` in one SQLite file, or in memory. A store of vectors may share it."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, for_catalog: bool = True) -> None:
         """
         Args:
             path: the SQLite file, made with its folder when first written; None is memory.
+            for_catalog: make the catalog's tables, and refuse those of a newer Lorebind.
         """
-        self.path = path
-        self._engine: Engine | None = None
-        self._owner = os.getpid()
-        self._file: tuple[int, ...] | None = None
+        self.path = None if path is None else path.absolute()
+        self._for_catalog = for_catalog
+        self._engine = create_engine(
+            "sqlite://",
+            paramstyle="named",
+            poolclass=NullPool,
+            creator=self._connect,
+            # What begins and ends transactions is said to the driver, in a tenth of the time.
+            isolation_level="AUTOCOMMIT",
+        )
+        self._pool = SqlitePool(self.path, self._open)
         self._nothing: SqliteDatabase | None = None
-        self._opening = threading.Lock()
-        # In memory there is one connection, and so one transaction at a time.
-        self._turn = threading.Lock() if path is None else nullcontext()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         if self.path is not None:
             make_data_folder(self.path)
-        turn = nullcontext() if self.path is None else write_lock(self.path)
-        with turn, self._transaction(self._open(), "BEGIN IMMEDIATE") as connection:
+        # A writer that starts as a reader can be refused half-way; one that starts as one waits.
+        with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        if self.path is not None and not self.path.exists():
+        if self.path is None:
+            with self._transaction("BEGIN") as connection:
+                yield connection
+        elif file_identity(self.path) is None:
             if self._nothing is None:
-                self._nothing = SqliteDatabase(None)
+                self._nothing = SqliteDatabase(None, for_catalog=self._for_catalog)
             with self._nothing.reading() as connection:
                 yield connection
-            return
-        still = nullcontext() if self.path is None else unchanged(self.path)
-        with still, self._transaction(self._open(), "BEGIN") as connection:
-            yield connection
+        else:
+            with unchanged(self.path), self._transaction("BEGIN") as connection:
+                yield connection
 
     def close(self) -> None:
-        with self._opening:
-            if self._engine is not None:
-                self._engine.dispose()
-                self._engine = None
-            if self._nothing is not None:
-                self._nothing.close()
+        self._pool.close()
+        if self._nothing is not None:
+            self._nothing.close()
 
     def __str__(self) -> str:
         return f"catalog {self.path or 'in memory'}"
 
     @contextmanager
-    def _transaction(self, engine: Engine, begin: str) -> Iterator[Connection]:
+    def _transaction(self, begin: str) -> Iterator[Connection]:
+        turn = None if self.path is None or begin == "BEGIN" else write_lock(self.path)
         try:
-            with self._turn, engine.connect() as opened:
-                connection = opened.execution_options(lorebind_begin=begin)
-                with connection.begin():
+            with self._pool.lent(turn) as connection:
+                driver: Any = connection.connection.driver_connection
+                try:
+                    driver.execute(begin)
                     yield connection
-        except DBAPIError as error:
-            raise StoreError(f"{self}: {_advice(str(error.orig))}") from error
+                    driver.commit()
+                except BaseException:
+                    driver.rollback()
+                    raise
+        except (DBAPIError, sqlite3.Error) as error:
+            said = str(error.orig if isinstance(error, DBAPIError) else error)
+            raise StoreError(f"{self}: {_advice(said)}") from error
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{self}: not valid Unicode: {error}") from error
 
-    def _open(self) -> Engine:
-        with self._opening:
-            if self._engine is not None and self.path is not None:
-                if self._owner != os.getpid():
-                    # After a fork the connections are the parent's: left alone, not closed.
-                    self._engine.dispose(close=False)
-                    self._engine = None
-                elif self._file != file_identity(self.path):
-                    # Somebody removed or replaced the file: what is open leads to the one before.
-                    self._engine.dispose()
-                    self._engine = None
-            if self._engine is None:
-                engine = _engine(self.path)
-                self._migrate(engine)
-                self._engine, self._owner = engine, os.getpid()
-                self._file = file_identity(self.path) if self.path else None
-            return self._engine
+    def _open(self) -> Connection:
+        connection = self._engine.connect()
+        try:
+            if self._for_catalog:
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    def _migrate(self, engine: Engine) -> None:
-        with self._transaction(engine, "BEGIN") as connection:
-            has_tables = inspect(connection).has_table(schema.versions.name)
-            if has_tables and is_current(connection, self):
-                return
-        with self._transaction(engine, "BEGIN IMMEDIATE") as connection:
-            bring_up_to_date(connection)
+    def _connect(self) -> sqlite3.Connection:
+        if self.path is None:
+            return sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        # Not by an address, in which `?` and `%` in the names of folders would have a meaning.
+        connection = connect(self.path, mode="rwc", timeout=BUSY_SECONDS)
+        try:
+            _use_wal(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: Connection) -> None:
+        if inspect(connection).has_table(schema.versions.name) and is_current(connection, self):
+            return
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN IMMEDIATE")
+        bring_up_to_date(connection)
+        driver.commit()
 
 
 def bring_up_to_date(connection: Connection) -> None:
@@ -150,14 +164,39 @@ def bring_up_to_date(connection: Connection) -> None:
     To be called by one process at a time, in a transaction that writes.
     """
     if not inspect(connection).has_table(schema.versions.name):
-        schema.metadata.create_all(connection)
+        _make_tables(connection)
         connection.execute(schema.versions.insert().values(version=schema.SCHEMA_VERSION))
         return
     version = connection.scalar(select(schema.versions.c.version)) or schema.SCHEMA_VERSION
     for step in range(version + 1, schema.SCHEMA_VERSION + 1):
         for statement in schema.MIGRATIONS[step]:
             connection.exec_driver_sql(statement)
+    _make_tables(connection)
+    if version < schema.NUMBERED:
+        _number_indexes(connection)
     connection.execute(schema.versions.update().values(version=schema.SCHEMA_VERSION))
+
+
+def _make_tables(connection: Connection) -> None:
+    schema.metadata.create_all(connection)
+    if connection.dialect.name == "postgresql":
+        for statement in postgres_words.SQL:
+            connection.exec_driver_sql(statement)
+
+
+def _number_indexes(connection: Connection) -> None:
+    """Indexes of a version whose stores kept texts and words: what could not be brought along is
+    retired, so that it is not searched, and built anew by the next ingest from cached vectors."""
+    driver: Any = connection.connection.driver_connection
+    earlier = earlier_sqlite if connection.dialect.name == "sqlite" else earlier_postgres
+    earlier.adopt(driver)
+    indexes = schema.indexes
+    unknown = indexes.c.birth == 0
+    for row in connection.execute(select(*indexes.primary_key).where(unknown)).all():
+        this = and_(*(indexes.c[name] == value for name, value in row._mapping.items()))
+        connection.execute(
+            update(indexes).where(this).values(birth=secrets.randbits(62), state="retired")
+        )
 
 
 def is_current(connection: Connection, database: Database) -> bool:
@@ -177,40 +216,18 @@ def is_current(connection: Connection, database: Database) -> bool:
     return version == schema.SCHEMA_VERSION
 
 
-def _engine(path: Path | None) -> Engine:
-    if path is None:
-        engine = create_engine(
-            "sqlite://",
-            paramstyle="named",
-            poolclass=StaticPool,
-            connect_args={"check_same_thread": False},
-        )
-    else:
-        # Not by an address, in which `?` and `%` in the names of folders would have a meaning.
-        engine = create_engine(
-            "sqlite://",
-            paramstyle="named",
-            poolclass=QueuePool,
-            creator=partial(connect, path, mode="rwc", timeout=BUSY_SECONDS),
-        )
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _prepare(connection: Any, _record: Any) -> None:
-    # sqlite3 would open transactions by itself, and late: it is told not to, and `_begin` does.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = NORMAL")
-    cursor.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
-    cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    # A writer that starts as a reader can be refused half-way; one that starts as a writer waits.
-    connection.exec_driver_sql(connection.get_execution_options()["lorebind_begin"])
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers go on while one writes. Only the first switch of a new file may have to wait."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this one lock by itself.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 _MOVE_AWAY = "move the file away, then ingest again"
@@ -226,6 +243,9 @@ def _advice(message: str) -> str:
         "not a database": _MOVE_AWAY,
         "malformed": _MOVE_AWAY,
         "corrupt": _MOVE_AWAY,
+        "vtable constructor failed": f"it is damaged; {_MOVE_AWAY}",
+        "access permission denied": "give this user the right to read and write the file",
+        "no such module: fts5": "this Python's SQLite has no FTS5; use another Python",
         "no such": f"it is damaged; {_MOVE_AWAY}",
         "has no column": f"it is damaged; {_MOVE_AWAY}",
         "constraint failed": f"it is damaged; {_MOVE_AWAY}",

@@ -9,12 +9,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
-
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.catalog.database import insert_of
 from lorebind_knowledge.catalog.eviction import Recency
-from lorebind_knowledge.catalog.schema import embeddings
+from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.identity import digest
@@ -22,13 +19,17 @@ from lorebind_knowledge.identity import digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Row
-
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 
-_KEYS_PER_QUERY = 500
+_PUT = (
+    "insert into catalog_embeddings (key, vector, created_at, used_on, size)"
+    " values (:key, :vector, :created_at, :used_on, :size)"
+    # Two ingests may embed the same text: the second to store it is as good as the first.
+    " on conflict (key) do update set vector = excluded.vector,"
+    " created_at = excluded.created_at, used_on = excluded.used_on, size = excluded.size"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class EmbeddingCache:
         Asking is no use of what is there, and writes nothing.
         """
         by_key = dict(zip(_keys(embedder, texts), texts, strict=True))
-        known = {row.key for row in self._rows(by_key, embeddings.c.key)}
+        known = {key for (key,) in self._rows("key", by_key)}
         return {key: text for key, text in by_key.items() if key not in known}
 
     async def trim(self) -> int:
@@ -147,26 +148,16 @@ class EmbeddingCache:
     def _read(self, keys: Iterable[str]) -> dict[str, Vector]:
         import numpy as np
 
-        columns = (
-            embeddings.c.key,
-            embeddings.c.vector,
-            embeddings.c.used_on,
-            embeddings.c.size,
-        )
         # What is damaged counts as missing: it is embedded again, and written over.
-        rows = [row for row in self._rows(keys, *columns) if _is_sound(row)]
+        rows = [row for row in self._rows("key, vector, used_on, size", keys) if _is_sound(*row)]
         today = self._recency.today
-        self._recency.note(row.key for row in rows if row.used_on < today)
-        return {row.key: np.frombuffer(row.vector, dtype="<f4") for row in rows}
+        self._recency.note(key for key, _, used_on, _ in rows if used_on < today)
+        return {key: np.frombuffer(vector, dtype="<f4") for key, vector, *_ in rows}
 
-    def _rows(self, keys: Iterable[str], *columns: ColumnElement[Any]) -> list[Row[Any]]:
-        wanted = list(keys)
-        rows: list[Row[Any]] = []
+    def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
+        query = f"select {columns} from catalog_embeddings where key in (:*keys)"
         with self._database.reading() as connection:
-            for first in range(0, len(wanted), _KEYS_PER_QUERY):
-                some = wanted[first : first + _KEYS_PER_QUERY]
-                rows += connection.execute(select(*columns).where(embeddings.c.key.in_(some)))
-        return rows
+            return Sql(connection).run(query, keys=list(keys))
 
     def _write(self, vectors: Mapping[str, Vector]) -> None:
         shared = {"created_at": self._clock(), "used_on": self._recency.today}
@@ -176,21 +167,17 @@ class EmbeddingCache:
             for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
         with self._database.writing() as connection:
-            put = insert_of(connection.dialect.name)(embeddings)
-            # Two ingests may embed the same text: the second to store it is as good as the first.
-            written = {name: put.excluded[name] for name in rows[0] if name != "key"}
-            update = put.on_conflict_do_update(index_elements=["key"], set_=written)
-            connection.execute(update, rows)
+            Sql(connection).many(_PUT, rows)
 
 
-def _is_sound(row: Row[Any]) -> bool:
+def _is_sound(_: Any, vector: Any, used_on: Any, size: Any) -> bool:
     import numpy as np
 
-    if (type(row.vector), type(row.used_on), type(row.size)) != (bytes, int, int):
+    if not isinstance(vector, bytes) or (type(used_on), type(size)) != (int, int):
         return False
-    if len(row.vector) != row.size or row.size % 4:
+    if len(vector) != size or size % 4:
         return False
-    return bool(np.isfinite(np.frombuffer(row.vector, dtype="<f4")).all())
+    return bool(np.isfinite(np.frombuffer(vector, dtype="<f4")).all())
 
 
 def _as_blob(vector: Vector) -> bytes:

@@ -11,10 +11,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import delete, func, select
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.schema import embeddings
+from lorebind_knowledge.catalog.sql import Sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,9 +87,10 @@ class Recency:
             noted, self._noted = sorted(self._noted), set()
         if noted:
             with self._alone() as connection:
-                used = update(embeddings).where(embeddings.c.key == bindparam("used"))
-                connection.execute(
-                    used.values(used_on=self.today), [{"used": key} for key in noted]
+                Sql(connection).run(
+                    "update catalog_embeddings set used_on = :today where key in (:*keys)",
+                    today=self.today,
+                    keys=noted,
                 )
 
     def _evict_some(self) -> int:

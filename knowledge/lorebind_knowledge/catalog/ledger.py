@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import and_, delete, func, insert, select, update
 
-from lorebind_knowledge.catalog.database import insert_of
+from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.schema import documents, indexes, runs
+from lorebind_knowledge.catalog.sql import Sql, upsert_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.records import Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import ColumnElement, Connection, Dialect, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.leases import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,13 @@ class IndexEntry:
     key: IndexKey
     state: str
     manifest: Manifest
+    birth: int
+    """Random: an index that gets the number of one that was dropped has another."""
+
+    @property
+    def space(self) -> Space:
+        """Its room in the store."""
+        return Space(self.key, self.birth, self.manifest.dimension)
 
 
 class DocumentEntry(NamedTuple):
@@ -62,7 +72,7 @@ class DocumentEntry(NamedTuple):
     attempts: int = 0
     signature: str = ""
     generation: int = 0
-    staged: int = 0
+    """The one that searches find; 0 is none."""
     chunk_count: int = 0
     updated_at: float = 0.0
     version: str = ""
@@ -73,45 +83,71 @@ class DocumentEntry(NamedTuple):
     """What must change before a document that exceeded a limit is read again; else empty."""
 
 
+STATES = ("building", "active", "retired")
+"""Of an index: to be searched one day, searched, to be dropped."""
+
+
 class Ledger:
-    """Reads and writes the catalog's rows; each method is one transaction."""
+    """Reads and writes the catalog's rows; each method is one transaction.
+
+    Whatever writes is given the lease of the knowledge base, and raises LeaseLostError where
+    another process has taken over.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
         """The newest index in that state, if there is one."""
-        with self._decoding(self._database.reading(), "indexes") as connection:
-            row = connection.execute(_INDEX, {**_columns(namespace), "state": state}).first()
-            if row is None:
-                return None
-            _check_types((row.number,), (int,))
-            manifest = Manifest(**row.manifest)
-            _check_types(asdict(manifest).values(), _MANIFEST_TYPES)
-        return IndexEntry(IndexKey(namespace, row.number), state, manifest)
+        with self._database.reading() as connection:
+            return self.index_within(connection, namespace, state)
 
-    def create_index(self, namespace: Namespace, manifest: Manifest) -> IndexEntry:
+    def index_within(
+        self, connection: Connection, namespace: Namespace, state: str
+    ) -> IndexEntry | None:
+        """The same, within a transaction."""
+        found = self._indexes_within(connection, namespace, state)
+        return found[0] if found else None
+
+    def namespaces(self, project: str) -> list[Namespace]:
+        """Whose indexes and runs of a project the catalog holds, of all tenants."""
+        columns = ", ".join(Namespace.__slots__)
+        query = " union ".join(
+            f"select {columns} from {table} where project = :project"
+            for table in ("catalog_indexes", "catalog_runs")
+        )
+        with self._database.reading() as connection:
+            return sorted(Namespace(*row) for row in Sql(connection).run(query, project=project))
+
+    def forget_runs(self, lease: Lease) -> None:
+        with self._writing(lease) as connection:
+            connection.execute(delete(runs).where(_of(runs, lease.namespace)))
+
+    def create_index(self, lease: Lease, manifest: Manifest) -> IndexEntry:
         """A new index, `building` until it is activated."""
-        with self._decoding(self._database.writing(), "indexes") as connection:
+        namespace = lease.namespace
+        with self._decoding(self._writing(lease), "indexes") as connection:
             last = connection.scalar(
                 select(func.max(indexes.c.number)).where(_of(indexes, namespace))
             )
             key = IndexKey(namespace, (last or 0) + 1)
+            entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
             connection.execute(
                 insert(indexes).values(
                     **_columns(namespace),
                     number=key.number,
-                    state="building",
+                    state=entry.state,
                     manifest=asdict(manifest),
+                    birth=entry.birth,
                     created_at=time.time(),
                 )
             )
-        return IndexEntry(key, "building", manifest)
+        return entry
 
-    def activate_index(self, key: IndexKey) -> None:
+    def activate_index(self, lease: Lease, key: IndexKey) -> None:
         """In one step this index is the one searched, and the one before it is retired."""
         ours = _of(indexes, key.namespace)
-        with self._database.writing() as connection:
+        with self._writing(lease) as connection:
             connection.execute(
                 update(indexes).where(ours, indexes.c.state == "active").values(state="retired")
             )
@@ -119,33 +155,27 @@ class Ledger:
                 update(indexes).where(ours, indexes.c.number == key.number).values(state="active")
             )
 
-    def retire_index(self, key: IndexKey) -> None:
+    def retire_index(self, lease: Lease, key: IndexKey) -> None:
         """This index is to be dropped: nothing goes on with it, whatever is left of it."""
-        with self._database.writing() as connection:
+        with self._writing(lease) as connection:
             connection.execute(update(indexes).where(_in(indexes, key)).values(state="retired"))
 
-    def set_manifest(self, key: IndexKey, manifest: Manifest) -> None:
-        with self._database.writing() as connection:
+    def set_manifest(self, lease: Lease, key: IndexKey, manifest: Manifest) -> None:
+        with self._writing(lease) as connection:
             connection.execute(
                 update(indexes)
                 .where(_of(indexes, key.namespace), indexes.c.number == key.number)
                 .values(manifest=asdict(manifest))
             )
 
-    def retired_indexes(self, namespace: Namespace) -> list[IndexKey]:
-        query = select(indexes.c.number).where(
-            _of(indexes, namespace), indexes.c.state == "retired"
-        )
-        with self._decoding(self._database.reading(), "indexes") as connection:
-            numbers = connection.scalars(query).all()
-            _check_types(numbers, (int,) * len(numbers))
-        return [IndexKey(namespace, number) for number in numbers]
+    def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
+        with self._database.reading() as connection:
+            return self._indexes_within(connection, namespace, "retired")
 
-    def drop_index(self, key: IndexKey) -> None:
-        """Forget an index and its documents."""
-        with self._database.writing() as connection:
-            connection.execute(delete(documents).where(_in(documents, key)))
-            connection.execute(delete(indexes).where(_in(indexes, key)))
+    def drop_index(self, connection: Connection, key: IndexKey) -> None:
+        """Forget an index and its documents, within a transaction that writes."""
+        connection.execute(delete(documents).where(_in(documents, key)))
+        connection.execute(delete(indexes).where(_in(indexes, key)))
 
     def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
         """All documents of an index, by uri."""
@@ -158,58 +188,19 @@ class Ledger:
                 entries[row.uri] = DocumentEntry(*row)
         return entries
 
-    def chunk_ids(self, key: IndexKey, uri: str) -> list[str]:
-        """The ids of a document's visible chunks, in order."""
-        return self.chunk_ids_of(key, [uri]).get(uri, [])
-
-    def chunk_ids_of(self, key: IndexKey, uris: Sequence[str]) -> dict[str, list[str]]:
-        """The same of several documents; those without a row are left out."""
-        found: dict[str, list[str]] = {}
-        if not uris:
-            return found
-        owner = _owner(key)
-        with self._decoding(self._database.reading(), "documents") as connection:
-            for first in range(0, len(uris), _URIS_PER_QUERY):
-                some = uris[first : first + _URIS_PER_QUERY]
-                for uri, ids in connection.execute(_CHUNK_IDS, {**owner, "uris": some}):
-                    _check_types((ids, *ids), (list, *(str for _ in ids)))
-                    found[uri] = ids
-        return found
-
     def put_documents(
-        self,
-        key: IndexKey,
-        entries: Sequence[DocumentEntry],
-        run_id: str,
-        chunk_ids: Sequence[list[str]] | None = None,
+        self, lease: Lease, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
     ) -> None:
-        """Write documents' rows, whether they were there or not, all of them or none.
+        """Write documents' rows, whether they were there or not, all of them or none."""
+        if entries:
+            with self._writing(lease) as connection:
+                put_documents(connection, key, entries, run_id)
 
-        Args:
-            key: the index.
-            entries: what the rows are to say.
-            run_id: the run that writes them.
-            chunk_ids: of each entry the ids of its visible chunks; None keeps what the rows have.
-        """
-        if not entries:
-            return
-        shared = {**_owner(key), "run_id": run_id, "updated_at": time.time(), "chunk_ids": "[]"}
-        rows = [entry._asdict() | shared for entry in entries]
-        if chunk_ids is not None:
-            for row, ids in zip(rows, chunk_ids, strict=True):
-                row["chunk_ids"] = json.dumps(ids)
-        with self._database.writing() as connection:
-            put = _put(connection.dialect, keep_ids=chunk_ids is None)
-            connection.exec_driver_sql(put, rows)
-
-    def remove_document(self, key: IndexKey, uri: str) -> None:
-        with self._database.writing() as connection:
-            connection.execute(delete(documents).where(_in(documents, key), documents.c.uri == uri))
-
-    def start_run(self, namespace: Namespace, strategy: str) -> str:
-        """A new run; rows of runs that never ended are marked as failed."""
+    def start_run(self, lease: Lease, strategy: str) -> str:
+        """A new run; earlier ones that never ended have failed, for their leases are gone."""
         run_id = uuid.uuid4().hex[:12]
-        with self._database.writing() as connection:
+        namespace = lease.namespace
+        with self._writing(lease) as connection:
             connection.execute(
                 update(runs)
                 .where(_of(runs, namespace), runs.c.status == "running")
@@ -227,12 +218,12 @@ class Ledger:
         return run_id
 
     def finish_run(
-        self, namespace: Namespace, run_id: str, status: str, report: Mapping[str, Any] | None
+        self, lease: Lease, run_id: str, status: str, report: Mapping[str, Any] | None
     ) -> None:
-        with self._database.writing() as connection:
+        with self._writing(lease) as connection:
             connection.execute(
                 update(runs)
-                .where(_of(runs, namespace), runs.c.run_id == run_id)
+                .where(_of(runs, lease.namespace), runs.c.run_id == run_id)
                 .values(status=status, finished_at=time.time(), report=report)
             )
 
@@ -248,6 +239,27 @@ class Ledger:
             for row in rows:
                 _check_types(row, (str, str, str, float))
         return [dict(row._mapping) for row in rows]
+
+    def _indexes_within(
+        self, connection: Connection, namespace: Namespace, state: str
+    ) -> list[IndexEntry]:
+        """All in that state, the newest first."""
+        found = []
+        with self._decoding(nullcontext(connection), "indexes"):
+            for row in Sql(connection).run(_INDEXES, **_columns(namespace), state=state):
+                number, encoded, birth = row
+                given = json.loads(encoded) if isinstance(encoded, str) else encoded
+                manifest = Manifest(**given)
+                values = (number, birth, *asdict(manifest).values())
+                _check_types(values, (int, int, *_MANIFEST_TYPES))
+                found.append(IndexEntry(IndexKey(namespace, number), state, manifest, birth))
+        return found
+
+    @contextmanager
+    def _writing(self, lease: Lease) -> Iterator[Connection]:
+        with self._database.writing() as connection:
+            leases.check(connection, lease)
+            yield connection
 
     @contextmanager
     def _decoding(
@@ -266,6 +278,21 @@ class Ledger:
                 f"{self._database}: its {what} are damaged: {error}; move it away and ingest "
                 "again, or restore a copy"
             ) from error
+
+
+def put_documents(
+    connection: Connection, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
+) -> None:
+    """Write documents' rows within a transaction, whether they were there or not."""
+    if entries:
+        shared = {**_owner(key), "run_id": run_id, "updated_at": time.time()}
+        Sql(connection).many(_PUT, [entry._asdict() | shared for entry in entries])
+
+
+def remove_documents(connection: Connection, key: IndexKey, uris: Sequence[str]) -> None:
+    """Remove documents' rows within a transaction."""
+    for uri in uris:
+        connection.execute(delete(documents).where(_in(documents, key), documents.c.uri == uri))
 
 
 def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
@@ -297,29 +324,9 @@ _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
 
-# Built once, because building costs more than running.
-_KEYS = [column.name for column in documents.primary_key]
-_INDEX = (
-    select(indexes.c.number, indexes.c.manifest)
-    .where(*(indexes.c[name] == bindparam(name) for name in (*Namespace.__slots__, "state")))
-    .order_by(indexes.c.number.desc())
-    .limit(1)
+_INDEXES = (
+    "select number, manifest, birth from catalog_indexes where tenant = :tenant"
+    " and project = :project and scope = :scope and kb = :kb and state = :state"
+    " order by number desc"
 )
-_CHUNK_IDS = select(documents.c.uri, documents.c.chunk_ids).where(
-    *(documents.c[name] == bindparam(name) for name in _KEYS if name != "uri"),
-    documents.c.uri.in_(bindparam("uris", expanding=True)),
-)
-_URIS_PER_QUERY = 500
-
-
-@lru_cache(maxsize=16)
-def _put(dialect: Dialect, *, keep_ids: bool) -> str:
-    """The upsert of a row as the driver takes it, with a name for each column.
-
-    SQLAlchemy would look at each value of each row, which takes longer than writing them.
-    """
-    statement = insert_of(dialect.name)(documents)
-    kept = (*_KEYS, "chunk_ids") if keep_ids else _KEYS
-    written = {name: new for name, new in statement.excluded.items() if name not in kept}
-    put = statement.on_conflict_do_update(index_elements=_KEYS, set_=written)
-    return str(put.compile(dialect=dialect))
+_PUT = upsert_of(documents)

@@ -13,20 +13,31 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.catalog import postgres_words, schema
 from lorebind_knowledge.catalog.database import SqliteDatabase, bring_up_to_date, is_current
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
+from lorebind_knowledge.postgres.address import import_psycopg
+from lorebind_knowledge.postgres.connections import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, Engine
 
-    from lorebind_knowledge.catalog.postgres import PostgresAddress
+    from lorebind_knowledge.postgres.address import PostgresAddress
 
 _KEPT, _MORE = 2, 6
 _SECONDS_TO_WAIT = 30
+
+_RETIRE = (
+    "UPDATE catalog_indexes SET state = 'retired',"
+    " birth = 1 + floor(random() * 4611686018427387903)::bigint"
+)
+_WHAT_IS_KEPT = (
+    "set it to true once, which keeps what is indexed in their schema; or ingest everything again, "
+    "from cached vectors, and add the documents of collections again, after"
+)
 
 _of_the_parent: list[Engine] = []
 """Kept, because connections that are collected complain that nobody closed them."""
@@ -56,6 +67,7 @@ class PostgresDatabase:
         self._has_tables = False
         self._nothing = SqliteDatabase(None)
         self._opening = threading.Lock()
+        self._driver_error: type[Exception] = import_psycopg().Error
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -63,6 +75,8 @@ class PostgresDatabase:
         if not self._has_tables:
             self._make_tables(engine)
         with self._named(), engine.begin() as connection:
+            # A writer that is stopped in the middle loses the row of its lease before the lease.
+            connection.exec_driver_sql(limits())
             yield connection
 
     @contextmanager
@@ -118,9 +132,9 @@ class PostgresDatabase:
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, self._driver_error) as error:
             self._has_tables = False
-            said = error.orig or error
+            said = (isinstance(error, DBAPIError) and error.orig) or error
             raise StoreError(f"{self}: {self._address.advice(said)}") from error
         except PoolTimeoutError as error:
             raise StoreError(
@@ -183,11 +197,15 @@ class PostgresDatabase:
         if not self._ensure_schema:
             version = self._version(engine)
             what = "missing" if version is None else "of an earlier version"
+            how = "make them with"
+            if version is not None and version < schema.NUMBERED:
+                how = _WHAT_IS_KEPT
             raise StoreError(
-                f"{self}: its tables are {what}, and ensure_schema is false; "
-                f"make them with:\n{self._schema_sql()}{catalog_sql(version)}"
+                f"{self}: its tables are {what}, and ensure_schema is false; {how}:\n"
+                f"{self._schema_sql()}{catalog_sql(version)}"
             )
         with self._named(), engine.begin() as connection:
+            connection.exec_driver_sql(limits())
             # Other processes may be about to do the same.
             connection.execute(text(f"select pg_advisory_xact_lock({_number('making it')})"))
             if self._schema is not None:
@@ -210,15 +228,19 @@ def catalog_sql(version: int | None = None) -> str:
         version: that of the tables which are there; None where there are none.
     """
     name, today = schema.versions.name, schema.SCHEMA_VERSION
-    if version is not None:
-        steps = [line for step in range(version, today) for line in schema.MIGRATIONS[step + 1]]
-        return _script(*steps, f"UPDATE {name} SET version = {today}")
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy says no types here
-    made = []
+    made: list[object] = []
     for table in schema.metadata.sorted_tables:
-        made.append(CreateTable(table).compile(dialect=dialect))
-        made += [CreateIndex(index).compile(dialect=dialect) for index in table.indexes]
-    return _script(*made, f"INSERT INTO {name} (version) VALUES ({today})")
+        if version is None or (table.name in schema.NEW_TABLES and version < schema.NUMBERED):
+            made.append(CreateTable(table).compile(dialect=dialect))
+            made += [CreateIndex(index).compile(dialect=dialect) for index in table.indexes]
+    made += postgres_words.SQL
+    if version is None:
+        return _script(*made, f"INSERT INTO {name} (version) VALUES ({today})")
+    steps = [line for step in range(version, today) for line in schema.MIGRATIONS[step + 1]]
+    if version < schema.NUMBERED:
+        steps.append(_RETIRE)
+    return _script(*steps, *made, f"UPDATE {name} SET version = {today}")
 
 
 def _script(*statements: object) -> str:

@@ -120,10 +120,10 @@ def _demands(declared: Declaration, by: str, root: FilePath) -> Iterator[Demand]
         at = declared.position(*path)
         return Demand(at.file, at.line, at.column, by, wants, what)
 
-    for field, named in code_named(declared):
+    for place, named in code_named(declared):
         files = files_of_project(named, root)
-        place = f"in {files[-1].relative_to(root)}" if files else "of an installed package"
-        yield demand((field,), "run", f"{named}, {place}")
+        home = f"in {files[-1].relative_to(root)}" if files else "of an installed package"
+        yield demand(place, "run", f"{named}, {home}")
     if is_plugins(declared):
         word = getattr(declared, declared.kind_key)
         yield demand((declared.kind_key,), "run", f"the installed plugin {word!r}")

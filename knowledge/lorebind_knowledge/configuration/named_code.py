@@ -20,6 +20,7 @@ from lorebind_knowledge.project_code import (
     files_of_project,
     has_method,
     import_of_project,
+    is_class_of_others,
     is_factory,
 )
 
@@ -29,24 +30,26 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration.environment import Environment
     from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.base import Path as Place
     from lorebind_knowledge.errors import LorebindError, Problem
 
+_CLASS: Place = ("class_path",)
 
-def code_named(declaration: Declaration) -> Iterator[tuple[str, CodePath]]:
-    """The fields of a declaration that name code, each with its path; not those within others."""
+
+def code_named(declaration: Declaration) -> Iterator[tuple[Place, CodePath]]:
+    """Where a declaration names code, by its fields, and which; not what those within it name."""
     for field in type(declaration).model_fields:
-        for path in _paths(getattr(declaration, field)):
-            yield field, path
+        yield from _paths(getattr(declaration, field), (field,))
 
 
 def code_problems(declaration: Declaration, root: Path) -> Iterator[Problem]:
     """What is wrong with the code that a declaration names, as far as no import tells."""
     for inner, _ in within(declaration):
-        for field, path in code_named(inner):
+        for place, path in code_named(inner):
             try:
                 files_of_project(path, root)
             except RefusedCodeError as error:
-                yield problem_at(inner, (field,), error.message, error.hint)
+                yield problem_at(inner, place, error.message, error.hint)
 
 
 def named_class(
@@ -70,11 +73,11 @@ def named_class(
     Raises:
         UsageError: it cannot be imported.
     """
-    found = _imported(declaration, environment)
+    found = _imported(declaration, environment, _CLASS)
     if derives(found, *kinds) or has_method(found, methods):
         made: Callable[..., Any] = found
         return made
-    raise failure(_wrong(declaration, found, expected))
+    raise failure(_wrong(declaration, _CLASS, found, expected))
 
 
 def named_factory(
@@ -85,51 +88,70 @@ def named_factory(
     methods: Collection[str] = (),
     takes: Collection[str] = (),
     failure: type[LorebindError] = UsageError,
+    place: Place = _CLASS,
 ) -> Callable[..., Any]:
     """As `named_class`, or a function, see `is_factory`; what that makes is yet to be judged.
 
     Args:
         takes: the function has one of these parameters.
+        place: where the declaration names it.
     """
-    found = _imported(declaration, environment)
+    found = _imported(declaration, environment, place)
     if derives(found, *kinds) or has_method(found, methods) or is_factory(found, takes):
         made: Callable[..., Any] = found
         return made
     either = f"{expected}, or a function of the project folder or of an installed package"
     if takes:
         either += f" with a parameter {' or '.join(map(repr, takes))}"
-    raise failure(_wrong(declaration, found, either))
+    raise failure(_wrong(declaration, place, found, either))
 
 
-def _imported(declaration: Declaration, environment: Environment) -> Any:
+def named_part(
+    declaration: Declaration,
+    environment: Environment,
+    place: Place,
+    failure: type[LorebindError] = UsageError,
+) -> Callable[..., Any]:
+    """What makes an argument of what is declared: any class or function, see `is_factory`."""
+    found = _imported(declaration, environment, place)
+    if is_class_of_others(found) or is_factory(found):
+        made: Callable[..., Any] = found
+        return made
+    expected = "a class or a function of the project folder or of an installed package"
+    raise failure(_wrong(declaration, place, found, expected))
+
+
+def _imported(declaration: Declaration, environment: Environment, place: Place) -> Any:
     try:
-        return import_of_project(_path_of(declaration), environment.root)
+        return import_of_project(_path_at(declaration, place), environment.root)
     except UsageError as error:
-        raise UsageError(f"{_subject(declaration)}: {error}") from error
+        raise UsageError(f"{_subject(declaration, place)}: {error}") from error
 
 
-def _wrong(declaration: Declaration, found: object, expected: str) -> str:
-    path = _path_of(declaration)
-    return f"{_subject(declaration)}: {path} is {described(found)}; expected {expected}"
+def _wrong(declaration: Declaration, place: Place, found: object, expected: str) -> str:
+    subject, path = _subject(declaration, place), _path_at(declaration, place)
+    return f"{subject}: {path} is {described(found)}; expected {expected}"
 
 
-def _subject(declaration: Declaration) -> str:
-    """What messages begin with: where the class is named, if in a file, and what names it."""
-    at = declaration.position("class_path")
+def _subject(declaration: Declaration, place: Place) -> str:
+    """What messages begin with: where the code is named, if in a file, and what names it."""
+    at = declaration.position(*place)
     called = declaration.label
     if isinstance(name := getattr(declaration, "id", None), str):
         called += f" {name!r}"
     return f"{at}: {called}" if at.line else called
 
 
-def _path_of(declaration: Declaration) -> str:
-    path: str = declaration.class_path  # type: ignore[attr-defined]  # see `named_class`
-    return path
+def _path_at(declaration: Declaration, place: Place) -> CodePath:
+    return dict(code_named(declaration))[place]
 
 
-def _paths(value: Any) -> Iterator[CodePath]:
+def _paths(value: Any, place: Place) -> Iterator[tuple[Place, CodePath]]:
     if isinstance(value, CodePath):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _paths(item)
+        yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _paths(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _paths(item, (*place, index))

@@ -1,4 +1,4 @@
-"""`catalog:` where it is kept which documents a vector database holds."""
+"""`catalog:` where the documents, texts and words behind a vector database are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CatalogDeclaration(Declaration):
-    """Where a vector database's catalog is kept: a SQLite file, or PostgreSQL."""
+    """A SQLite file or PostgreSQL, for the catalog: documents, texts, words, cached embeddings."""
 
     templated: ClassVar[tuple[str, ...]] = ("path", "dsn")
 
@@ -36,10 +36,11 @@ class CatalogDeclaration(Declaration):
     table_schema: SqlName | None = Field(
         None,
         alias="schema",
-        description="dsn: the schema of its tables; left out, `lorebind_` and the database's id.",
+        description="dsn: the schema of its tables. By default `lorebind_` and the id of the "
+        "vector database.",
     )
     ensure_schema: bool = Field(
-        True, description="dsn: make schema and tables when they are not there."
+        True, description="dsn: make the schema and the tables if they are missing."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -61,7 +62,7 @@ class CatalogDeclaration(Declaration):
 
 
 def refuse_catalog_in_memory(catalog: CatalogDeclaration | None) -> None:
-    """Refuse a catalog that would outlive the vectors that it speaks of.
+    """Refuse a catalog that stays when the vectors that it describes are gone.
 
     Raises:
         RefusedError: there is one.

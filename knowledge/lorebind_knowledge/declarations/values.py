@@ -122,7 +122,8 @@ def _bounded(pattern: str) -> str:
     return pattern
 
 
-CLASS_PATH = "^[^:]+:[^:]+$"
+CLASS_PATH = "^[^:]+:[^:.]+$"
+FACTORY_PATH = "^[^:]+:[^:]+$"
 
 
 class CodePath(str):
@@ -131,9 +132,16 @@ class CodePath(str):
     __slots__ = ()
 
 
-def _class_path(value: str) -> CodePath:
+def class_path(value: str) -> CodePath:
     if not re.fullmatch(CLASS_PATH, value):
         raise RefusedError([Fault(f"{value!r} is not of the form 'package.module:Class'")])
+    return CodePath(value)
+
+
+def factory_path(value: str) -> CodePath:
+    if not re.fullmatch(FACTORY_PATH, value):
+        forms = "'package.module:function' or 'package.module:Class.method'"
+        raise RefusedError([Fault(f"{value!r} is not of the form {forms}")])
     return CodePath(value)
 
 
@@ -190,10 +198,16 @@ FilePattern = Annotated[
 """A glob pattern for files inside the project folder."""
 ClassPath = Annotated[
     str,
-    AfterValidator(_class_path),
+    AfterValidator(class_path),
     WithJsonSchema({"type": "string", "pattern": CLASS_PATH}),
 ]
 """A class, as 'package.module:Class'."""
+FactoryPath = Annotated[
+    str,
+    AfterValidator(factory_path),
+    WithJsonSchema({"type": "string", "pattern": FACTORY_PATH}),
+]
+"""What makes an object, as 'package.module:function' or 'package.module:Class.method'."""
 SqlName = Annotated[
     str,
     AfterValidator(_sql_name),

@@ -70,7 +70,7 @@ class TracingWrapper(_Wrapper):
 
 
 class IsolationWrapper(_Wrapper):
-    """Checks that every passage a vector database gives is of the knowledge base asked."""
+    """Checks that each passage that a search finds belongs to the knowledge base it searched."""
 
     type: Literal["isolation"] = Field(description="Checks whose passages they are.")
 

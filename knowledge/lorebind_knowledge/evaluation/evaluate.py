@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.namespace import IndexKey
 
 _DEPTH = 100
 _CHUNKS_PER_DOCUMENT = 4
@@ -58,7 +57,7 @@ async def evaluate(
         UsageError: none of the judged documents is in the knowledge base.
         LorebindError: see `search`.
     """
-    names = await call(_names_of_documents, kb, dataset, (await index_in_use(kb)).key)
+    names = await call(_names_of_documents, kb, dataset)
     return [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
 
 
@@ -105,12 +104,10 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
-def _names_of_documents(
-    kb: KnowledgeBase, dataset: Dataset, index: IndexKey
-) -> Callable[[str], str]:
+def _names_of_documents(kb: KnowledgeBase, dataset: Dataset) -> Callable[[str], str]:
     """How judgements name the documents: the first way of naming in which one of them is there."""
     judged = frozenset().union(*dataset.relevant.values())
-    uris = list(kb.catalog.ledger.documents(index))
+    uris = list(kb.catalog.ledger.documents(index_in_use(kb).key))
     for name in (_as_it_is, _without_ending, _file_name):
         if any(name(uri) in judged for uri in uris):
             return name

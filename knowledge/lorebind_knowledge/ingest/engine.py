@@ -1,9 +1,9 @@
 """Ingestion in three steps: enumerate, embed and persist in batches, finalise.
 
-Every step can be cut off anywhere and done again. A document's row goes to `pending` before the
-store hears of it; its new generation is staged, published in one step, the old one is deleted, and
-only then is the row `ready`. Vectors are cached as soon as they are made. So a rerun finds each
-document either untouched, or pending with its vectors in the cache.
+Every step can be cut off anywhere and done again. A document's row goes to `pending` before its new
+generation is staged; publishing that and making the row `ready` is one step. Vectors are cached as
+soon as they are made. So a rerun finds each document either untouched, or pending with its vectors
+in the cache.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry, Manifest
-from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.errors import (
     IngestRefusedError,
     IngestRunningError,
@@ -34,17 +33,24 @@ from lorebind_knowledge.ingest.preparation import (
     read_ahead,
 )
 from lorebind_knowledge.ingest.report import Failure, IngestReport
-from lorebind_knowledge.records import Record, RecordFilter
-from lorebind_knowledge.stores.base import ApproximateStore, replace_documents
+from lorebind_knowledge.ingest.restoring import restore_lost
+from lorebind_knowledge.ingest.successors import (
+    begin_index,
+    index_to_mend,
+    index_to_write,
+    settle,
+)
+from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.namespace import IndexKey
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")
@@ -82,14 +88,20 @@ async def ingest(
         IngestRunningError: another ingest is under way. Nothing was changed.
         IngestRefusedError: too much would be removed, or there is no index for only what failed.
             Nothing was changed.
+        LeaseLostError: this process was stopped or cut off, and another ingest has taken over.
+            Nothing was changed since.
         EmbedderError, StoreError: an outage. What was finished stays, and is not done again.
     """
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
-    with ExitStack() as stack:
-        await _take_turn(stack, corpus.kb, wait=wait)
-        return await _Run(corpus, strategy, only_failed=only_failed).execute(allow_mass_delete)
+    stack = ExitStack()
+    try:
+        lease = await _take_turn(stack, corpus.kb, wait=wait)
+        run = _Run(corpus, lease, strategy, only_failed=only_failed)
+        return await run.execute(allow_mass_delete)
+    finally:
+        await call(stack.close)
 
 
 def check_strategy(strategy: str) -> None:
@@ -103,10 +115,10 @@ def check_strategy(strategy: str) -> None:
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
 
 
-async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> None:
+async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> Lease:
     while True:
         try:
-            return await call(stack.enter_context, kb.catalog.ingest_lock(kb.namespace))
+            return await call(stack.enter_context, kb.catalog.lease(kb.namespace))
         except IngestRunningError:
             if not wait:
                 raise
@@ -116,10 +128,11 @@ async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> None
 
 @dataclass(slots=True)
 class _Pending:
-    """A document whose chunks are on their way into the store."""
+    """A document whose chunks are on their way into the index."""
 
     document: PreparedDocument
     entry: DocumentEntry
+    generation: int
     waiting: int
     """Chunks that have not been staged yet."""
 
@@ -135,10 +148,11 @@ class _Batch:
 class _Run:
     """One ingest of one knowledge base."""
 
-    def __init__(self, corpus: Corpus, strategy: str, *, only_failed: bool) -> None:
+    def __init__(self, corpus: Corpus, lease: Lease, strategy: str, *, only_failed: bool) -> None:
         self._corpus = corpus
         self._kb = kb = corpus.kb
         self._only_failed = only_failed
+        self._lease = lease
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
         self._started = time.perf_counter()
@@ -150,12 +164,13 @@ class _Run:
 
     async def execute(self, allow_mass_delete: bool) -> IngestReport:
         kb, report = self._kb, self._report
-        report.run_id = await call(self._ledger.start_run, kb.namespace, report.strategy)
+        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy)
         self._emit("ingest_started", strategy=report.strategy)
         try:
             await self._three_steps(allow_mass_delete)
             # Not after a failure: the next run needs what this one has had embedded.
             await kb.catalog.embeddings.trim()
+            await call(self._finish)
         except BaseException as error:
             cancelled = isinstance(error, asyncio.CancelledError)
             report.status = "cancelled" if cancelled else "failed"
@@ -164,22 +179,25 @@ class _Run:
             with suppress(StoreError):
                 self._finish()
             raise
-        await call(self._finish)
         self._emit("ingest_completed", report=report)
         return report
 
     async def _three_steps(self, allow_mass_delete: bool) -> None:
+        kb = self._kb
         enumeration = await call(enumerate_sources, self._corpus.sources)
         self._report.sources = enumeration.sources
         if not (allow_mass_delete or self._only_failed):
             await self._refuse_mass_delete(enumeration)
         index = await self._choose_index()
+        self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
         known = await call(self._ledger.documents, index.key)
+        if any(entry.generation for entry in known.values()):
+            await self._serve(index)  # an earlier run was cut off before it could
         vanished = enumeration.vanished(known)
         if self._only_failed:
             unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
             enumeration, vanished = enumeration.only(unfinished), []
-        await self._embed_and_persist(index.key, enumeration, known)
+        await self._embed_and_persist(index, enumeration, known)
         self._report.notices += self._corpus.chunker.notices
         unread = enumeration.renamed({failure.uri for failure in self._report.failures})
         await self._finalise(index, [uri for uri in vanished if uri not in unread])
@@ -199,62 +217,33 @@ class _Run:
             )
 
     async def _choose_index(self) -> IndexEntry:
-        """The index to write: the active one, or the successor that is, or has to be, begun."""
+        """The index to write: the one in use, or the successor that is, or has to be, begun."""
         kb = self._kb
-        active = await call(self._ledger.index, kb.namespace, "active")
         if self._only_failed:
-            return await self._index_to_mend(active)
-        same = active is not None and active.manifest.embedder_key == kb.embedder.fingerprint.key
-        if active and same and self._report.strategy == "upsert":
-            index: IndexEntry | None = active
-        else:
-            index = await call(self._ledger.index, kb.namespace, "building")
-            if index and index.manifest.embedder_key != kb.embedder.fingerprint.key:
-                await self._give_up(index.key)
-                index = None
+            return await call(index_to_mend, kb)
+        self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
+        index = await call(index_to_write, kb, self._report.strategy)
         if index is None:
-            manifest = await self._manifest()
-            index = await call(self._ledger.create_index, kb.namespace, manifest)
-            if active is None:
-                about = {"embedder": manifest.embedder, "dimension": manifest.dimension}
-                self._emit("collection_created", **about)
-        self._serves_nothing = active is None
-        await call(kb.store.open, index.key, index.manifest.dimension)
+            index = await begin_index(self._corpus, self._lease)
+            if self._serves_nothing:
+                about = index.manifest
+                self._emit("collection_created", embedder=about.embedder, dimension=about.dimension)
         return index
 
-    async def _index_to_mend(self, active: IndexEntry | None) -> IndexEntry:
-        """The index in use: a new one would be without all that did not fail."""
-        kb = self._kb
-        if active is None or active.manifest.embedder_key != kb.embedder.fingerprint.key:
-            why = "was built with another embedder" if active else "is not there yet"
-            raise IngestRefusedError(
-                f"the index of {kb.id!r} {why}, and only what failed was to be read; ingest "
-                f"everything first: {kb.ingest_command}"
-            )
-        await call(kb.store.open, active.key, active.manifest.dimension)
-        return active
-
-    async def _manifest(self) -> Manifest:
-        embedder = self._kb.embedder
-        fingerprint = embedder.fingerprint
-        dimension = fingerprint.dimension or len(await embed_query(embedder, "dimension"))
-        chunker = chunker_fingerprint(self._corpus)
-        return Manifest(str(fingerprint), fingerprint.key, dimension, chunker)
-
-    # Step two: three stages that overlap, held together by bounded queues.
+    # Step two: reading, embedding and writing overlap, held together by bounded queues.
 
     async def _embed_and_persist(
-        self, index: IndexKey, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
+        self, index: IndexEntry, enumeration: Enumeration, known: Mapping[str, DocumentEntry]
     ) -> None:
         prepared: asyncio.Queue[list[PreparedDocument]] = asyncio.Queue(_BATCHES_AHEAD)
         at_once = max(self._kb.embedder.max_concurrent, _BATCHES_AHEAD)
         embedded: asyncio.Queue[asyncio.Task[_Batch] | None] = asyncio.Queue(at_once)
         try:
-            async with asyncio.TaskGroup() as stages:
+            async with asyncio.TaskGroup() as tasks:
                 documents = prepare_documents(self._corpus, enumeration, known, _DOCUMENTS_PER_READ)
-                stages.create_task(read_ahead(documents, prepared))
-                stages.create_task(self._embed(index, known, prepared, embedded))
-                stages.create_task(self._persist(index, embedded))
+                tasks.create_task(read_ahead(documents, prepared))
+                tasks.create_task(self._embed(index, known, prepared, embedded))
+                tasks.create_task(self._persist(index, embedded))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group.exceptions[0].__cause__
         finally:
@@ -265,7 +254,7 @@ class _Run:
 
     async def _embed(
         self,
-        index: IndexKey,
+        index: IndexEntry,
         known: Mapping[str, DocumentEntry],
         prepared: asyncio.Queue[list[PreparedDocument]],
         embedded: asyncio.Queue[asyncio.Task[_Batch] | None],
@@ -290,12 +279,17 @@ class _Run:
         """Let a batch be embedded while others are; the queue bounds how many there are."""
         task = asyncio.create_task(self._embed_batch(parts))
         self._batches.add(task)
-        task.add_done_callback(self._batches.discard)
+        task.add_done_callback(self._forget)
         await embedded.put(task)
+
+    def _forget(self, task: asyncio.Task[_Batch]) -> None:
+        self._batches.discard(task)
+        if not task.cancelled():
+            task.exception()  # asked for here too: nobody awaits it when another has failed before
 
     async def _compare(
         self,
-        index: IndexKey,
+        index: IndexEntry,
         documents: Sequence[PreparedDocument],
         known: Mapping[str, DocumentEntry],
     ) -> list[_Pending]:
@@ -303,6 +297,8 @@ class _Run:
         report = self._report
         pending: list[_Pending] = []
         rows: list[DocumentEntry] = []
+        changed = [one.uri for one in documents if one.action in ("added", "updated")]
+        generations = await call(self._kb.index.next_generations, index, changed)
         for document in documents:
             entry = known.get(document.uri) or DocumentEntry(document.uri, document.source)
             report.documents[document.action] += 1
@@ -331,20 +327,22 @@ class _Run:
                 if now != entry:
                     rows.append(now)
             else:
-                staged = entry._replace(
-                    source=document.source,
-                    title=document.title,
-                    state="pending",
-                    staged=entry.staged + 1,
+                begun = entry._replace(
+                    source=document.source, title=document.title, state="pending"
                 )
-                rows.append(staged)
-                pending.append(_Pending(document, staged, len(document.chunks)))
-        await call(self._ledger.put_documents, index, rows, report.run_id)
+                rows.append(begun)
+                generation = generations[document.uri]
+                pending.append(_Pending(document, begun, generation, len(document.chunks)))
+        await call(self._ledger.put_documents, self._lease, index.key, rows, report.run_id)
         await self._publish(index, [one for one in pending if not one.waiting])
         return pending
 
     async def _embed_batch(self, parts: list[tuple[_Pending, Chunk]]) -> _Batch:
         texts = [chunk.embedded_text for _, chunk in parts]
+        return _Batch(parts, await self._vectors(texts))
+
+    async def _vectors(self, texts: Sequence[str]) -> Matrix:
+        """Vectors of texts, from the cache or from the embedder, accounted for."""
         async with self._calls:
             if self._outage:
                 raise asyncio.CancelledError  # an embedder that has failed is left in peace
@@ -363,19 +361,19 @@ class _Run:
             texts_embedded=result.texts_embedded,
             cache_hits=result.cache_hits,
         )
-        return _Batch(parts, result.vectors)
+        return result.vectors
 
     async def _persist(
-        self, index: IndexKey, embedded: asyncio.Queue[asyncio.Task[_Batch] | None]
+        self, index: IndexEntry, embedded: asyncio.Queue[asyncio.Task[_Batch] | None]
     ) -> None:
         while (task := await embedded.get()) is not None:
             batch = await task
             records = [
                 Record(
                     chunk.id,
-                    index,
+                    index.key,
                     pending.document.uri,
-                    pending.entry.staged,
+                    pending.generation,
                     chunk.text,
                     vector,
                     chunk.metadata,
@@ -383,7 +381,7 @@ class _Run:
                 )
                 for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
             ]
-            await call(self._kb.store.upsert, records)
+            await call(self._kb.index.stage, self._lease, index, records)
             complete: list[_Pending] = []
             for pending, _ in batch.parts:
                 pending.waiting -= 1
@@ -391,14 +389,10 @@ class _Run:
                     complete.append(pending)
             await self._publish(index, complete)
 
-    async def _publish(self, index: IndexKey, complete: Sequence[_Pending]) -> None:
+    async def _publish(self, index: IndexEntry, complete: Sequence[_Pending]) -> None:
         """Switch documents to their new generations, whose chunks are all staged."""
         if not complete:
             return
-        generations = {pending.document.uri: pending.entry.staged for pending in complete}
-        await replace_documents(self._kb.store, index, generations)
-        served = [pending.entry.uri for pending in complete if pending.entry.generation]
-        old = await call(self._ledger.chunk_ids_of, index, served)
         ready = [
             pending.entry._replace(
                 state="ready",
@@ -406,88 +400,56 @@ class _Run:
                 attempts=0,
                 refused="",
                 signature=pending.document.signature,
-                generation=pending.entry.staged,
+                generation=pending.generation,
                 chunk_count=len(pending.document.chunks),
                 version=pending.document.version,
                 recipe=pending.document.recipe,
             )
             for pending in complete
         ]
-        new = [[chunk.id for chunk in pending.document.chunks] for pending in complete]
-        await call(self._ledger.put_documents, index, ready, self._report.run_id, new)
-        if self._serves_nothing:
-            await call(self._ledger.activate_index, index)
-            self._serves_nothing = False
+        generations = {entry.uri: entry.generation for entry in ready}
+        changes = await call(
+            self._kb.index.publish, self._lease, index, generations, ready, self._report.run_id
+        )
+        await self._serve(index)
         counts = self._report.chunks
-        for entry, ids in zip(ready, new, strict=True):
-            before, after = set(old.get(entry.uri, ())), set(ids)
-            counts["added"] += len(after - before)
-            counts["removed"] += len(before - after)
-            counts["unchanged"] += len(before & after)
-            counts["total"] += len(ids)
+        for change in changes.values():
+            counts["added"] += change.added
+            counts["removed"] += change.removed
+            counts["unchanged"] += change.unchanged
+            counts["total"] += change.added + change.unchanged
+
+    async def _serve(self, index: IndexEntry) -> None:
+        """Let searches find what is in the first index of a knowledge base."""
+        if self._serves_nothing:
+            await call(self._ledger.activate_index, self._lease, index.key)
+            self._serves_nothing = False
 
     # Step three.
 
     async def _finalise(self, index: IndexEntry, vanished: list[str]) -> None:
         kb, report = self._kb, self._report
         for uri in vanished:
-            old_ids = await call(self._ledger.chunk_ids, index.key, uri)
-            await call(kb.store.delete_by_filter, RecordFilter(index.key, uri=uri))
-            await call(self._ledger.remove_document, index.key, uri)
+            report.chunks["removed"] += await call(kb.index.remove, self._lease, index, [uri])
             report.documents["removed"] += 1
-            report.chunks["removed"] += len(old_ids)
             self._emit("document_deleted", uri=uri)
-        if index.manifest.chunker != chunker_fingerprint(self._corpus) and not self._only_failed:
-            manifest = replace(index.manifest, chunker=chunker_fingerprint(self._corpus))
-            await call(self._ledger.set_manifest, index.key, manifest)
+        chunker = chunker_fingerprint(self._corpus)
+        if index.manifest.chunker != chunker and not self._only_failed:
+            manifest = replace(index.manifest, chunker=chunker)
+            await call(self._ledger.set_manifest, self._lease, index.key, manifest)
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):
             report.status = "failed"
         elif failed_sources or report.failures:
             report.status = "completed_with_failures"
-        active = await call(self._ledger.index, kb.namespace, "active")
-        if active is not None and active.key != index.key:
-            await self._switch(active.key, index.key)
-        elif report.status != "failed" and not self._only_failed:
-            successor = await call(self._ledger.index, kb.namespace, "building")
-            if successor is not None and successor.key != index.key:
-                await self._give_up(successor.key)
-        for retired in await call(self._ledger.retired_indexes, kb.namespace):
-            await self._drop(retired)
-        if isinstance(kb.store, ApproximateStore):
-            await call(kb.store.finish_load, index.key)
-
-    async def _switch(self, old: IndexKey, new: IndexKey) -> None:
-        """Let the successor serve, unless it would lose a document that the old one has."""
-        before = await call(self._ledger.documents, old)
-        failed = [failure.uri for failure in self._report.failures if failure.uri in before]
-        lost = [uri for uri in failed if before[uri].generation]
-        unread = [source for source in self._report.sources if source.status == "failed"]
-        if lost or unread:
-            self._report.notices.append(
-                "the index that was in use stays in use, because its successor would lose "
-                f"documents ({len(lost)} failed, {len(unread)} sources could not be read); "
-                "mend them and ingest again: what is done is not done again"
-            )
-        else:
-            await call(self._ledger.activate_index, new)
-
-    async def _give_up(self, key: IndexKey) -> None:
-        """Drop a successor, which first ceases to be one: what is half gone is never gone on with.
-
-        Its vectors stay in the cache, so that one that is begun again embeds nothing twice.
-        """
-        await call(self._ledger.retire_index, key)
-        await self._drop(key)
-
-    async def _drop(self, key: IndexKey) -> None:
-        await call(self._kb.store.drop, key)
-        await call(self._ledger.drop_index, key)
+        await settle(kb, self._lease, index, report, only_failed=self._only_failed)
+        await call(kb.index.sweep, self._lease, index)
+        await call(kb.index.finish_load, index)
 
     def _finish(self) -> None:
         report = self._report
         report.seconds = time.perf_counter() - self._started
-        self._ledger.finish_run(self._kb.namespace, report.run_id, report.status, asdict(report))
+        self._ledger.finish_run(self._lease, report.run_id, report.status, asdict(report))
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.events.emit(hook, Event(self._kb.id, self._report.run_id, data))

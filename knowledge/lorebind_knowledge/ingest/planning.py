@@ -10,6 +10,7 @@ from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
+from lorebind_knowledge.ingest.successors import index_to_write
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
@@ -33,7 +34,7 @@ async def plan(
     """
     check_strategy(strategy)
     kb = corpus.kb
-    index = await call(_index_to_write, kb, strategy)
+    index = await call(index_to_write, kb, strategy)
     known = await call(kb.catalog.ledger.documents, index.key) if index else {}
     enumeration = await call(enumerate_sources, corpus.sources)
     counter = kb.embedder.count_tokens([])
@@ -74,8 +75,7 @@ def _account(
         result.chunks["unchanged"] += kept
         result.chunks["total"] += kept
     else:
-        ledger = kb.catalog.ledger
-        old = set(ledger.chunk_ids(index.key, document.uri)) if index and entry else set()
+        old = set(kb.index.chunk_ids(index, document.uri)) if index and entry else set()
         new = {chunk.id for chunk in document.chunks}
         result.chunks["added"] += len(new - old)
         result.chunks["removed"] += len(old - new)
@@ -88,12 +88,3 @@ def _account(
         result.texts_to_embed += len(new_texts)
         result.tokens_to_embed += kb.embedder.count_tokens(new_texts).tokens
         result.cache_hits += len(texts) - len(new_texts)
-
-
-def _index_to_write(kb: KnowledgeBase, strategy: str) -> IndexEntry | None:
-    """The index that an ingest would go on with; None if it would begin a new one."""
-    for state in ("active", "building") if strategy == "upsert" else ("building",):
-        index = kb.catalog.ledger.index(kb.namespace, state)
-        if index and index.manifest.embedder_key == kb.embedder.fingerprint.key:
-            return index
-    return None

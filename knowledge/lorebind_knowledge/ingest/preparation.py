@@ -39,7 +39,7 @@ _BEGUN_FOR_EACH = 2
 
 
 class Chunk(NamedTuple):
-    """A passage on its way into the store."""
+    """A passage on its way into an index."""
 
     id: str
     text: str

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.embedders.base import Embedder
 from lorebind_knowledge.errors import PluginError
 from lorebind_knowledge.middleware.registry import make_wrapper
-from lorebind_knowledge.retrieval.search import search
-from lorebind_knowledge.retrieval.several import search_several
-from lorebind_knowledge.stores.base import VectorStore
-from lorebind_knowledge.stores.wrapper import CAPABILITIES
+from lorebind_knowledge.retrieval.search import search, search_several
+from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,15 +64,10 @@ class Middleware:
             wrapped = wrapper.store(inner)
             if not isinstance(wrapped, VectorStore):
                 raise PluginError(f"wrapper {name}: {type(wrapped).__name__} is no VectorStore")
-            lost = [
-                kind.__name__
-                for kind in CAPABILITIES
-                if isinstance(inner, kind) and not isinstance(wrapped, kind)
-            ]
-            if lost:
+            if isinstance(inner, ApproximateStore) and not isinstance(wrapped, ApproximateStore):
                 raise PluginError(
-                    f"wrapper {name}: {type(wrapped).__name__} is no {' and no '.join(lost)}, and "
-                    "what it wraps is; derive it from StoreWrapper"
+                    f"wrapper {name}: {type(wrapped).__name__} is no ApproximateStore, and what it "
+                    "wraps is; derive it from StoreWrapper"
                 )
             inner = wrapped
         return inner

@@ -24,10 +24,7 @@ R = TypeVar("R")
 
 
 class StoreRetries(Wrapper):
-    """Repeats what the protocol lets be repeated: every call but `close`.
-
-    A repeated `delete_by_filter` may count less than was deleted, because the first one did it.
-    """
+    """Repeats what the protocol lets be repeated: every call but `close`."""
 
     def __init__(
         self,

@@ -5,11 +5,13 @@ https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ and …/db/data
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.stores.base import Nominees
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
@@ -148,15 +150,13 @@ class _TracedStore(StoreWrapper):
             namespace = asked.index.namespace
             about["db.collection.name"] = namespace.kb
             about["db.namespace"] = f"{namespace.tenant}/{namespace.project}/{namespace.scope}"
-        elif asked.name == "upsert":
-            records = asked.arguments[0]
-            about["db.operation.batch.size"] = len(records)
-            texts = [record.text for record in records]
-        if asked.name == "lexical_search":
-            texts = [asked.arguments[0]]
+        if asked.name == "add":
+            vectors = asked.arguments[1]
+            about["db.operation.batch.size"] = len(vectors)
+            texts = [vector.text for vector in vectors]
 
         def found(result: R) -> Mapping[str, Any]:
-            rows = isinstance(result, list | dict)
-            return {"db.response.returned_rows": len(result)} if rows else {}  # type: ignore[arg-type]
+            rows = result.numbers if isinstance(result, Nominees) else result
+            return {"db.response.returned_rows": len(rows)} if isinstance(rows, Sized) else {}
 
         return await self._tracing.span(asked.name, about, texts, ask, found)

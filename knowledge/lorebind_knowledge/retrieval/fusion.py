@@ -11,19 +11,18 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.retrieval.base import with_figures
+from lorebind_knowledge.retrieval.query import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_knowledge.declarations import FusionDeclaration
-    from lorebind_knowledge.records import DocumentMatch
-    from lorebind_knowledge.retrieval.base import Ranking
+    from lorebind_knowledge.retrieval.query import Candidate, Ranking
 
 _DECIMALS = 6
 
 
-def fuse(candidates: Sequence[DocumentMatch], fusion: FusionDeclaration) -> Ranking:
+def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
     """The candidates, best first, ties by id; `score` and `scores["fused"]` are in 0 to 1.
 
     Args:
@@ -31,8 +30,8 @@ def fuse(candidates: Sequence[DocumentMatch], fusion: FusionDeclaration) -> Rank
             there counts as 0.
         fusion: how.
     """
-    dense = [match.scores.get("dense", 0.0) for match in candidates]
-    lexical = [match.scores.get("lexical", 0.0) for match in candidates]
+    dense = [one.scores.get("dense", 0.0) for one in candidates]
+    lexical = [one.scores.get("lexical", 0.0) for one in candidates]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
@@ -40,11 +39,10 @@ def fuse(candidates: Sequence[DocumentMatch], fusion: FusionDeclaration) -> Rank
         # BM25's first is often far ahead of its next; by its root the others count too.
         pairs = zip(scaled(dense), scaled([sqrt(figure) for figure in lexical]), strict=True)
         figures = [weight * near + (1 - weight) * worded for near, worded in pairs]
-    fused = [
-        with_figures(match, round(figure, _DECIMALS), fused=figure)
-        for match, figure in zip(candidates, figures, strict=True)
-    ]
-    return sorted(fused, key=lambda match: (-match.score, match.id))
+    return in_order(
+        one.scored(round(figure, _DECIMALS), fused=figure)
+        for one, figure in zip(candidates, figures, strict=True)
+    )
 
 
 def scaled(figures: Sequence[float]) -> list[float]:

@@ -11,27 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorebind_knowledge.retrieval.base import with_figures
 from lorebind_knowledge.retrieval.fusion import scaled
 from lorebind_knowledge.retrieval.hybrid import hybrid
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.base import Ranking, Searching
+    from lorebind_knowledge.retrieval.query import Query, Ranking
 
 
-async def mmr(search: Searching, limit: int) -> Ranking:
+def mmr(query: Query, limit: int) -> Ranking:
     """In the order of choice; `score` is the relevance, `scores["mmr"]` what it was chosen by."""
-    ranked = await hybrid(search, limit)
+    ranked = hybrid(query, limit)
     if not ranked:
         return []
-    stored = await search.stored([match.id for match in ranked])
-    # What was superseded since it was found is like nothing: without it, its document would lack
-    # passages, or be missing.
-    size = max((len(record.vector) for record in stored.values()), default=0)
-    nothing = np.zeros(size, np.float32)
-    vectors = np.stack([stored[m.id].vector if m.id in stored else nothing for m in ranked])
-    relevance = np.array(scaled([match.score for match in ranked]))
-    weight = search.settings.mmr_lambda
+    vectors = query.vectors(ranked)
+    relevance = np.array(scaled([one.score for one in ranked]))
+    weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)
     chosen: Ranking = []
@@ -40,5 +34,5 @@ async def mmr(search: Searching, limit: int) -> Ranking:
         at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
         left[at] = False
         likeness = np.maximum(likeness, vectors @ vectors[at])
-        chosen.append(with_figures(ranked[at], ranked[at].score, mmr=float(gain[at])))
+        chosen.append(ranked[at].scored(ranked[at].score, mmr=float(gain[at])))
     return chosen

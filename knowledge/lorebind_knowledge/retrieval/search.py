@@ -1,46 +1,53 @@
-"""Searching a knowledge base, whatever the strategy."""
+"""Searching knowledge bases, one or several as if they were one, whatever the strategy."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.bridge import call
+from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IndexMismatchError,
     LorebindError,
     NotIngestedError,
-    StoreError,
     UsageError,
 )
 from lorebind_knowledge.events import Event
 from lorebind_knowledge.records import QueryResult
-from lorebind_knowledge.retrieval.base import Search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
 from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
+from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.rerank import rerank
 from lorebind_knowledge.retrieval.similarity import similarity
 from lorebind_knowledge.retrieval.stages import check_stages, stages_of, suffices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.records import DocumentMatch
-    from lorebind_knowledge.retrieval.base import Searching, Strategy
+    from lorebind_knowledge.records import DocumentMatch, Vector
+    from lorebind_knowledge.retrieval.query import Candidate, Strategy
+
+T = TypeVar("T")
+_Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 STRATEGIES: dict[str, Strategy] = {
     "similarity": similarity,
     "lexical": lexical,
     "hybrid": hybrid,
     "mmr": mmr,
-    "rerank": rerank,
+    "rerank": hybrid,
 }
+"""What ranks the passages; of `rerank`, those that the reranker is given."""
 
 _MOST = 1000
 """Passages that are looked through to fill `top_k` where many repeat each other."""
@@ -62,24 +69,37 @@ async def search(
         IndexMismatchError: the index was built by another embedder.
         EmbedderError, StoreError: an outage; it is never an empty answer.
     """
+    return await _search((kb,), question, settings or kb.retrieval)
+
+
+async def search_several(
+    kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
+) -> QueryResult:
+    """The passages of several knowledge bases that answer a question best, in one ranking.
+
+    Their figures are brought together before they are fused, so that a passage competes with those
+    of all. That means something only where one embedder made the vectors.
+
+    Args:
+        kbs: the knowledge bases; those into which nothing was ingested are `skipped`.
+        question: any text that is not blank.
+        settings: how to search all of them.
+
+    Raises:
+        UsageError: a blank question, or embedders that differ.
+        NotIngestedError: nothing has been ingested into any of them.
+        LorebindError: see `search`; the first outage of any of them.
+    """
     check_question(question)
-    settings = settings or kb.retrieval
-    started = time.perf_counter()
-    asked = settings.strategy
-    kb.events.emit(
-        "retrieval_started", Event(kb.id, data={"strategy": asked, "top_k": settings.top_k})
-    )
-    try:
-        matches, name, stage = await _search(kb, question, settings)
-    except LorebindError as error:
-        kb.events.emit(
-            "retrieval_failed", Event(kb.id, data={"strategy": asked, "reason": str(error)})
+    if len({kb.embedder.fingerprint.key for kb in kbs}) > 1:
+        names = sorted({str(kb.embedder.fingerprint) for kb in kbs})
+        raise UsageError(
+            f"knowledge bases with different embedders ({', '.join(names)}) have no figures in "
+            "common; ask them one by one"
         )
-        raise
-    seconds = time.perf_counter() - started
-    data = {"strategy": name, "matches": len(matches), "seconds": seconds, "stage": stage}
-    kb.events.emit("retrieval_completed", Event(kb.id, data=data))
-    return QueryResult(matches, name, [kb.id], [], seconds, stage)
+    if not kbs:
+        raise UsageError("there is no knowledge base to search")
+    return await _search(kbs, question, settings)
 
 
 def check_question(question: str) -> None:
@@ -89,18 +109,114 @@ def check_question(question: str) -> None:
 
 
 async def _search(
-    kb: KnowledgeBase, question: str, settings: RetrievalDeclaration
-) -> tuple[list[DocumentMatch], str, int]:
-    index = await index_in_use(kb)
+    kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
+) -> QueryResult:
+    check_question(question)
+    started = time.perf_counter()
+    asked = settings.strategy
+    _emit(kbs, "retrieval_started", strategy=asked, top_k=settings.top_k)
     try:
-        # Not opened first: an index that the store has lost is an error, not an empty answer.
-        return await staged(Search(kb, index.key, question, settings))
-    except StoreError:
-        # A reindex may have put a successor in its place between the two calls.
-        successor = await index_in_use(kb)
-        if successor.key == index.key:
-            raise
-        return await staged(Search(kb, successor.key, question, settings))
+        vector = await embed_query(kbs[0].embedder, question)
+        question_asked = _Asked(kbs, question, vector, {})
+        matches, name, stage = await _staged(question_asked, settings)
+    except LorebindError as error:
+        _emit(kbs, "retrieval_failed", strategy=asked, reason=str(error))
+        raise
+    seconds = time.perf_counter() - started
+    found = Counter(match.metadata["kb_id"] for match in matches)
+    missing = question_asked.missing
+    searched = [kb for kb in kbs if kb.id not in missing]
+    for kb in kbs:
+        if kb.id in missing:
+            _emit([kb], "retrieval_failed", strategy=asked, reason=missing[kb.id])
+        else:
+            data = {"strategy": name, "matches": found[kb.id], "seconds": seconds, "stage": stage}
+            _emit([kb], "retrieval_completed", **data)
+    ids = [kb.id for kb in searched]
+    return QueryResult(matches, name, ids, list(missing), seconds, stage)
+
+
+def _emit(kbs: Iterable[KnowledgeBase], hook: str, **data: Any) -> None:
+    for kb in kbs:
+        kb.events.emit(hook, Event(kb.id, data=data))
+
+
+@dataclass
+class _Asked:
+    """A question to some knowledge bases, embedded once."""
+
+    kbs: Sequence[KnowledgeBase]
+    question: str
+    vector: Vector
+    missing: dict[str, str]
+    """Why knowledge bases were not searched that were not, by id."""
+
+    async def read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
+        """What `ask` answers, given views of all indexes at one moment; it may be called again.
+
+        Raises:
+            NotIngestedError: none of the knowledge bases has an index.
+            IndexMismatchError: one of them was built by another embedder.
+        """
+        return await call(self._read, settings, ask)
+
+    def _read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
+        def asked(views: Mapping[str, View]) -> T:
+            self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
+            if not views:
+                raise NotIngestedError(self.missing[self.kbs[0].id])
+            return ask(Query(self.question, self.vector, settings, views))
+
+        # A catalog in memory lets in one reader at a time: all take their turns in one order.
+        return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
+
+
+def _with_views(
+    kbs: Sequence[KnowledgeBase], views: Mapping[str, View], ask: Callable[[Mapping[str, View]], T]
+) -> T:
+    """What `ask` answers, given views of the knowledge bases that have an index, by id."""
+    if not kbs:
+        return ask(views)
+    # Those of one catalog share a transaction: an asker needs no more connections than catalogs.
+    index = kbs[0].index
+    here = [kb for kb in kbs if kb.index is index]
+    others = [kb for kb in kbs if kb.index is not index]
+
+    def ask_others(found: Mapping[Any, View]) -> T:
+        ours = {kb.id: found[kb.namespace] for kb in here if kb.namespace in found}
+        for kb in here:
+            if kb.id in ours:
+                check_embedder(kb, ours[kb.id].index)
+        return _with_views(others, {**views, **ours}, ask)
+
+    return index.read_several([kb.namespace for kb in here], ask_others)
+
+
+def index_in_use(kb: KnowledgeBase) -> IndexEntry:
+    """The index that searches of a knowledge base go to.
+
+    Raises:
+        NotIngestedError: nothing has been ingested yet.
+        IndexMismatchError: the index was built by another embedder.
+    """
+    index = kb.index.catalog.ledger.index(kb.namespace, "active")
+    if index is None:
+        raise NotIngestedError(not_ingested(kb))
+    check_embedder(kb, index)
+    return index
+
+
+def not_ingested(kb: KnowledgeBase) -> str:
+    return f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.ingest_command}"
+
+
+def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
+    if index.manifest.embedder_key != kb.embedder.fingerprint.key:
+        raise IndexMismatchError(
+            f"the index of knowledge base {kb.id!r} was built with the embedder "
+            f"{index.manifest.embedder}, and the project now declares "
+            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}"
+        )
 
 
 async def rank(
@@ -110,96 +226,133 @@ async def rank(
 
     For evaluation: no threshold, no cut, repeats among them.
     """
-    search = Search(kb, (await index_in_use(kb)).key, question, settings)
-    return await STRATEGIES[strategy_of(settings, has_words=search.has_words)](search, limit)
+    asked = _Asked((kb,), question, await embed_query(kb.embedder, question), {})
+    strategy = STRATEGIES[settings.strategy]
+    ranked = await asked.read(settings, lambda query: query.passages(strategy(query, limit)))
+    if settings.strategy == "rerank":
+        return await _reranked(asked, settings, ranked)
+    return ranked
 
 
-async def staged(search: Searching) -> tuple[list[DocumentMatch], str, int]:
+async def _staged(
+    asked: _Asked, settings: RetrievalDeclaration
+) -> tuple[list[DocumentMatch], str, int]:
     """What the first stage finds that finds enough, its strategy and its number, see `stages`.
 
     Where none does, it is the stage that found most, the first of equals.
     """
-    settings = search.settings
     if not settings.stages:
-        return (*await ranked(search), 0)
+        return await _ranked(asked, settings), settings.strategy, 0
     stages = stages_of(settings)
-    check_stages(search, stages)
+    check_stages(_name(asked.kbs), stages)
     # Judged by as many passages whatever top_k is, so that fewer stay the first of more.
     limit = max(settings.top_k, settings.min_results)
     best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
     for number, one in enumerate(stages):
-        matches, name = await ranked(search.under(one.model_copy(update={"top_k": limit})))
-        if suffices(matches, one, search.hit_score):
-            best = (matches, name, number)
+        matches = await _ranked(asked, one.model_copy(update={"top_k": limit}))
+        enough = suffices(matches, one, asked.kbs[0].embedder.hit_score)
+        if enough or number == 0 or len(matches) > len(best[0]):
+            best = (matches, one.strategy, number)
+        if enough:
             break
-        if number == 0 or len(matches) > len(best[0]):
-            best = (matches, name, number)
     matches, name, number = best
     return matches[: settings.top_k], name, number
 
 
-async def ranked(search: Searching) -> tuple[list[DocumentMatch], str]:
+async def _ranked(asked: _Asked, settings: RetrievalDeclaration) -> list[DocumentMatch]:
     """What the strategy ranks, without what scores too low and without repeats."""
-    settings = search.settings
-    name = strategy_of(settings, has_words=search.has_words)
-    limit = settings.top_k
+    dedupe = any(kb.dedupe for kb in asked.kbs)
+    if settings.strategy != "rerank":
+        return await asked.read(settings, lambda query: _found(query, dedupe=dedupe))
+    _check_rerank(asked, settings)
+    candidates = await asked.read(settings, _candidates)
+    kept: Iterable[DocumentMatch] = passing(
+        await _reranked(asked, settings, candidates), settings, "rerank"
+    )
+    if dedupe:
+        kept = without_repeats(kept)
+    matches = list(kept)
+    if not settings.neighbours:
+        return matches[: settings.top_k]
+    return await asked.read(settings, lambda query: with_neighbours(query, matches, settings.top_k))
+
+
+def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
+    settings = query.settings
+    limit = top_k = settings.top_k
     while True:
-        found = await STRATEGIES[name](search, limit)
-        complete = len(found) != limit  # more than asked is all that there is
-        kept = list(passing(found, settings, name))
-        if search.dedupe:
+        ranked = STRATEGIES[settings.strategy](query, limit)
+        complete = len(ranked) != limit  # more than asked is all that there is
+        passed = list(passing(ranked, settings, settings.strategy))
+        if dedupe:
             # A hit that lies within the neighbours of another makes room for one more.
-            kept = without_repeats(kept, None if settings.neighbours else settings.top_k)
-        if len(kept) >= settings.top_k or complete or limit > _MOST:
+            most = None if settings.neighbours else top_k
+            kept = without_repeats(query.read(passed, 2 * top_k), most)
+        else:
+            kept = list(query.passages(passed if settings.neighbours else passed[:top_k]))
+        if len(kept) >= top_k or complete or limit > _MOST:
             break
         limit *= 4
-    if settings.neighbours:
-        return await with_neighbours(search, kept, settings.top_k), name
-    return kept[: settings.top_k], name
+    return with_neighbours(query, kept, top_k) if settings.neighbours else kept[:top_k]
 
 
-def strategy_of(settings: RetrievalDeclaration, *, has_words: bool) -> str:
-    """The strategy in effect: the default is `hybrid` where the store can search words."""
-    if "strategy" not in settings.model_fields_set and not has_words:
-        return "similarity"
-    return settings.strategy
+def _candidates(query: Query) -> list[DocumentMatch]:
+    """What a reranker is given."""
+    assert query.settings.rerank is not None  # checked before
+    ranked = hybrid(query, query.settings.top_k)
+    return query.passages(ranked[: query.settings.rerank.candidates])
+
+
+async def _reranked(
+    asked: _Asked, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
+) -> list[DocumentMatch]:
+    make, declared = _check_rerank(asked, settings)
+    return await rerank(make(declared), asked.question, candidates[: declared.candidates])
+
+
+def _check_rerank(asked: _Asked, settings: RetrievalDeclaration) -> Any:
+    """What makes a reranker, and the one that is declared.
+
+    Raises:
+        UsageError: there is none.
+    """
+    kb = asked.kbs[0]
+    if settings.rerank is None:
+        raise UsageError(
+            f"{_name(asked.kbs)} is searched with the strategy 'rerank', which needs a reranker; "
+            "write: rerank: { class: 'package.module:Class' }"
+        )
+    if kb.reranker is None:
+        raise UsageError(f"{_name(asked.kbs)} was made without rerankers")
+    return kb.reranker, settings.rerank
+
+
+def _name(kbs: Sequence[KnowledgeBase]) -> str:
+    """What is searched, for messages."""
+    ids = ", ".join(repr(kb.id) for kb in kbs)
+    return f"knowledge base{'' if len(kbs) == 1 else 's'} {ids}"
 
 
 def passing(
-    matches: Iterable[DocumentMatch], settings: RetrievalDeclaration, strategy: str
-) -> Iterator[DocumentMatch]:
-    """The matches whose figure reaches `min_score`.
+    ranked: Iterable[_Scored], settings: RetrievalDeclaration, strategy: str
+) -> Iterator[_Scored]:
+    """Those whose figure reaches `min_score`.
 
     Raises:
         UsageError: the strategy has no such figure.
     """
     if settings.min_score is None:
-        yield from matches
+        yield from ranked
         return
     stage = settings.min_score_on or ("rerank" if strategy == "rerank" else "dense")
-    for match in matches:
-        if stage not in match.scores:
+    for one in ranked:
+        if stage not in one.scores:
             raise UsageError(
                 f"the strategy {strategy!r} has no figure {stage!r} for min_score; "
-                f"known: {', '.join(sorted(match.scores))}"
+                f"known: {', '.join(sorted(one.scores))}"
             )
-        if round(match.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
-            yield match
-
-
-async def index_in_use(kb: KnowledgeBase) -> IndexEntry:
-    index = await call(kb.catalog.ledger.index, kb.namespace, "active")
-    if index is None:
-        raise NotIngestedError(
-            f"nothing has been ingested into knowledge base {kb.id!r} yet; run: {kb.ingest_command}"
-        )
-    if index.manifest.embedder_key != kb.embedder.fingerprint.key:
-        raise IndexMismatchError(
-            f"the index of knowledge base {kb.id!r} was built with the embedder "
-            f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}"
-        )
-    return index
+        if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
+            yield one
 
 
 def shortfall(kb: KnowledgeBase, result: QueryResult, settings: RetrievalDeclaration) -> str:

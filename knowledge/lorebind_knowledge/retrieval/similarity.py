@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.base import Ranking, Searching
+    from lorebind_knowledge.retrieval.query import Query, Ranking
 
 
-async def similarity(search: Searching, limit: int) -> Ranking:
+def similarity(query: Query, limit: int) -> Ranking:
     """`score` is the cosine, clipped to 0 to 1."""
-    return await search.dense(limit)
+    return query.nearest(limit)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch
-    from lorebind_knowledge.retrieval.base import Searching
 
 _FUSED = ("dense", "lexical", "fused")
 _FIGURES = {
@@ -41,19 +40,16 @@ def stages_of(settings: RetrievalDeclaration) -> list[RetrievalDeclaration]:
     ]
 
 
-def check_stages(search: Searching, stages: Sequence[RetrievalDeclaration]) -> None:
+def check_stages(name: str, stages: Sequence[RetrievalDeclaration]) -> None:
     """Refuse what would fail in a later stage, before the first: such a stage is seldom reached.
 
     Raises:
         UsageError: naming the stage, counted from 1, and what it lacks.
     """
     for number, one in enumerate(stages[1:], start=1):
-        where = f"{search.name}: stage {number} is searched with the strategy {one.strategy!r}"
+        where = f"{name}: stage {number} is searched with the strategy {one.strategy!r}"
         if one.strategy == "rerank" and one.rerank is None:
             raise UsageError(f"{where}, which needs a reranker; write 'rerank' beside 'stages'")
-        named = "strategy" in one.model_fields_set
-        if named and one.strategy != "similarity" and not search.has_words:
-            raise UsageError(f"{where}, but its vector database cannot search words")
         wanted = one.min_score_on
         if one.min_score is not None and wanted and wanted not in _FIGURES[one.strategy]:
             known = ", ".join(_FIGURES[one.strategy])

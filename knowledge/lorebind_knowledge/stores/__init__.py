@@ -1,7 +1,7 @@
-"""Where records are kept and searched: the protocols, and the stores that need no server."""
+"""Where vectors are kept: the protocol, and the stores that need no server."""
 
-from lorebind_knowledge.stores.base import LexicalStore, VectorStore
-from lorebind_knowledge.stores.memory.store import MemoryStore
-from lorebind_knowledge.stores.sqlite.store import SqliteStore
+from lorebind_knowledge.stores.base import VectorStore
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
 
-__all__ = ["LexicalStore", "MemoryStore", "SqliteStore", "VectorStore"]
+__all__ = ["MemoryStore", "SqliteStore", "VectorStore"]

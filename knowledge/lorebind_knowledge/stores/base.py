@@ -1,170 +1,115 @@
-"""What a vector store is. `lorebind_knowledge.testing` holds the tests every store must pass."""
+"""What a vector store is: it keeps vectors under numbers, and finds those nearest to another.
+
+It knows nothing of documents, versions, words or texts: those are the catalog's, and an `Index`
+brings the two together. `lorebind_knowledge.testing` holds the tests that every store must pass.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.records import RecordFilter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
 
-    from lorebind_knowledge.namespace import IndexKey
-    from lorebind_knowledge.records import (
-        DocumentMatch,
-        Record,
-        SearchOptions,
-        StoredRecord,
-        Vector,
-    )
+    from lorebind_knowledge.records import Matrix, Space, Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredVector:
+    """A vector on its way into a store."""
+
+    number: int
+    """Positive, below 2**63. A space never uses a number for a second vector."""
+    vector: Vector
+    """float32, of length 1, or of length 0."""
+    text: str
+    """The passage, for databases that keep texts. Nothing is searched by it."""
+    metadata: Mapping[str, Any]
+    """JSON values, for databases that filter. Empty for a store that does not."""
+
+
+class Nominees(NamedTuple):
+    """What a store says is near, the nearest first."""
+
+    numbers: Sequence[int]
+    vectors: Matrix | None = None
+    """Their vectors as they were added, shape (numbers, dimension); None where asking for them
+    with `get` is as quick."""
 
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Keeps records and finds the nearest to a vector. Methods are `def` or `async def`.
+    """Keeps vectors and nominates the nearest. Methods are `def` or `async def`.
 
-    A document's records are staged by `upsert` and found once `publish` names their generation.
-    Every method may be called from several threads or tasks at once. What goes in is copied, and
-    what comes out is the caller's own: changing either never changes what is stored.
-
-    Texts are any Unicode that UTF-8 can hold; a lone surrogate raises StoreError. Metadata comes
-    back as JSON has it, a tuple as a list; what JSON cannot hold, NaN among it, raises
-    StoreError. A record's id is made from its uri: two documents never share one.
-
-    Whatever the store cannot do raises StoreError; an answer is never empty for want of one.
+    Inherit it for the defaults below. Every method may be called from several threads at once; what
+    goes in is the caller's, to be copied or written before the method returns. Whatever the store
+    cannot do raises StoreError.
     """
 
-    def open(self, index: IndexKey, dimension: int) -> Awaitable[None] | None:
-        """Make room for an index, once; opening it again changes nothing.
+    is_exact: bool = True
+    """Whether `nearest` surely finds the nearest. An index then notices by itself when vectors are
+    missing; from an approximate store it accepts what it gets."""
+    filters: bool = False
+    """Whether `nearest` uses `where`. Otherwise metadata is not handed to `add`."""
+    gives_vectors: bool = True
+    """Whether `get` gives vectors. Otherwise the catalog keeps a copy of each."""
 
-        A persistent store remembers its indexes: one that was opened before needs no opening.
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> Awaitable[None] | None:
+        """Write vectors; `nearest` finds them from the moment this returns.
 
-        Raises:
-            IndexMismatchError: it exists with another dimension.
+        Room for a space is made when it is first added to. A number that is there already has the
+        same vector, and may be written again or not. When it raises, some may be written.
         """
         ...
 
-    def upsert(self, records: Sequence[Record]) -> Awaitable[None] | None:
-        """Stage records: they are written, but not found before `publish`. All of them or none.
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees | Awaitable[Nominees]:
+        """The `k` vectors of a space nearest to another one by cosine, nearest first.
 
-        The same (index, id, generation) again replaces what was staged; if that generation is
-        the published one already, searches find what was published until it is published again.
+        Fewer only where the space has no more, or no more that pass; more are welcome. They are
+        nominees: the caller computes their cosines, and asks for more when the last is too near.
 
-        Raises:
-            StoreError: an index was not opened; a vector has another dimension than its index or
-                holds NaN or infinity; a text or metadata cannot be stored.
+        Args:
+            space: the space; one that nothing was added to is empty.
+            vector: float32, shape (dimension,), of length 1.
+            k: at least 1.
+            where: a metadata filter, see `lorebind_knowledge.filters`. It only narrows: the caller
+                drops what does not pass, but misses what is left out wrongly.
+            among: only these numbers; None means all. A store that cannot narrow by numbers leaves
+                this to the caller. Given only where `filters` is False.
         """
         ...
 
-    def publish(self, index: IndexKey, uri: str, generation: int) -> Awaitable[None] | None:
-        """Make this generation the one that searches find of a document, in one atomic step.
+    def get(
+        self, space: Space, numbers: Collection[int]
+    ) -> Mapping[int, Vector | None] | Awaitable[Mapping[int, Vector | None]]:
+        """The vectors of these numbers, as they were added; those that are not there are left out.
 
-        Whatever was found of the document before stops being found, and stays staged until it is
-        deleted. A generation without records leaves the document none. Publishing what is
-        published changes nothing.
-
-        Raises:
-            StoreError: the index was not opened.
+        Where `gives_vectors` is False, the value is None and says only that the number is there.
         """
         ...
 
-    def similarity_search(
-        self, vector: Vector, options: SearchOptions
-    ) -> list[DocumentMatch] | Awaitable[list[DocumentMatch]]:
-        """The `top_k` published records nearest to a vector, by cosine, best first.
-
-        `score` is the cosine, clipped to [0, 1] and rounded to 6 decimals so that equal texts
-        tie; ties go by id. `scores["dense"]` is the cosine itself. `min_score` keeps what has
-        `score >= min_score`, `ids` leaves in the running only the records it names. A zero vector
-        has the cosine 0 with everything. An open index that holds nothing gives an empty list.
-
-        Raises:
-            StoreError: the index was not opened; the vector has another dimension than it.
-            UsageError: `options.where` is malformed, or `options.top_k` is less than 1.
-        """
+    def delete(self, space: Space, numbers: Collection[int]) -> Awaitable[None] | None:
+        """Delete the vectors of these numbers; some may be gone already."""
         ...
 
-    def delete_by_filter(self, filter: RecordFilter) -> int | Awaitable[int]:  # noqa: A002 - the protocol's own word
-        """Delete the records, staged or published, for which every condition holds.
-
-        Returns how many they were; 0 for an index that was not opened.
-        """
+    def count(self, space: Space) -> int | Awaitable[int | None] | None:
+        """How many vectors a space has; None if the database cannot tell quickly."""
         ...
 
-    def count(self, index: IndexKey) -> int | Awaitable[int]:
-        """How many records are published.
-
-        Raises:
-            StoreError: the index was not opened.
-        """
-        ...
-
-    def drop(self, index: IndexKey) -> Awaitable[None] | None:
-        """Remove an index with all its records; nothing happens if it was not opened."""
+    def drop(self, space: Space) -> Awaitable[None] | None:
+        """Delete all of a space; nothing happens where nothing was added."""
         ...
 
     def close(self) -> Awaitable[None] | None:
-        """Give back what the store holds open. Closing again changes nothing.
-
-        Any other call afterwards raises StoreError.
-        """
-        ...
-
-
-@runtime_checkable
-class LexicalStore(Protocol):
-    """The capability of finding records by their words."""
-
-    def lexical_search(
-        self, query: str, options: SearchOptions
-    ) -> list[DocumentMatch] | Awaitable[list[DocumentMatch]]:
-        """The `top_k` published records that best match the words of a query by BM25, best first.
-
-        Any one of the words is enough. `scores["lexical"]` is the BM25 figure, positive, higher
-        is better. `score` is that figure divided by the best one of this query among the records
-        that pass `where` and `ids`, rounded to 6 decimals; ties go by id. How rare a word is, is
-        counted over all that is published in the index, and over nothing else. Being relative it
-        cannot tell a miss from a hit, so `min_score`, which is about the cosine, is not applied. A
-        query without words to look for gives an empty list.
-
-        Raises:
-            StoreError: the index was not opened.
-            UsageError: `options.where` is malformed, or `options.top_k` is less than 1.
-        """
-        ...
-
-
-@runtime_checkable
-class FetchStore(Protocol):
-    """The capability of giving records back by their ids."""
-
-    def fetch(
-        self, index: IndexKey, ids: Collection[str]
-    ) -> dict[str, StoredRecord] | Awaitable[dict[str, StoredRecord]]:
-        """The published records with these ids, by id; those that are not there are left out.
-
-        Raises:
-            StoreError: the index was not opened.
-        """
-        ...
-
-
-@runtime_checkable
-class BulkStore(Protocol):
-    """The capability of switching many documents at once."""
-
-    def replace_documents(
-        self, index: IndexKey, generations: Mapping[str, int]
-    ) -> Awaitable[None] | None:
-        """Publish one generation of each document and delete all its other records.
-
-        It is `publish` and `delete_by_filter` for every uri, in one transaction where there are
-        transactions.
-
-        Raises:
-            StoreError: the index was not opened.
-        """
+        """Give back what the store holds open. Any other call afterwards raises StoreError."""
         ...
 
 
@@ -172,23 +117,6 @@ class BulkStore(Protocol):
 class ApproximateStore(Protocol):
     """The capability of an approximate index, which is best made when much has been loaded."""
 
-    def finish_load(self, index: IndexKey) -> Awaitable[None] | None:
-        """Called at the end of every ingest: bring the approximate index up to what is stored.
-
-        Raises:
-            StoreError: the index was not opened, or the approximate one cannot be made.
-        """
+    def finish_load(self, space: Space) -> Awaitable[None] | None:
+        """Called at the end of every ingest: bring the approximate index up to what is there."""
         ...
-
-
-async def replace_documents(
-    store: VectorStore, index: IndexKey, generations: Mapping[str, int]
-) -> None:
-    """Switch documents to new generations and delete the old ones, whatever the store can."""
-    if isinstance(store, BulkStore):
-        await call(store.replace_documents, index, generations)
-        return
-    for uri, generation in generations.items():
-        await call(store.publish, index, uri, generation)
-        old = RecordFilter(index, uri=uri, except_generation=generation)
-        await call(store.delete_by_filter, old)

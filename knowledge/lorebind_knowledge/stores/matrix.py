@@ -1,8 +1,6 @@
-"""Exact search in memory: every vector of an index as one matrix, one product per query.
+"""Exact search in memory: every vector of a space as one matrix, one product per query.
 
-The product is made in float32, where it is fast, and only nominates. Which record is how near is
-then worked out in float64, row by row, so that equal vectors get equal figures wherever in the
-matrix they stand, and every store that searches here gives the same answer.
+The product is made in float32, where it is fast, and only nominates.
 """
 
 from __future__ import annotations
@@ -11,144 +9,135 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.stores.base import Nominees
 from lorebind_knowledge.stores.product import product
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.stores.base import StoredVector
 
-    Mask: TypeAlias = NDArray[np.bool_]
-    """Which positions of a matrix a search may return."""
-    Fetch: TypeAlias = Callable[[Sequence[int]], Iterable[tuple[int, Vector]]]
-    """Given row numbers, their vectors in any order."""
+    Numbers: TypeAlias = NDArray[np.int64]
+    Fetch: TypeAlias = Callable[[Numbers], Iterable[tuple[Numbers, Matrix]]]
+    """Given numbers in their order, their vectors, some at a time."""
 
-# More than float32 loses in a product of unit vectors, and more than the last decimal of a score.
+# More than float32 loses in a product of unit vectors.
 _MARGIN = 1e-5
-_DECIMALS = 1e6
 # A row costs so much more where it is copied before it is multiplied.
 _SPARSE = 8
-# How many rows are worked on at a time: few enough for a processor's cache, and a load needs little
-# more than the matrix itself.
+# How many rows are copied at a time: few enough for a processor's cache.
 _BLOCK = 1024
 
 
-def score_of(cosine: float) -> float:
-    """The score that a cosine makes: clipped to [0, 1], 6 decimals."""
-    return round(min(max(cosine, 0.0), 1.0) * _DECIMALS) / _DECIMALS
-
-
 class ExactMatrix:
-    """Unit vectors with the row numbers and ids of their records, in the order of ids. Immutable.
+    """Vectors with their numbers, in the order of numbers. Immutable."""
 
-    A row number is the store's own; it must never come to mean another vector.
-    """
+    __slots__ = ("_vectors", "numbers")
 
-    __slots__ = ("_unit", "rows")
-
-    def __init__(self, rows: NDArray[np.int64], unit: Matrix) -> None:
-        self.rows = rows
-        self._unit = unit
-        unit.setflags(write=False)
+    def __init__(self, numbers: Numbers, vectors: Matrix) -> None:
+        self.numbers, self._vectors = numbers, vectors
 
     @classmethod
     def empty(cls, dimension: int) -> ExactMatrix:
         return cls(np.empty(0, np.int64), np.empty((0, dimension), np.float32))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.numbers)
 
-    def replaced(self, entries: Iterable[tuple[str, int]], fetch: Fetch) -> ExactMatrix:
-        """The matrix over these (id, row) pairs; rows that are here already are not fetched."""
-        entries = sorted(entries)
-        rows = np.fromiter((row for _, row in entries), np.int64, len(entries))
-        unit = np.empty((len(rows), self._unit.shape[1]), np.float32)
-        _, new_at, old_at = np.intersect1d(rows, self.rows, assume_unique=True, return_indices=True)
-        for start in range(0, len(new_at), _BLOCK):
+    def replaced(self, numbers: Numbers, fetch: Fetch) -> ExactMatrix:
+        """The matrix over these numbers; vectors that are here already are not fetched.
+
+        Args:
+            numbers: each once, in their order.
+            fetch: gives the vectors of those that are missing, all of them.
+        """
+        vectors = np.empty((len(numbers), self._vectors.shape[1]), np.float32)
+        old, here = self._find(numbers)
+        new = np.flatnonzero(here)
+        for start in range(0, len(new), _BLOCK):
             part = slice(start, start + _BLOCK)
-            unit[new_at[part]] = self._unit[old_at[part]]
-        missing = np.ones(len(rows), np.bool_)
-        missing[new_at] = False
-        _fill(unit, {int(rows[at]): int(at) for at in np.flatnonzero(missing)}, fetch)
-        return ExactMatrix(rows, unit)
+            vectors[new[part]] = self._vectors[old[part]]
+        missing = numbers[~here]
+        if len(missing):
+            for found, block in fetch(missing):
+                vectors[np.searchsorted(numbers, found)] = block
+        return ExactMatrix(numbers, vectors)
 
-    def among(self, rows: Sequence[int], allowed: Mask | None = None) -> Mask:
-        """The positions of these rows, of those that a mask allows where there is one."""
-        chosen: Mask = np.isin(self.rows, np.asarray(rows, np.int64))
-        return chosen if allowed is None else chosen & allowed
+    def nearest(self, vector: Vector, k: int, among: Collection[int] | None = None) -> Nominees:
+        """At least the `k` nearest to a vector, nearest first, with all that may tie with the last.
 
-    def top(
-        self,
-        vector: Vector,
-        k: int,
-        min_score: float | None = None,
-        allowed: Mask | None = None,
-    ) -> list[tuple[int, float]]:
-        """The rows of the k best scores with their cosines: best first, ties by id."""
-        query = normalised(np.asarray(vector, np.float64))
-        chosen = self._nominees(query.astype(np.float32), k, allowed)
-        exact = (self._unit[chosen] * query).sum(axis=1)
-        scores = np.rint(np.minimum(np.maximum(exact, 0.0), 1.0) * _DECIMALS) / _DECIMALS
-        # Positions are in the order of ids.
-        order = np.lexsort((chosen, -scores))[:k]
-        if min_score is not None:
-            order = order[scores[order] >= min_score]
-        return list(zip(self.rows[chosen[order]].tolist(), exact[order].tolist(), strict=True))
+        Args:
+            vector: float32, of length 1.
+            k: at least 1.
+            among: only these numbers; None means all.
+        """
+        if among is None:
+            positions, figures = None, product(self._vectors, vector)
+        else:
+            positions = self._positions(among)
+            if len(positions) * _SPARSE <= len(self):
+                figures = product(self._vectors[positions], vector)
+            else:
+                figures = product(self._vectors, vector)[positions]
+        best = _best(figures, k)
+        if positions is not None:
+            best = positions[best]
+        return Nominees(self.numbers[best].tolist(), self._vectors[best])
 
-    def _nominees(self, query: Vector, k: int, allowed: Mask | None) -> NDArray[np.intp]:
-        """The positions among which the k best of those that are allowed are."""
-        if allowed is None:
-            return _nominees(product(self._unit, query), k)
-        positions = np.flatnonzero(allowed)
-        if len(positions) <= k:
-            return positions
-        if len(positions) * _SPARSE <= len(self):
-            return positions[_nominees(product(self._unit[positions], query), k)]
-        return positions[_nominees(product(self._unit, query)[positions], k)]
+    def get(self, numbers: Collection[int]) -> dict[int, Vector]:
+        """The vectors of those numbers that are here."""
+        positions = self._positions(numbers)
+        return dict(zip(self.numbers[positions].tolist(), self._vectors[positions], strict=True))
+
+    def _positions(self, numbers: Collection[int]) -> NDArray[np.intp]:
+        """The positions of those that are here, in their order."""
+        if not isinstance(numbers, np.ndarray):
+            numbers = np.fromiter(numbers, np.int64, len(numbers))
+        if len(numbers) * _SPARSE > len(self):
+            return np.flatnonzero(np.isin(self.numbers, numbers))
+        ordered = np.sort(numbers)
+        again = np.zeros(len(ordered), np.bool_)
+        again[1:] = ordered[1:] == ordered[:-1]
+        return self._find(ordered[~again])[0]
+
+    def _find(self, numbers: Numbers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Of numbers in their order the positions of those that are here, and which those are."""
+        positions = np.searchsorted(self.numbers, numbers)
+        here = positions < len(self)
+        here[here] = self.numbers[positions[here]] == numbers[here]
+        return positions[here], here
 
 
-def _nominees(cosines: Vector, k: int) -> NDArray[np.intp]:
-    """The positions among which the k best are, with everything that may tie with the last."""
-    count = len(cosines)
+def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
+    """A copy of vectors as one matrix.
+
+    Raises:
+        StoreError: one of them has another dimension than the space.
+    """
+    for one in vectors:
+        if one.vector.shape != (space.dimension,):
+            raise StoreError(
+                f"{space}: expected a vector of dimension {space.dimension}, "
+                f"got one of shape {one.vector.shape}"
+            )
+    return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
+
+
+def _best(figures: Vector, k: int) -> NDArray[np.intp]:
+    """The positions of the best `k` with everything that may tie with the last, best first."""
+    count = len(figures)
     if k >= count:
-        return np.arange(count)
-    floor = np.partition(cosines, count - k)[count - k] - _MARGIN
-    if floor > 0:
-        return np.flatnonzero(cosines >= floor)
-    # All that is surely not above 0 ties at the score 0: the first k of them by id will do.
-    # A product that is exactly 0 comes from vectors that share nothing, as bags of words.
-    nothing = (cosines == 0) | (cosines < -_MARGIN)
-    return np.concatenate([np.flatnonzero(~nothing), np.flatnonzero(nothing)[:k]])
-
-
-def _fill(unit: Matrix, position: dict[int, int], fetch: Fetch) -> None:
-    """Normalise the vectors of the rows in `position` into the places it gives them."""
-    if not position:
-        return
-    places: list[int] = []
-    block: list[Vector] = []
-    for row, vector in fetch(list(position)):
-        places.append(position[row])
-        block.append(vector)
-        if len(block) == _BLOCK:
-            unit[places] = normalised(np.stack(block).astype(np.float64))
-            places, block = [], []
-    if block:
-        unit[places] = normalised(np.stack(block).astype(np.float64))
-
-
-def normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Vectors at length 1; one of length 0 stays, and has the cosine 0 with everything."""
-    length = np.sqrt((vectors * vectors).sum(axis=-1, keepdims=True))
-    length[length == 0] = 1
-    unit: NDArray[np.float64] = vectors / length
-    return unit
-
-
-def unit_vector(stored: bytes | Vector) -> Vector:
-    """A stored vector, or the bytes of one, at length 1 in float32."""
-    values = np.frombuffer(stored, "<f4") if isinstance(stored, bytes) else stored
-    unit: Vector = normalised(values.astype(np.float64)).astype(np.float32)
-    return unit
+        chosen = np.arange(count)
+    elif (last := np.partition(figures, count - k)[count - k]) > 0:
+        chosen = np.flatnonzero(figures >= last - _MARGIN)
+        if last <= _MARGIN:
+            # A product that is exactly 0 comes from vectors that share nothing, as bags of words.
+            chosen = chosen[figures[chosen] != 0]
+    else:
+        # All that is not above 0 ties at the score 0, where the caller chooses by id among all.
+        chosen = np.argpartition(figures, count - k)[count - k :]
+    return chosen[np.argsort(-figures[chosen], kind="stable")]

@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_MEMBERS = (
-    "open",
-    "upsert",
-    "publish",
-    "similarity_search",
-    "delete_by_filter",
-    "count",
-    "drop",
-    "close",
-)
+_METHODS = ("add", "nearest", "get", "delete", "count", "drop", "close")
+_FLAGS = ("is_exact", "filters", "gives_vectors")
+"""Whoever inherits `VectorStore` has them."""
 
 
 def make_plugged_store(
@@ -43,7 +36,7 @@ def make_plugged_store(
         PluginError: the plugin is broken.
     """
     confided = PluginEnvironment(environment)
-    made = make_plugged("vector_dbs", declaration, confided, _MEMBERS, StoreError)
+    made = make_plugged("vector_dbs", declaration, confided, (*_METHODS, *_FLAGS), StoreError)
     return _RedactingStore(made, declaration.id, confided), bool(getattr(made, "persistent", True))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.configuration.named_code import named_factory
 from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.declarations.vector_dbs import (
     LangChainVectorDB,
@@ -14,7 +13,7 @@ from lorebind_knowledge.declarations.vector_dbs import (
     QdrantVectorDB,
     SqliteVectorDB,
 )
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.project_code import derives
 
@@ -40,11 +39,11 @@ def make_store(
     cache_bytes = declaration.embedding_cache.max_bytes
     match declaration:
         case MemoryVectorDB():
-            from lorebind_knowledge.stores.memory.store import MemoryStore
+            from lorebind_knowledge.stores.memory import MemoryStore
 
             return MemoryStore(), Catalog(cache_bytes=cache_bytes)
         case SqliteVectorDB(config=config):
-            from lorebind_knowledge.stores.sqlite.store import SqliteStore
+            from lorebind_knowledge.stores.sqlite import SqliteStore
 
             path = environment.root / environment.fill(config.path)
             return SqliteStore(path), Catalog(path, cache_bytes=cache_bytes)
@@ -64,8 +63,8 @@ def make_store(
 def _pgvector(
     declaration: PgvectorVectorDB, environment: Environment
 ) -> tuple[VectorStore, Catalog]:
-    from lorebind_knowledge.catalog.postgres import PostgresAddress
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+    from lorebind_knowledge.postgres.address import PostgresAddress
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
     config = declaration.config
@@ -107,27 +106,15 @@ def _langchain(
     declaration: LangChainVectorDB, environment: Environment
 ) -> tuple[VectorStore, Catalog]:
     from langchain_core.vectorstores import InMemoryVectorStore
-    from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 
+    from lorebind_knowledge.stores.langchain.recipe import recipe_of
     from lorebind_knowledge.stores.langchain.store import LangChainStore
-    from lorebind_knowledge.stores.langchain.wrapped import EMBEDDING_PARAMETERS, Recipe
 
-    make = named_factory(
-        declaration,
-        environment,
-        "a class derived from LangChain's VectorStore",
-        LangChainVectorStore,
-        takes=EMBEDDING_PARAMETERS,
-        failure=StoreError,
-    )
-    persistent = declaration.persistent
-    if persistent is None:
-        persistent = not derives(make, InMemoryVectorStore)
-    written = dict(declaration.config)
-    recipe = Recipe(declaration.class_path, make, environment.fill(written), written)
+    recipe = recipe_of(declaration, environment)
+    in_memory = derives(getattr(recipe.make, "__self__", recipe.make), InMemoryVectorStore)
+    persistent = not in_memory if declaration.persistent is None else declaration.persistent
     catalog = _catalog(declaration, environment, persistent=persistent)
-    beside = _beside(declaration, environment).with_name(f"{declaration.id}.langchain.db")
-    return LangChainStore(recipe, beside if persistent else None), catalog
+    return LangChainStore(recipe, exact=in_memory), catalog
 
 
 def _catalog(
@@ -146,8 +133,8 @@ def _catalog(
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, cache_bytes=cache_bytes)
-    from lorebind_knowledge.catalog.postgres import PostgresAddress
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+    from lorebind_knowledge.postgres.address import PostgresAddress
 
     database = PostgresDatabase(
         PostgresAddress(environment.fill(declared.dsn)),

@@ -1,123 +1,118 @@
-"""How the conformance tests speak to a store of either colour: short verbs over `bridge.call`."""
+"""What the conformance tests hand to a store, and how they speak to one that is sync or async."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.namespace import IndexKey, Namespace
-from lorebind_knowledge.records import Record, RecordFilter, SearchOptions
+from lorebind_knowledge.records import Space
+from lorebind_knowledge.stores.base import StoredVector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lorebind_knowledge.records import DocumentMatch, StoredRecord, Vector
-    from lorebind_knowledge.stores.base import FetchStore, LexicalStore, VectorStore
+    from numpy.typing import NDArray
+
+    from lorebind_knowledge.records import Matrix, Vector
+    from lorebind_knowledge.stores.base import Nominees, VectorStore
 
 INDEX = IndexKey(Namespace("acme", "support", "project", "handbook"))
 DIMENSION = 4
-EAST = (1.0, 0.0, 0.0, 0.0)
-NORTH = (0.0, 1.0, 0.0, 0.0)
+TOLERANCE = 1e-5
+"""More than float32 loses in a product of unit vectors."""
 
 
-def vector(values: Iterable[float]) -> Vector:
-    return np.array(list(values), dtype=np.float32)
+def space(dimension: int = DIMENSION, *, number: int = 1, **names: str) -> Space:
+    """A space with a birth of its own, of the index INDEX unless it is told otherwise."""
+    index = IndexKey(replace(INDEX.namespace, **names), number)
+    return Space(index, random.getrandbits(62), dimension)
 
 
-def record(
-    id: str,  # noqa: A002 - the field's own name
-    values: Iterable[float] = EAST,
-    *,
-    uri: str = "a.md",
-    generation: int = 1,
-    index: IndexKey = INDEX,
-    text: str | None = None,
-    **metadata: Any,
-) -> Record:
-    """A record whose text is its id, unless another is given."""
-    content = id if text is None else text
-    return Record(id, index, uri, generation, content, vector(values), metadata)
+def vectors(count: int, dimension: int = DIMENSION, seed: int = 0) -> Matrix:
+    """Random unit vectors, shape (count, dimension)."""
+    drawn = np.random.default_rng(seed).standard_normal((count, dimension))
+    unit: Matrix = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
-def ids(matches: Iterable[DocumentMatch]) -> list[str]:
-    return [match.id for match in matches]
+def vector(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+def cosines(matrix: Matrix, query: Vector) -> NDArray[np.float64]:
+    """The true cosines of unit vectors with another one; 0 for one of length 0."""
+    exact: NDArray[np.float64] = matrix.astype(np.float64) @ query.astype(np.float64)
+    return exact
 
 
 class Driver:
-    """A store, spoken to in the defaults of these tests: one index, one document."""
+    """A store, spoken to about one space."""
 
-    def __init__(self, store: VectorStore) -> None:
-        self.store = store
+    def __init__(self, store: VectorStore, space: Space) -> None:
+        self.store, self.space = store, space
 
-    async def open(self, index: IndexKey = INDEX, dimension: int = DIMENSION) -> None:
-        await call(self.store.open, index, dimension)
+    def about(self, space: Space) -> Driver:
+        """The same store, spoken to about another space."""
+        return Driver(self.store, space)
 
-    async def upsert(self, *records: Record) -> None:
-        await call(self.store.upsert, list(records))
-
-    async def publish(
-        self, uri: str = "a.md", generation: int = 1, index: IndexKey = INDEX
+    async def add(
+        self,
+        numbers: Iterable[int],
+        matrix: Iterable[Vector],
+        text: str = "a passage",
+        metadata: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        await call(self.store.publish, index, uri, generation)
+        """Add vectors; their metadata is handed over only to a store that filters."""
+        pairs = list(zip(numbers, matrix, strict=True))
+        fields = metadata if metadata is not None and self.store.filters else [{}] * len(pairs)
+        added = [
+            StoredVector(number, one, text, own)
+            for (number, one), own in zip(pairs, fields, strict=True)
+        ]
+        await call(self.store.add, self.space, added)
 
-    async def add(self, *records: Record) -> None:
-        """Upsert records and publish the generations they are of."""
-        await self.upsert(*records)
-        for index, uri, generation in {(r.index, r.uri, r.generation): None for r in records}:
-            await self.publish(uri, generation, index)
-
-    async def search(
+    async def nearest(
         self,
-        values: Iterable[float] = EAST,
-        top_k: int = 100,
-        min_score: float | None = None,
+        query: Vector,
+        k: int = 100,
         where: Mapping[str, Any] | None = None,
-        index: IndexKey = INDEX,
-        among: Collection[str] | None = None,
-    ) -> list[DocumentMatch]:
-        options = SearchOptions(index, top_k, min_score, where or {}, among)
-        return await call(self.store.similarity_search, vector(values), options)
+        among: Collection[int] | None = None,
+    ) -> Nominees:
+        return await call(self.store.nearest, self.space, query, k, where or {}, among)
 
-    async def found(self, index: IndexKey = INDEX, **options: Any) -> list[str]:
-        """The ids that a search finds, best first."""
-        return ids(await self.search(index=index, **options))
-
-    async def lexical(
+    async def found(
         self,
-        query: str,
-        top_k: int = 100,
-        min_score: float | None = None,
+        k: int = 100,
         where: Mapping[str, Any] | None = None,
-        index: IndexKey = INDEX,
-        among: Collection[str] | None = None,
-    ) -> list[DocumentMatch]:
-        store = cast("LexicalStore", self.store)
-        options = SearchOptions(index, top_k, min_score, where or {}, among)
-        return await call(store.lexical_search, query, options)
+        among: Collection[int] | None = None,
+    ) -> list[int]:
+        """The numbers near to some vector, in their order; each is nominated once."""
+        nominees = await self.nearest(vectors(1, self.space.dimension)[0], k, where, among)
+        numbers = [int(number) for number in nominees.numbers]
+        assert len(set(numbers)) == len(numbers)
+        return sorted(numbers)
 
-    async def fetch(self, *names: str, index: IndexKey = INDEX) -> dict[str, StoredRecord]:
-        store = cast("FetchStore", self.store)
-        return await call(store.fetch, index, list(names))
+    async def get(self, *numbers: int) -> dict[int, Vector | None]:
+        return dict(await call(self.store.get, self.space, numbers))
 
-    async def delete(self, index: IndexKey = INDEX, **conditions: Any) -> int:
-        return await call(self.store.delete_by_filter, RecordFilter(index, **conditions))
+    async def delete(self, *numbers: int) -> None:
+        await call(self.store.delete, self.space, numbers)
 
-    async def count(self, index: IndexKey = INDEX) -> int:
-        return await call(self.store.count, index)
+    async def counts(self, expected: int) -> bool:
+        """Whether the count is right, or the database cannot tell."""
+        return await call(self.store.count, self.space) in (None, expected)
 
-    async def drop(self, index: IndexKey = INDEX) -> None:
-        await call(self.store.drop, index)
+    async def drop(self) -> None:
+        await call(self.store.drop, self.space)
 
     async def close(self) -> None:
         await call(self.store.close)
-
-
-def ramp(count: int) -> Sequence[tuple[float, ...]]:
-    """Vectors ever further from EAST, no two at the same angle."""
-    return [(1.0, step / count, 0.0, 0.0) for step in range(count)]
 
 
 class StoreConformance:
@@ -128,3 +123,7 @@ class StoreConformance:
     @pytest.fixture
     def store(self) -> VectorStore:
         raise NotImplementedError("give a fixture named `store` that returns an empty store")
+
+    @pytest.fixture
+    def to(self, store: VectorStore) -> Driver:
+        return Driver(store, space())

@@ -1,325 +1,190 @@
 """Any LangChain `VectorStore` as a store of ours.
 
-The wrapped class keeps texts, metadata and vectors, and nominates what is near. A sidecar knows
-which of its documents are live, and the exact cosine, from a copy of the vector in the metadata,
-says how near; so scores, ties, filters and generations mean what they mean everywhere.
-
-What that costs: every vector is kept twice, once as base64 (5.3 bytes a number), and comes back
-with every hit. Filters and indexes are told apart after the search: it is repeated with a larger
-`k` until enough is found or the class has no more. One thread at a time asks it, since LangChain
-promises no more. Records of another dimension are kept by another object of the class, made with
-the same arguments; a class that keeps one dimension only refuses them.
+The class is shared: by spaces, and with documents that others put there. So a search drops what is
+not of its space and asks for more. One thread at a time asks the class, since LangChain promises no
+more. Vectors of another dimension are kept by another object of the class, made with the same
+arguments; a class that keeps one dimension only refuses them.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from langchain_core.documents import Document
 
+from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.records import DocumentMatch, StoredRecord
-from lorebind_knowledge.stores.checks import (
-    by_index,
-    check_dimension,
-    check_options,
-    check_query,
-    check_room,
-    entries_of,
-    named,
-    not_opened,
-)
-from lorebind_knowledge.stores.langchain import sidecar as sidecar
-from lorebind_knowledge.stores.matrix import ExactMatrix, normalised, score_of, unit_vector
+from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.langchain.adapter import Adapter
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.filters import Predicate
-    from lorebind_knowledge.namespace import IndexKey
-    from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
-    from lorebind_knowledge.stores.checks import Entry
-    from lorebind_knowledge.stores.langchain.wrapped import Passage, Recipe, Wrapped
+    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.stores.base import StoredVector
+    from lorebind_knowledge.stores.langchain.recipe import Recipe
 
-# More than float32 loses in a product of unit vectors, and more than the last decimal of a score.
-_MARGIN = 1e-5
-_FEWEST = 32
+T = TypeVar("T")
+
+_SPACE, _NUMBER, _ZERO = "lorebind_space", "lorebind_number", "lorebind_zero"
+_AT_ONCE = 500
 _GROWTH = 4
-_ATTEMPTS = 20
+_MOST = 100_000
+"""How many documents a search may ask for to find enough of its space; each comes with its text."""
 
 
-class LangChainStore:
-    """A `VectorStore` and `FetchStore` over a class of LangChain; exact if that class is.
+class LangChainStore(VectorStore):
+    """Keeps vectors in a class of LangChain. The class gives no vectors back, and cannot count.
 
-    `fetch` needs `get_by_ids` of the class. Lexical search is not offered.
+    `get` raises NotImplementedError where the class cannot give documents by their ids.
     """
 
-    def __init__(self, recipe: Recipe, path: Path | None) -> None:
+    filters = False
+    gives_vectors = False
+
+    def __init__(self, recipe: Recipe, *, exact: bool = False) -> None:
         """
         Args:
             recipe: what makes the wrapped store.
-            path: the sidecar's file; None keeps it in memory, for a class that does the same.
+            exact: whether that compares with every vector. Nobody can ask a class, and what is
+                believed to be exact is an error when it finds too little: so say it of those only
+                that are sure to be.
         """
+        self.is_exact = exact
         self._recipe = recipe
-        self._sidecar = sidecar.Sidecar(path)
         self._turn = threading.RLock()
-        self._made: dict[int, Wrapped] = {}
-        self._live: dict[IndexKey, tuple[sidecar.Index, dict[str, sidecar.Identity]]] = {}
+        self._parts: dict[str, Any] | None = None
+        self._made: dict[int, Adapter] = {}
         self._closed = False
 
-    def open(self, index: IndexKey, dimension: int) -> None:
-        check_room(index, dimension)
-        with self._using(create=True) as db:
-            found = sidecar.find(db, index)
-            if found is not None:
-                check_dimension(index, found.dimension, dimension)
-            elif db is not None:
-                self._wrapped(dimension)  # what it was configured wrongly with is said here
-                sidecar.make_index(db, index, dimension)
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        with self._using(space) as wrapped:
+            for some in _portions(vectors):
+                wrapped.add([(_document(space, one), _handed(one.vector)) for one in some])
 
-    def upsert(self, records: Sequence[Record]) -> None:
-        groups = by_index(records)
-        with self._turn:
-            coming = self._announced(groups)
-            try:
-                for index, documents in coming:
-                    self._wrapped(index.dimension).add(documents)
-            except BaseException:
-                with self._changing() as db:
-                    for _, documents in coming:
-                        sidecar.give_up(db, documents)
-                raise
-            with self._changing() as db:
-                for index, documents in coming:
-                    sidecar.stage(db, index, documents)
-            self._bury()
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        handed, asked, most = vector.tolist(), k, max(_MOST, _GROWTH * k)
+        with self._using(space) as wrapped:
+            while True:
+                found = wrapped.search(handed, asked)
+                near, zeros = _numbers(space, found)
+                if len(found) < asked:
+                    return Nominees([*near, *zeros])
+                if len(near) >= k:
+                    return Nominees(near)
+                if asked == most:
+                    raise StoreError(
+                        f"the {self} has too many documents that are not of {space}: "
+                        f"{k} of its own are not among the {asked} nearest; "
+                        "declare a vector database with a collection or table for it alone"
+                    )
+                asked = min(_GROWTH * asked, most)
 
-    def publish(self, index: IndexKey, uri: str, generation: int) -> None:
-        with self._using() as view:
-            db, found = self._opened(view, index)
-            sidecar.publish(db, found, uri, generation)
-        self._bury()
+    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector | None]:
+        with self._using(space) as wrapped:
+            there: dict[int, Vector | None] = {}
+            for ids in _portions([document_id(space, number) for number in numbers]):
+                near, zeros = _numbers(space, wrapped.get(ids))
+                there |= dict.fromkeys([*near, *zeros])
+            return there
 
-    def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
-        check_options(options)
-        allows = compile_filter(options.where)
-        vector = np.asarray(vector)
-        with self._turn:
-            for _ in range(_ATTEMPTS):
-                found, live = self._snapshot(options.index)
-                check_query(vector, options.index, found.dimension)
-                try:
-                    matches = self._nearest(vector, options, allows, live, found.dimension)
-                except StoreError:
-                    if self._snapshot(options.index)[0] == found:
-                        raise
-                    continue
-                # Another process may have deleted what was live when the search began.
-                if self._snapshot(options.index)[0] == found:
-                    return matches
-        raise StoreError(
-            f"{self}: {named(options.index)} was changed again and again while it was searched; "
-            "search again when less is written"
-        )
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        with self._using(space) as wrapped:
+            for ids in _portions([document_id(space, number) for number in numbers]):
+                wrapped.delete(ids)
 
-    def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
-        with self._turn:
-            found, live = self._snapshot(index)
-            wanted = set(ids)
-            documents = [document for document, record in live.items() if record.id in wanted]
-            passages = self._wrapped(found.dimension).get(documents) if documents else []
-        if len(passages) < len(documents):
-            raise self._lost(index, len(passages), len(documents))
-        return {
-            live[passage.document].id: StoredRecord(
-                live[passage.document].id,
-                live[passage.document].uri,
-                passage.text,
-                json.loads(passage.metadata),
-                unit_vector(passage.vector),
-            )
-            for passage in passages
-        }
+    def count(self, space: Space) -> None:
+        with self._using(space):
+            return
 
-    def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
-        with self._using() as db:
-            found = sidecar.find(db, filter.index)
-            if db is None or found is None:
-                return 0
-            count = sidecar.condemn(db, found, filter)
-        self._bury()
-        return count
+    def drop(self, space: Space) -> None:
+        """The class cannot list what it has, so it is searched until nothing of the space is left.
 
-    def count(self, index: IndexKey) -> int:
-        with self._turn:
-            return len(self._snapshot(index)[1])
-
-    def drop(self, index: IndexKey) -> None:
-        with self._using() as db:
-            found = sidecar.find(db, index)
-            if db is None or found is None:
-                return
-            sidecar.drop_index(db, found)
-        self._bury()
+        An approximate class may keep some.
+        """
+        direction = np.eye(1, space.dimension, dtype=np.float32)[0]
+        gone: set[int] = set()
+        k = _AT_ONCE
+        while left := {*self.nearest(space, direction, k, {}, None).numbers} - gone:
+            self.delete(space, left)
+            gone |= left
+            k = min(_GROWTH * k, _MOST)
 
     def close(self) -> None:
-        """What the wrapped class has opened is its own to close, and is let go of."""
         with self._turn:
             self._closed = True
-            self._made, self._live = {}, {}
-            self._sidecar.close()
+            self._made.clear()
+            opened, self._parts = self._parts or {}, None
+            for part in opened.values():
+                if callable(close := getattr(part, "close", None)):
+                    with self._recipe.saying("cannot be closed"):
+                        finish(close())
+
+    @contextmanager
+    def _using(self, space: Space) -> Iterator[Adapter]:
+        """The class for vectors of the dimension, for this thread alone."""
+        with self._turn:
+            if self._closed:
+                raise StoreError(f"the {self} is closed")
+            if self._parts is None:
+                self._parts = self._recipe.made_parts()
+            if space.dimension not in self._made:
+                self._made[space.dimension] = Adapter(self._recipe, space.dimension, self._parts)
+            yield self._made[space.dimension]
 
     def __str__(self) -> str:
         return f"langchain store {self._recipe.name}"
 
-    @contextmanager
-    def _using(self, *, create: bool = False) -> Iterator[sqlite3.Connection | None]:
-        with self._turn:
-            if self._closed:
-                raise StoreError(f"the {self} is closed")
-            with self._sidecar.transaction(create=create) as db:
-                yield db
 
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._using() as db:
-            if db is None:
-                raise StoreError(
-                    f"{self}: its file {self._sidecar.path} was removed while it was written; "
-                    "restore it, or ingest again"
-                )
-            yield db
+def document_id(space: Space, number: int) -> str:
+    """A UUID of version 8, since some classes take no other ids.
 
-    def _opened(
-        self, db: sqlite3.Connection | None, index: IndexKey
-    ) -> tuple[sqlite3.Connection, sidecar.Index]:
-        found = sidecar.find(db, index)
-        if db is None or found is None:
-            raise not_opened(index, self)
-        return db, found
-
-    def _announced(
-        self, groups: Mapping[IndexKey, Sequence[Record]]
-    ) -> list[tuple[sidecar.Index, dict[str, Entry]]]:
-        """Records that were found fit to be stored, entered under the ids that they will have."""
-        coming = []
-        with self._using() as view:
-            for index, group in groups.items():
-                db, found = self._opened(view, index)
-                entries = entries_of(group, found.dimension)
-                documents = {str(uuid.uuid4()): entry for entry in entries}
-                sidecar.enter(db, found, documents)
-                coming.append((found, documents))
-        return coming
-
-    def _snapshot(self, index: IndexKey) -> tuple[sidecar.Index, dict[str, sidecar.Identity]]:
-        """An index as it is now with its live documents, which are read when they have changed."""
-        with self._using() as view:
-            db, found = self._opened(view, index)
-            known = self._live.get(index)
-            if known is None or known[0] != found:
-                known = self._live[index] = (found, sidecar.live(db, found))
-            return known
-
-    def _wrapped(self, dimension: int) -> Wrapped:
-        from lorebind_knowledge.stores.langchain.wrapped import Wrapped
-
-        if dimension not in self._made:
-            self._made[dimension] = Wrapped(self._recipe, dimension)
-        return self._made[dimension]
-
-    def _bury(self) -> None:
-        """Delete what is dead in the wrapped store, then forget it."""
-        with self._turn:
-            with self._changing() as db:
-                found = sidecar.dead(db)
-            for dimension, documents in found.items():
-                self._wrapped(dimension).delete(documents)
-                with self._changing() as db:
-                    sidecar.forget(db, documents)
-
-    def _nearest(
-        self,
-        vector: Vector,
-        options: SearchOptions,
-        allows: Predicate,
-        live: Mapping[str, sidecar.Identity],
-        dimension: int,
-    ) -> list[DocumentMatch]:
-        if options.ids is not None:
-            wanted = set(options.ids)
-            live = {document: record for document, record in live.items() if record.id in wanted}
-        if not live:
-            return []
-        direction = normalised(vector.astype(np.float64))
-        k = max(_FEWEST, _GROWTH * options.top_k)
-        while True:
-            found, exhausted = self._wrapped(dimension).nearest(vector, k)
-            known = {passage.document: passage for passage in found if passage.document in live}
-            complete = len(known) == len(live)
-            if exhausted and not complete:
-                raise self._lost(options.index, len(known), len(live))
-            passing = [p for p in known.values() if allows(json.loads(p.metadata))]
-            matches = _ranked(passing, live, direction, options, dimension)
-            if complete or (direction.any() and _settled(matches, found, direction, options)):
-                return matches
-            k *= _GROWTH
-
-    def _lost(self, index: IndexKey, found: int, expected: int) -> StoreError:
-        return StoreError(
-            f"{self}: {named(index)} should hold {expected} records, and the class gives {found} "
-            "of them; if it does not keep them beyond the process, say so by 'persistent: false'; "
-            "build the index anew with: lorebind knowledge ingest --strategy replace"
-        )
+    It has room for 122 bits: the lowest 59 of the space's birth, then the 63 of the number.
+    """
+    bits = space.birth % 2**59 << 63 | number
+    high, middle, low = bits >> 74, bits >> 62 & 0xFFF, bits & 2**62 - 1
+    return str(uuid.UUID(int=high << 80 | 0x8 << 76 | middle << 64 | 0b10 << 62 | low))
 
 
-def _ranked(
-    passages: Sequence[Passage],
-    live: Mapping[str, sidecar.Identity],
-    direction: Any,
-    options: SearchOptions,
-    dimension: int,
-) -> list[DocumentMatch]:
-    """The best by the exact cosine."""
-    matrix = ExactMatrix.empty(dimension).replaced(
-        ((live[passage.document].id, row) for row, passage in enumerate(passages)),
-        lambda rows: ((row, passages[row].vector) for row in rows),
-    )
-    matches = []
-    for row, cosine in matrix.top(direction, options.top_k, options.min_score):
-        passage = passages[row]
-        record, metadata = live[passage.document], json.loads(passage.metadata)
-        matches.append(
-            DocumentMatch(
-                record.id,
-                score_of(cosine),
-                {"dense": cosine},
-                passage.text,
-                metadata,
-                record.generation,
-            )
-        )
-    return matches
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
-def _settled(
-    matches: Sequence[DocumentMatch],
-    found: Sequence[Passage],
-    direction: Any,
-    options: SearchOptions,
-) -> bool:
-    """Whether nothing that is farther than what was found can belong to the answer."""
-    if not found:
-        return False
-    lowest = float(found[-1].handed @ direction) + _MARGIN
-    if options.min_score is not None and 0 < options.min_score > lowest:
-        return True
-    # All that is not above 0 ties at the score 0, and goes by id.
-    return len(matches) == options.top_k and matches[-1].score > max(lowest, 0.0)
+def _document(space: Space, one: StoredVector) -> Document:
+    """What is kept; the metadata tells whose it is, here and to others."""
+    # Some databases keep numbers as floats.
+    metadata = {_SPACE: space.name, _NUMBER: str(one.number)}
+    if not one.vector.any():
+        metadata[_ZERO] = "true"
+    return Document(one.text, id=document_id(space, one.number), metadata=metadata)
+
+
+def _handed(vector: Vector) -> list[float]:
+    """What the class is given. Some fail over a vector of length 0, so another stands for it."""
+    values: list[float] = vector.tolist()
+    return values if vector.any() else [1.0, *values[1:]]
+
+
+def _numbers(space: Space, documents: Iterable[Document]) -> tuple[list[int], list[int]]:
+    """The numbers of those that are of a space, in their order; those of length 0 apart.
+
+    Where those were found only says how near their stand-in is.
+    """
+    near: dict[int, None] = {}
+    zeros: dict[int, None] = {}
+    for document in documents:
+        if document.metadata.get(_SPACE) == space.name:
+            group = zeros if _ZERO in document.metadata else near
+            group[int(document.metadata[_NUMBER])] = None
+    return list(near), list(zeros)

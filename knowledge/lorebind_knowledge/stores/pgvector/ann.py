@@ -1,9 +1,8 @@
-"""Approximate indexes of pgvector: one for each large index of a store, over its rows alone.
+"""Approximate indexes of pgvector: one for each large space of a store, over its rows alone.
 
-Small indexes are searched exactly, which costs milliseconds. A partial index keeps the neighbours
-of one knowledge base from crowding out those of another, and goes with it. What it finds is put in
-order by exact figures, so that what is lost is only what it does not find: at the defaults fewer
-than 2 of the 10 nearest in a hundred, among 100,000 embeddings (`benchmarks/pgvector.py`).
+Small spaces are searched exactly, which costs milliseconds. A partial index keeps the neighbours of
+one space from crowding out those of another, and is dropped with its space. At the defaults fewer
+than 2 of the 10 nearest in a hundred are missed, among 100,000 vectors (`benchmarks/pgvector.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig, Metric
-    from lorebind_knowledge.stores.pgvector.schema import Tables
+    from lorebind_knowledge.records import Space
+    from lorebind_knowledge.stores.pgvector.table import Table
 
 _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "ip")}
 # pgvector indexes single precision to the first, and half precision to the second.
@@ -31,65 +31,67 @@ _MOST_MEMORY = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AnnIndex:
-    """How approximate indexes are named, made and searched."""
+    """How the approximate indexes of a table are named, made and searched."""
 
-    tables: Tables
+    table: Table
     config: AnnIndexConfig
     metric: Metric
 
-    def check(self, dimension: int) -> None:
+    def check(self, space: Space) -> None:
         """
         Raises:
             UsageError: pgvector has no approximate index for vectors of this dimension.
         """
-        if dimension > _HALF:
+        if space.dimension > _HALF:
             raise UsageError(
-                f"pgvector indexes vectors up to dimension {_HALF}, and these have {dimension}; "
-                "leave ensure_index out, or take an embedder with shorter vectors"
+                f"{space}: pgvector indexes vectors up to dimension {_HALF}, and these have "
+                f"{space.dimension}; remove ensure_index, or use an embedder with shorter vectors"
             )
 
-    def name(self, key: int) -> str:
-        """What the index over the rows of this key is called."""
-        whole = f"{self._base}_{key}"
+    def name(self, space: Space) -> str:
+        """The name of the index over the rows of a space."""
+        name = f"{self._base}_{space.name}"
         # PostgreSQL cuts names at 63 bytes, and what differs is at the end.
-        return whole if len(whole) <= 63 else f"ann_{digest(self._base)[:16]}_{key}"
+        return name if len(name) <= 63 else f"{self._short_base}_{space.name}"
 
-    def sql(self, key: int, dimension: int, records: int) -> str:
-        """What makes it, beside readers and writers."""
-        column, operators = (
-            self._column(dimension),
-            f"{self._kind(dimension)}_{self._operators}_ops",
-        )
+    def sql(self, space: Space, records: int) -> str:
+        """The statement that makes it, which blocks neither readers nor writers."""
+        kind = _kind(space)
         if self.config.type == "hnsw":
             options = f"m = {self.config.m}, ef_construction = {self.config.ef_construction}"
         else:
-            options = f"lists = {self._lists(records)}"
+            # What pgvector's documentation advises.
+            fitting = records // 1000 if records <= 1_000_000 else math.isqrt(records)
+            options = f"lists = {self.config.lists or min(max(fitting, 10), 32768)}"
         return (
-            f'create index concurrently "{self.name(key)}" on {self.tables.rows}'
-            f" using {self.config.type} (({column}) {operators}) with ({options})"
-            f" where index_key = {key}"
+            f'create index concurrently "{self.name(space)}" on {self.table.quoted}'
+            f" using {self.config.type} ((embedding::{kind})"
+            f" {kind.partition('(')[0]}_{_OPERATORS[self.metric][1]}_ops) with ({options})"
+            f" where space = {space.birth}"
         )
 
-    def order(self, dimension: int, query: str) -> str:
-        """What orders rows by nearness so that the index is used."""
-        return (
-            f"{self._column(dimension)} {self._sign} {query}::{self._kind(dimension)}({dimension})"
-        )
+    def prepare(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
+        """Set up a transaction for one search; False if the index is missing or not finished.
 
-    def candidates(self, top_k: int) -> int:
-        """How many rows to take from the index, of which the best are then found exactly."""
-        return max(top_k, self.config.ef_search) if self.config.type == "hnsw" else max(top_k, 100)
-
-    def prepare(self, db: psycopg.Connection, top_k: int, records: int, *, filtered: bool) -> None:
-        """Settings for the search of this transaction: it goes on until the filter has its fill."""
+        The search goes on until enough rows pass the filter.
+        """
+        found = db.execute(
+            "select c.reloptions from pg_index i join pg_class c on c.oid = i.indexrelid"
+            " where i.indisvalid and i.indexrelid = to_regclass(%s)",
+            [f'"{self.name(space)}"'],
+        ).fetchone()
+        if found is None:
+            return False
+        settings: dict[str, Any]
         if self.config.type == "hnsw":
-            settings: dict[str, Any] = {
-                "hnsw.ef_search": min(max(top_k, self.config.ef_search), _MOST_CANDIDATES),
+            settings = {
+                "hnsw.ef_search": min(self.candidates(k), _MOST_CANDIDATES),
                 "hnsw.iterative_scan": "relaxed_order",
-                "hnsw.max_scan_tuples": max(records, 1),
+                "hnsw.max_scan_tuples": 2**31 - 1,
             }
         else:
-            lists = self._lists(records)
+            options = dict(option.split("=") for option in found[0] or ())
+            lists = int(options.get("lists", 100))
             settings = {
                 "ivfflat.probes": self.config.probes or math.ceil(math.sqrt(lists)),
                 "ivfflat.iterative_scan": "relaxed_order",
@@ -98,93 +100,111 @@ class AnnIndex:
         if not filtered:
             # Without a filter the index is always right; with one, the planner knows what is rare.
             settings["enable_sort"] = "off"
-        calls = ", ".join(
-            f"set_config('{name}', '{value}', true)" for name, value in settings.items()
-        )
-        db.execute(f"select {calls}")
+        calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+        db.execute(f"select {', '.join(calls)}")
+        return True
 
-    def build(self, db: psycopg.Connection, key: int, dimension: int, records: int) -> bool:
-        """Make the index of a key, and remove those whose rows are gone; False if another does so.
+    def order(self, space: Space) -> str:
+        """What rows are ordered by so that the index is used."""
+        kind = _kind(space)
+        return f"embedding::{kind} {_OPERATORS[self.metric][0]} %(query)s::{kind}"
 
-        `db` is outside of a transaction, and is closed afterwards. It takes some ten seconds for
-        each ten thousand rows, and up to a gigabyte of the server's memory.
+    def candidates(self, k: int) -> int:
+        """How many rows to take from the index, of which the best are then found exactly."""
+        return max(k, self.config.ef_search if self.config.type == "hnsw" else 100)
+
+    def build(self, db: psycopg.Connection, space: Space, records: int) -> None:
+        """Make the index of a space, and remove those whose rows are gone.
+
+        It takes some ten seconds for each ten thousand rows, and up to a gigabyte of the server's
+        memory. Nothing happens if the index is there, or if another process is making one.
+
+        Args:
+            db: a connection without a transaction, to be closed afterwards.
+            space: the space.
+            records: how many rows it has.
         """
         from psycopg import errors
 
-        lock = int(digest("lorebind pgvector index", self.tables.name)[:15], 16)
-        row = db.execute(f"select pg_try_advisory_lock({lock})").fetchone()
-        if not row or not row[0]:
-            return False
-        version = db.execute(
-            "select extversion from pg_extension where extname = 'vector'"
-        ).fetchone()
-        if version and [int(part) for part in version[0].split(".")[:2]] < [0, 8]:
+        if not self._lock(db):
+            return
+        row = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+        if row and [int(part) for part in row[0].split(".")[:2]] < [0, 8]:
             raise StoreError(
-                f"pgvector {version[0]} on the server is older than 0.8, which ensure_index needs; "
+                f"pgvector {row[0]} on the server is older than 0.8, which ensure_index needs; "
                 "upgrade it and run: alter extension vector update"
             )
-        kept = {
-            self.name(other) for (other,) in db.execute(f"select key from {self.tables.indexes}")
-        }
-        for name, valid in self._made(db):
-            # One that is not valid was left by a process that ended while it was made.
-            if name not in kept or not valid:
-                db.execute(f'drop index concurrently if exists "{name}"')
-            elif name == self.name(key):
-                return True
-        self._give_memory(db, dimension, records)
+        if self._tidy(db, space):
+            return
+        self._give_memory(db, space, records)
         try:
-            db.execute(self.sql(key, dimension, records))
+            db.execute(self.sql(space, records))
         except errors.DiskFull:
             # Processes that build together share memory, of which a container has little; one
             # needs none, and may use what is left on the disk.
             db.execute("set max_parallel_maintenance_workers = 0")
-            db.execute(f'drop index concurrently if exists "{self.name(key)}"')
-            db.execute(self.sql(key, dimension, records))
+            self._drop(db, self.name(space))
+            db.execute(self.sql(space, records))
         # The planner weighs the index by what it knows of the table, after a bulk load nothing.
-        db.execute(f"analyze {self.tables.rows}")
-        return True
+        db.execute(f"analyze {self.table.quoted}")
 
-    def _give_memory(self, db: psycopg.Connection, dimension: int, records: int) -> None:
+    def drop(self, db: psycopg.Connection, space: Space) -> None:
+        """Remove the index of a space if there is one; `db` as for `build`.
+
+        While another process is making an index it stays, to be removed before the next is made.
+        """
+        if self._lock(db):
+            self._drop(db, self.name(space))
+
+    def _lock(self, db: psycopg.Connection) -> bool:
+        # Whoever waits for this would be waited for by the one that makes an index.
+        row = db.execute(f"select pg_try_advisory_lock({self.table.lock('index')})").fetchone()
+        return bool(row and row[0])
+
+    def _drop(self, db: psycopg.Connection, name: str) -> None:
+        db.execute(f'drop index concurrently if exists "{name}"')
+
+    def _tidy(self, db: psycopg.Connection, space: Space) -> bool:
+        """Remove indexes that nobody needs; whether the one of this space is there."""
+        rows = db.execute(
+            "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
+            " where i.indrelid = to_regclass(%s)",
+            [self.table.quoted],
+        ).fetchall()
+        ours = re.compile(rf"(?:{self._base}|{self._short_base})_([0-9a-f]{{16}})")
+        there = False
+        for name, valid in rows:
+            if found := ours.fullmatch(name):
+                used = (
+                    f"select 1 from {self.table.quoted} where space = {int(found[1], 16)} limit 1"
+                )
+                # One that is not valid was left by a process that ended while it was made.
+                if not valid or not db.execute(used).fetchone():
+                    self._drop(db, name)
+                elif name == self.name(space):
+                    there = True
+        return there
+
+    def _give_memory(self, db: psycopg.Connection, space: Space, records: int) -> None:
         """Let the whole graph be built in memory, which is many times quicker; never less."""
         if self.config.type != "hnsw":
             return
         # A vector, its links on the lowest level, and what pgvector notes of each.
-        wanted = min(records * (4 * dimension + 40 * self.config.m + 400), _MOST_MEMORY)
+        wanted = min(records * (4 * space.dimension + 40 * self.config.m + 400), _MOST_MEMORY)
         db.execute(
             "select set_config('maintenance_work_mem', greatest(%s::bigint,"
             " pg_size_bytes(current_setting('maintenance_work_mem'))) / 1024 || 'kB', false)",
             [wanted],
         )
 
-    def _made(self, db: psycopg.Connection) -> list[tuple[str, bool]]:
-        rows = db.execute(
-            "select c.relname, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid"
-            " where i.indrelid = to_regclass(%s)",
-            [self.tables.rows],
-        ).fetchall()
-        ours = re.compile(rf"(?:{self._base}|ann_{digest(self._base)[:16]})_\d+")
-        return [(name, valid) for name, valid in rows if ours.fullmatch(name)]
-
     @property
     def _base(self) -> str:
-        return self.config.name or f"{self.tables.name}_ann"
+        return self.config.name or f"{self.table.name}_ann"
 
     @property
-    def _sign(self) -> str:
-        return _OPERATORS[self.metric][0]
+    def _short_base(self) -> str:
+        return f"ann_{digest(self._base)[:16]}"
 
-    @property
-    def _operators(self) -> str:
-        return _OPERATORS[self.metric][1]
 
-    def _kind(self, dimension: int) -> str:
-        return "vector" if dimension <= _SINGLE else "halfvec"
-
-    def _column(self, dimension: int) -> str:
-        return f"embedding::{self._kind(dimension)}({dimension})"
-
-    def _lists(self, records: int) -> int:
-        # What pgvector's documentation advises.
-        fitting = records // 1000 if records <= 1_000_000 else math.isqrt(records)
-        return self.config.lists or min(max(fitting, 10), 32768)
+def _kind(space: Space) -> str:
+    return f"{'vector' if space.dimension <= _SINGLE else 'halfvec'}({space.dimension})"

@@ -11,23 +11,29 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.catalog.postgres import escaped
 from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.postgres.address import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# What JSON writes of numbers and texts that `comparable` changes, and of little else.
+# What JSON writes of numbers and texts that `_comparable` changes, and of little else.
 _TO_BE_CHANGED = re.compile(r"[eE]\+|\\u000[01]")
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
-def comparable(metadata: str) -> str:
-    """A record's metadata as `fields` has it; both are JSON."""
-    if not _TO_BE_CHANGED.search(metadata):
-        return metadata
-    return json.dumps(_comparable(json.loads(metadata)), ensure_ascii=False)
+def as_fields(metadata: Mapping[str, Any]) -> str:
+    """What the column `fields` holds of metadata, as JSON.
+
+    Raises:
+        TypeError, ValueError: JSON cannot hold it.
+    """
+    text = _JSON.encode(dict(metadata))
+    if not _TO_BE_CHANGED.search(text):
+        return text
+    return _JSON.encode(_comparable(json.loads(text)))
 
 
 def sql_filter(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -5,69 +5,50 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
-from lorebind_knowledge.catalog.postgres import PostgresAddress
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig, PoolConfig
-from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.records import DocumentMatch, StoredRecord
-from lorebind_knowledge.stores.checks import (
-    by_index,
-    check_dimension,
-    check_options,
-    check_query,
-    check_room,
-    not_opened,
-)
-from lorebind_knowledge.stores.matrix import normalised, score_of
-from lorebind_knowledge.stores.pgvector import queries, versions
+from lorebind_knowledge.errors import IndexMismatchError, StoreError
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.postgres.binary_copy import copy_rows
+from lorebind_knowledge.postgres.connections import Connections
+from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
-from lorebind_knowledge.stores.pgvector.connections import Connections
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
-from lorebind_knowledge.stores.pgvector.langchain_rows import LangChainRows
-from lorebind_knowledge.stores.pgvector.making import make
-from lorebind_knowledge.stores.pgvector.rows import vector_of, vector_text
-from lorebind_knowledge.stores.pgvector.schema import SCHEMA_VERSION, Tables
-from lorebind_knowledge.stores.pgvector.terms import query_terms, word_number
+from lorebind_knowledge.stores.pgvector.rows import rows_of, vector_text, vectors_of
+from lorebind_knowledge.stores.pgvector.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import psycopg
-    from numpy.typing import NDArray
 
     from lorebind_knowledge.declarations.vector_dbs import Metric
-    from lorebind_knowledge.namespace import IndexKey
-    from lorebind_knowledge.records import Record, RecordFilter, SearchOptions, Vector
+    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.stores.base import StoredVector
+
+_Item = TypeVar("_Item")
 
 log = logging.getLogger(__name__)
 
-
-class _Index(NamedTuple):
-    """An index as one transaction sees it."""
-
-    key: int
-    dimension: int
-    records: int
-    words: int
+# Vectors that are read, written or deleted by one statement.
+_BLOCK = 1000
 
 
-class PgvectorStore:
-    """A `VectorStore`, `LexicalStore` and `FetchStore` in PostgreSQL.
+class PgvectorStore(VectorStore):
+    """A `VectorStore` in PostgreSQL.
 
-    Extension and tables are made when the first index is opened. Vectors are kept at length 1, of
-    any dimension beside each other. Methods block: each is a few round trips, and threads serve
-    every event loop alike. Any number of threads and processes may use the table at once.
+    Extension and table are made when the first vector is added. Vectors of any dimension are kept
+    beside each other. Methods block: each is a few round trips, and threads serve every event loop
+    alike. Any number of threads and processes may use the table at once.
 
-    LangChain's `PGVectorStore` can open the table, and this store one of its own; what either sees
-    of the other is said in `langchain_rows`.
-
-    Searches are exact. With `ensure_index`, an index of `ann_from` records or more gets an
-    approximate one: the first search that misses it has it built in the background, so that no
-    ingest waits for it, and is answered exactly meanwhile.
+    Searches are exact. With `ensure_index`, a space of `ann_from` vectors or more gets an
+    approximate index: at the end of an ingest, or in the background when a search misses it. Until
+    it is there, searches stay exact.
     """
+
+    filters = True
 
     def __init__(
         self,
@@ -83,192 +64,146 @@ class PgvectorStore:
         ann_from: int = 10_000,
     ) -> None:
         """
+        Args:
+            dsn: the database.
+            table: what the name of the table begins with.
+            ensure_schema: make extension, table and indexes when they are missing.
+            ensure_index: keep an approximate index of every large space.
+            index: how approximate indexes are made and searched.
+            metric: what approximate indexes order by.
+            dimension: the only dimension that vectors may have; None means any.
+            pool: how many connections are kept and used.
+            ann_from: the number of vectors from which a space is large.
+
         Raises:
-            UsageError: the DSN or the name of the table cannot be.
+            UsageError: the DSN or the name of the table is not valid.
             MissingDependencyError: psycopg is not installed.
         """
         address = PostgresAddress(dsn) if isinstance(dsn, str) else dsn
         self._name = f"pgvector store, table {table!r} at {address}"
-        self._tables = Tables(table)
-        self._langchain = LangChainRows(self._tables, self._name)
-        self.langchain_index = self._langchain.index
-        """The index of what LangChain's `PGVectorStore` has written, see `langchain_rows`."""
-        self._db = Connections(address, self._name, pool or PoolConfig())
+        self._table = Table(table)
+        pool = pool or PoolConfig()
+        self._db = Connections(
+            address,
+            self._name,
+            min_size=pool.min_size,
+            max_size=pool.max_size,
+            timeout_seconds=pool.timeout_seconds,
+        )
         self._ensure_schema = ensure_schema
-        self._ann = AnnIndex(self._tables, index or AnnIndexConfig(), metric)
-        self._ann_from = ann_from if ensure_index else None
+        self.is_exact = not ensure_index
+        self._ann = AnnIndex(self._table, index or AnnIndexConfig(), metric)
+        self._ann_from = ann_from
         self._dimension = dimension
-        self._has_tables = False
+        self._has_table = False
         self._building: set[int] = set()
 
-    def open(self, index: IndexKey, dimension: int) -> None:
-        check_room(index, dimension)
-        if self._dimension is not None:
-            check_dimension(index, self._dimension, dimension)
-        if self._ann_from is not None:
-            self._ann.check(dimension)
-        with self._reading() as db:
-            if index == self.langchain_index:
-                self._langchain.open(db, dimension)
-                return
-            found = self._find(db, index)
-        if found is None:
-            with self._writing() as db:
-                make(self._tables, db, self._name, allowed=self._ensure_schema)
-                self._has_tables = True
-                db.execute(
-                    f"insert into {self._tables.indexes}"
-                    " (tenant, project, scope, kb, number, dimension)"
-                    " values (%s, %s, %s, %s, %s, %s) on conflict do nothing",
-                    (*_names(index), dimension),
-                )
-                found = self._opened(db, index)
-        check_dimension(index, found.dimension, dimension)
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        self._check(space)
+        if not self._is_there():
+            with self._db.writing() as db:
+                self._table.make(db, self._name, allowed=self._ensure_schema)
+        target = f"{self._table.quoted} (space, number, embedding, fields)"
+        with self._using(self._db.writing()) as db:
+            # COPY fails over a number that is there: nobody else may add to the space meanwhile.
+            db.execute(f"select pg_advisory_xact_lock({space.birth})")
+            for block in _blocks(vectors):
+                new = {one.number: one for one in block}
+                for (number,) in db.execute(self._among("select number", space), [list(new)]):
+                    del new[number]
+                if new:
+                    copy_rows(db, target, rows_of(space, list(new.values())))
 
-    def upsert(self, records: Sequence[Record]) -> None:
-        if not records:
-            return
-        with self._writing() as db:
-            for index, group in sorted(by_index(records).items()):
-                # Held so that the index is not dropped meanwhile; many may hold it so.
-                found = self._opened(db, index, "for key share")
-                versions.stage(db, self._tables, found.key, found.dimension, group)
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        condition, values = sql_filter(where)
+        values |= {"query": vector_text(vector), "k": k}
+        rows = f"{self._table.quoted} where space = {space.birth} and {condition}"
+        # By the product, which is quicker than the cosine and the same at length 1. For a vector of
+        # length 0 it is 0, where pgvector's cosine is not a number.
+        best = "order by embedding <#> %(query)s::vector limit %(k)s"
+        found: list[tuple[int, bytes]] = []
+        if self._is_there():
+            with self._using(self._db.reading()) as db:
+                # A binary cursor gets a vector as its bytes, and only of the rows that are left.
+                cursor = db.cursor(binary=True)
+                if self._is_indexed(db, space, k, filtered=bool(where)):
+                    near = (
+                        f"{rows} order by {self._ann.order(space)} limit {self._ann.candidates(k)}"
+                    )
+                    near = f"(select number, embedding from {near}) as near"
+                    found = cursor.execute(f"select * from {near} {best}", values).fetchall()
+                if len(found) < k:
+                    # Also where the index stops early, or misses vectors of length 0.
+                    statement = f"select number, embedding from {rows} {best}"
+                    found = cursor.execute(statement, values).fetchall()
+        vectors = vectors_of([data for _, data in found], space.dimension)
+        return Nominees([number for number, _ in found], vectors)
 
-    def publish(self, index: IndexKey, uri: str, generation: int) -> None:
-        self._publish(index, {uri: generation}, keep_others=True)
+    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector]:
+        found: dict[int, Vector] = {}
+        if self._is_there():
+            with self._using(self._db.reading()) as db:
+                for block in _blocks(list(numbers)):
+                    statement = self._among("select number, embedding", space)
+                    rows = db.cursor(binary=True).execute(statement, [block]).fetchall()
+                    vectors = vectors_of([data for _, data in rows], space.dimension)
+                    found.update(zip((number for number, _ in rows), vectors, strict=True))
+        return found
 
-    def replace_documents(self, index: IndexKey, generations: Mapping[str, int]) -> None:
-        self._publish(index, generations, keep_others=False)
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        if self._is_there():
+            with self._using(self._db.writing()) as db:
+                for block in _blocks(list(numbers)):
+                    db.execute(self._among("delete", space), [block])
 
-    def _publish(
-        self, index: IndexKey, generations: Mapping[str, int], *, keep_others: bool
-    ) -> None:
-        with self._writing() as db:
-            found = self._opened(db, index, "for no key update")
-            versions.publish(db, self._tables, found.key, generations, keep_others=keep_others)
+    def count(self, space: Space) -> int:
+        self._check(space)
+        if not self._is_there():
+            return 0
+        with self._using(self._db.reading()) as db:
+            query = f"select count(*) from {self._table.quoted} where space = {space.birth}"
+            (count,) = db.execute(query).fetchone() or (0,)
+            return int(count)
 
-    def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
-        check_options(options)
-        allowed, values = _allowed(options)
-        with self._reading() as db:
-            vector = np.asarray(vector)
-            if options.index == self.langchain_index:
-                hits = self._langchain.search(db, vector, options, allowed, values)
-                return _best(hits, options)
-            found = self._opened(db, options.index)
-            check_query(vector, options.index, found.dimension)
-            direction = normalised(vector.astype(np.float64))
-            values |= {
-                "key": found.key,
-                "k": options.top_k,
-                "query": vector_text(direction.astype(np.float32)),
-            }
-            hits = []
-            if self._approximate(db, options.index, found):
-                filtered = bool(options.where) or options.ids is not None
-                self._ann.prepare(db, options.top_k, found.records, filtered=filtered)
-                order = self._ann.order(found.dimension, "%(query)s")
-                some = {"candidates": self._ann.candidates(options.top_k)}
-                hits = _matches(
-                    db.execute(queries.nearest(self._tables, allowed, order), values | some),
-                    direction,
-                )
-            if _above_zero(hits) < options.top_k:
-                # All that there is, or a filter that leaves less than an approximate search finds.
-                hits = _matches(
-                    db.execute(queries.nearest(self._tables, allowed), values), direction
-                )
-            if _above_zero(hits) < options.top_k and (options.min_score or 0) <= 0:
-                rest = db.execute(queries.unrelated(self._tables, allowed), values)
-                hits += _matches(rest, direction)
-        return _best(hits, options)
+    def drop(self, space: Space) -> None:
+        if self._is_there():
+            with self._using(self._db.writing()) as db:
+                db.execute(f"delete from {self._table.quoted} where space = {space.birth}")
+            if self._ensure_schema:
+                with self._db.single() as db:
+                    self._ann.drop(db, space)
 
-    def lexical_search(self, query: str, options: SearchOptions) -> list[DocumentMatch]:
-        check_options(options)
-        allowed, values = _allowed(options)
-        words = query_terms(query)
-        if options.index == self.langchain_index:
-            raise self._langchain.refuse_words()
-        with self._reading() as db:
-            found = self._opened(db, options.index)
-            if not words or not found.words:
-                return []
-            values |= {
-                "key": found.key,
-                "k": options.top_k,
-                "words": [word_number(found.key, word) for word in words],
-                "weights": list(words.values()),
-                "records": found.records,
-                "average": found.words / found.records,
-            }
-            # The planner does not know what it costs to unpack the words of every row.
-            db.execute("set local enable_seqscan = off")
-            rows = db.execute(queries.best_by_words(self._tables, allowed, len(words)), values)
-            return [
-                DocumentMatch(id_, score, {"lexical": bm25}, text, metadata, generation)
-                for id_, text, metadata, generation, bm25, score in rows
-            ]
+    def finish_load(self, space: Space) -> None:
+        if self._is_there() and self._ensure_schema:
+            with self._using(self._db.reading()) as db:
+                is_large = self._is_large(db, space)
+            if is_large:
+                self.build_index(space)
 
-    def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
-        with self._reading() as db:
-            if index == self.langchain_index:
-                return self._langchain.fetch(db, ids)
-            found = self._opened(db, index)
-            rows = db.execute(
-                "select chunk_id, uri, content, langchain_metadata, vector_send(embedding)"
-                f" from {self._tables.rows} as r where index_key = %s"
-                f" and chunk_id = any(%s::text[]) and {self._tables.is_published('r')}",
-                (found.key, list(ids)),
-            )
-            return {
-                id_: StoredRecord(id_, uri, text, metadata, vector_of(binary))
-                for id_, uri, text, metadata, binary in rows
-            }
+    def build_index(self, space: Space) -> None:
+        """Make the approximate index of a space now, and wait for it.
 
-    def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
-        with self._writing() as db:
-            found = self._find(db, filter.index, "for no key update")
-            return 0 if found is None else versions.delete(db, self._tables, found.key, filter)
-
-    def count(self, index: IndexKey) -> int:
-        with self._reading() as db:
-            if index == self.langchain_index:
-                return self._langchain.count(db)
-            return self._opened(db, index).records
-
-    def drop(self, index: IndexKey) -> None:
-        with self._writing() as db:
-            found = self._find(db, index, "for update")
-            if found is not None:
-                for table in (self._tables.rows, self._tables.docs):
-                    db.execute(f"delete from {table} where index_key = %s", [found.key])
-                db.execute(f"delete from {self._tables.indexes} where key = %s", [found.key])
-
-    def finish_load(self, index: IndexKey) -> None:
-        with self._reading() as db:
-            records = self._opened(db, index).records
-        if self._ann_from is not None and records >= self._ann_from and self._ensure_schema:
-            self.build_index(index)
-
-    def build_index(self, index: IndexKey) -> None:
-        """Make the approximate index of an index now, and wait for it.
-
-        A search does so in the background; call this at the end of a bulk load to have it at once.
         Nothing happens if it is there, or if another process is making it.
 
         Raises:
-            StoreError: the index was not opened; `ensure_schema` is false, which forbids to make
-                it (the text has the statement that does); or PostgreSQL refused.
+            StoreError: `ensure_schema` is false, which forbids to make it (the text has the
+                statement that does); or PostgreSQL refused.
         """
-        with self._reading() as db:
-            found = self._opened(db, index)
+        records = self.count(space)
         if not self._ensure_schema:
             raise StoreError(
                 f"{self._name}: the approximate index is missing, and ensure_schema is false; "
-                f"make it with:\n{self._ann.sql(*found[:3])};"
+                f"run:\n{self._ann.sql(space, records)};"
             )
         with self._db.single() as db:
-            self._ann.build(db, *found[:3])
+            self._ann.build(db, space, records)
 
     def close(self) -> None:
         self._db.close()
@@ -276,102 +211,66 @@ class PgvectorStore:
     def __str__(self) -> str:
         return self._name
 
-    @contextmanager
-    def _reading(self) -> Iterator[psycopg.Connection]:
-        self._look_for_tables()
-        with self._db.reading() as db:
-            yield db
+    def _check(self, space: Space) -> None:
+        if self._dimension not in (None, space.dimension):
+            raise IndexMismatchError(
+                f"{space}: its vectors have the dimension {space.dimension}, and the vector "
+                f"database is declared with dimension {self._dimension}; change the declaration "
+                "or the embedder"
+            )
+        if not self.is_exact:
+            self._ann.check(space)
+
+    def _is_there(self) -> bool:
+        """Whether there is a table; without one, nothing was added yet."""
+        if not self._has_table:
+            with self._db.reading() as db:
+                self._has_table = self._table.is_there(db, self._name)
+        return self._has_table
 
     @contextmanager
-    def _writing(self) -> Iterator[psycopg.Connection]:
-        self._look_for_tables()
-        with self._db.writing() as db:
-            yield db
-
-    def _look_for_tables(self) -> None:
-        """Note whether there are tables; those of an earlier version are brought to this one."""
-        if self._has_tables:
-            return
-        with self._db.reading() as db:
-            version = self._tables.found(db, self._name)
-        if version is not None and version < SCHEMA_VERSION:
-            with self._db.writing() as db:
-                make(self._tables, db, self._name, allowed=self._ensure_schema)
-        self._has_tables = version is not None
-
-    def _find(self, db: psycopg.Connection, index: IndexKey, lock: str = "") -> _Index | None:
-        if not self._has_tables:
-            return None
+    def _using(
+        self, transaction: AbstractContextManager[psycopg.Connection]
+    ) -> Iterator[psycopg.Connection]:
         try:
-            row = db.execute(
-                f"select key, dimension, records, words from {self._tables.indexes} where"
-                f" tenant = %s and project = %s and scope = %s and kb = %s and number = %s {lock}",
-                _names(index),
-            ).fetchone()
-        except self._db.errors.UndefinedTable:
-            self._has_tables = False  # somebody dropped them: the next call looks for them
+            with transaction as db:
+                yield db
+        except StoreError:
+            self._has_table = False  # perhaps it was dropped: the next call looks again
             raise
-        return None if row is None else _Index(*row)
 
-    def _opened(self, db: psycopg.Connection, index: IndexKey, lock: str = "") -> _Index:
-        found = self._find(db, index, lock)
-        if found is None:
-            raise not_opened(index, self)
-        return found
+    def _among(self, verb: str, space: Space) -> str:
+        """A statement about the vectors of a space with the numbers of a parameter."""
+        return (
+            f"{verb} from {self._table.quoted}"
+            f" where space = {space.birth} and number = any(%s::bigint[])"
+        )
 
-    def _approximate(self, db: psycopg.Connection, index: IndexKey, found: _Index) -> bool:
-        """Whether the search can use an approximate index; one that should be there is begun."""
-        if self._ann_from is None or found.records < self._ann_from:
+    def _is_large(self, db: psycopg.Connection, space: Space) -> bool:
+        """Whether the space should have an approximate index."""
+        query = f"select from {self._table.quoted} where space = {space.birth} offset %s limit 1"
+        return not self.is_exact and bool(db.execute(query, [self._ann_from - 1]).rowcount)
+
+    def _is_indexed(self, db: psycopg.Connection, space: Space, k: int, *, filtered: bool) -> bool:
+        """Whether the search can use an approximate index; one that is missing is begun."""
+        if self.is_exact:
             return False
-        row = db.execute(
-            "select indisvalid from pg_index where indexrelid = to_regclass(%s)",
-            [f'"{self._ann.name(found.key)}"'],
-        ).fetchone()
-        if row and row[0]:
+        if self._ann.prepare(db, space, k, filtered=filtered):
             return True
-        if found.key not in self._building:
-            self._building.add(found.key)
+        if space.birth not in self._building and self._is_large(db, space):
+            self._building.add(space.birth)
             threading.Thread(
-                target=self._build_behind, args=[index], name="lorebind-pgvector", daemon=True
+                target=self._build_behind, args=[space], name="lorebind-pgvector", daemon=True
             ).start()
         return False
 
-    def _build_behind(self, index: IndexKey) -> None:
+    def _build_behind(self, space: Space) -> None:
         try:
-            self.build_index(index)
+            self.build_index(space)
         except Exception as error:
-            # Searches stay exact, and so right: this is about their speed only.
+            # Searches stay exact: only their speed is at stake.
             log.warning("%s", error)
 
 
-def _names(index: IndexKey) -> tuple[str, str, str, str, int]:
-    owner = index.namespace
-    return owner.tenant, owner.project, owner.scope, owner.kb, index.number
-
-
-def _allowed(options: SearchOptions) -> tuple[str, dict[str, Any]]:
-    """The condition for the records that a search may return."""
-    allowed, values = sql_filter(options.where)
-    if options.ids is not None:
-        allowed += " and chunk_id = any(%(ids)s::text[])"
-        values["ids"] = list(options.ids)
-    return f"({allowed})", values
-
-
-def _best(hits: list[DocumentMatch], options: SearchOptions) -> list[DocumentMatch]:
-    hits.sort(key=lambda hit: (-hit.score, hit.id))
-    low = options.min_score
-    return [hit for hit in hits[: options.top_k] if low is None or hit.score >= low]
-
-
-def _matches(rows: psycopg.Cursor[Any], direction: NDArray[np.float64]) -> list[DocumentMatch]:
-    matches = []
-    for id_, text, metadata, generation, binary in rows:
-        cosine = float((vector_of(binary) * direction).sum())
-        scores = {"dense": cosine}
-        matches.append(DocumentMatch(id_, score_of(cosine), scores, text, metadata, generation))
-    return matches
-
-
-def _above_zero(hits: Sequence[DocumentMatch]) -> int:
-    return sum(hit.score > 0 for hit in hits)
+def _blocks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    return (items[start : start + _BLOCK] for start in range(0, len(items), _BLOCK))

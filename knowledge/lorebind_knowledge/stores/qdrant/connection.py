@@ -6,97 +6,82 @@ import json
 import math
 import os
 import threading
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import LorebindError, StoreError
-from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.stores.qdrant.local_mode import LocalClient, acquire, qdrant, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from qdrant_client import QdrantClient
 
 R = TypeVar("R")
 
 
-def qdrant(module: str = "qdrant_client") -> Any:
-    """A module of qdrant-client, which takes a second to load."""
-    return import_extra(module, extra="qdrant", purpose="a vector database of type qdrant")
-
-
 def collection_is_missing(error: StoreError) -> bool:
-    """Whether a request failed because there is no such collection, as server or local mode say."""
+    """Whether a request failed because there is no such collection, as server or local mode say.
+
+    A 404 that is not in Qdrant's words comes from elsewhere: the address is wrong.
+    """
     cause = error.__cause__
     if isinstance(cause, ValueError):
         return "not found" in str(cause)
-    return getattr(cause, "status_code", None) == 404
+    return getattr(cause, "status_code", None) == 404 and bool(_server_said(cause))
 
 
 class QdrantConnection:
     """One server, folder or memory, asked from any thread.
 
     qdrant-client's local mode is not made for threads and locks its folder against any other
-    client: `turn` is held over each operation there, and those who name the same folder in one
+    client: one request has its turn at a time there, and stores that name the same folder in one
     process share one client. A server needs neither.
     """
 
     def __init__(
         self,
         *,
-        url: str | None = None,
-        address_as_written: str | None = None,
-        path: Path | None = None,
-        api_key: str | None = None,
-        timeout_seconds: float = 10,
-        consistency: str | None = None,
+        url: str | None,
+        address_as_written: str | None,
+        path: Path | None,
+        api_key: str | None,
+        timeout_seconds: float,
     ) -> None:
-        """
-        Args:
-            url: the server; None for local mode.
-            address_as_written: how messages name the server; `url` when left out.
-            path: the folder of local mode; None, without a url, keeps everything in memory.
-            api_key: sent with every request.
-            timeout_seconds: of each request, rounded up to whole seconds.
-            consistency: how many replicas must agree on a read; None is one.
-        """
+        """The arguments are those of `QdrantStore`."""
         self.is_local = url is None
-        self.reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._url, self._api_key, self._timeout = url, api_key, timeout_seconds
         self._address = address_as_written or url or ""
         self._folder = None if path is None else path.absolute()
         self._opening = threading.Lock()
-        self._local: _Local | None = None
+        self._local: LocalClient | None = None
         self._remote: tuple[int, QdrantClient] | None = None
         self._closed = False
 
-    @property
     def exists(self) -> bool:
         """False for a folder that nothing has been written to; asking makes none."""
-        return self._folder is None or (self._folder / "meta.json").exists()
-
-    def turn(self) -> AbstractContextManager[object]:
-        """Held over an operation of several steps where nobody else may come between."""
         self._check_usable()
-        return self._shared().lock if self.is_local else nullcontext()
+        return self._folder is None or (self._folder / "meta.json").exists()
 
     def ask(self, request: Callable[[QdrantClient], R]) -> R:
         """What a request to the client gives.
 
         Raises:
-            StoreError: naming the place, what it said, and the way out.
+            StoreError: naming the place, what it said, and what to do.
         """
-        with self.turn():
-            try:
-                return request(self._client())
-            except LorebindError:
-                raise
-            except Exception as error:  # the client's own, httpx's, pydantic's, sqlite3's
-                raise StoreError(f"{self}: {self._advice(error)}") from error
+        try:
+            if not self.is_local:
+                return request(self._server())
+            local = self._shared()
+            with local.lock:
+                self._check_usable()
+                return request(local.client())
+        except LorebindError:
+            raise
+        except Exception as error:  # the client's own, httpx's, pydantic's, sqlite3's
+            raise StoreError(f"{self}: {self._advice(error)}") from error
 
     def close(self) -> None:
         with self._opening:
@@ -106,7 +91,7 @@ class QdrantConnection:
         if remote is not None and remote[0] == os.getpid():
             remote[1].close()
         if local is not None:
-            _release(local)
+            release(local)
 
     def __str__(self) -> str:
         if self._url is None:
@@ -118,30 +103,25 @@ class QdrantConnection:
         if self._closed:
             raise StoreError(f"{self}: the store is closed")
 
-    def _client(self) -> QdrantClient:
-        if self.is_local:
-            return self._shared().client()
+    def _server(self) -> QdrantClient:
         with self._opening:
             self._check_usable()
             # A child process must not share its parent's sockets.
             if self._remote is None or self._remote[0] != os.getpid():
-                self._remote = os.getpid(), self._connect()
+                client = qdrant().QdrantClient(
+                    url=self._url,
+                    api_key=self._api_key,
+                    timeout=math.ceil(self._timeout),
+                    check_compatibility=False,  # it would ask the server for its version now
+                )
+                self._remote = os.getpid(), client
             return self._remote[1]
 
-    def _connect(self) -> QdrantClient:
-        client: QdrantClient = qdrant().QdrantClient(
-            url=self._url,
-            api_key=self._api_key,
-            timeout=math.ceil(self._timeout),
-            check_compatibility=False,  # it would ask the server for its version here and now
-        )
-        return client
-
-    def _shared(self) -> _Local:
+    def _shared(self) -> LocalClient:
         with self._opening:
             self._check_usable()
             if self._local is None:
-                self._local = _acquire(self._folder)
+                self._local = acquire(self._folder)
             if self._local.process != os.getpid():
                 raise StoreError(
                     f"{self}: was opened before this process was forked, and serves one process "
@@ -162,11 +142,8 @@ class QdrantConnection:
         status = getattr(error, "status_code", None)
         if status in (401, 403):
             return f"the server refuses the api key ({status}); check auth.api_key"
-        if status == 404:
-            return (
-                f"a collection is gone: {said}; restore it, or build the index anew with: "
-                "lorebind knowledge ingest --strategy replace"
-            )
+        if status == 404 and not _server_said(error):
+            return "what answers there is not Qdrant (404); check the url"
         return f"the server refused a request: {said}"
 
     def _said(self, error: Exception) -> str:
@@ -174,96 +151,9 @@ class QdrantConnection:
         return said_by(error, written="", resolved=self._api_key or "", values=hidden)
 
 
-def _server_said(error: Exception) -> str:
+def _server_said(error: BaseException | None) -> str:
     """The words of a server in an answer that is an error, nothing for other errors."""
     try:
         return str(json.loads(getattr(error, "content", b""))["status"]["error"])
     except (ValueError, TypeError, LookupError):
         return ""
-
-
-class _Local:
-    """Local mode in one folder or in memory, shared by the connections of a process."""
-
-    def __init__(self, folder: str | None) -> None:
-        self.folder = folder
-        self.process = os.getpid()
-        self.lock = threading.RLock()
-        self.users = 0
-        self._client: QdrantClient | None = None
-
-    def client(self) -> QdrantClient:
-        """To be asked for under the lock. The folder is made when it is asked for first."""
-        if self._client is None:
-            self._client = self._open()
-        return self._client
-
-    def close(self) -> None:
-        with self.lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def _open(self) -> QdrantClient:
-        client = qdrant().QdrantClient
-        # Whoever holds the lock uses its sqlite3 connections, whatever the thread.
-        if self.folder is None:
-            in_memory: QdrantClient = client(":memory:", force_disable_check_same_thread=True)
-            return in_memory
-        try:
-            make_data_folder(Path(self.folder))
-            opened: QdrantClient = client(path=self.folder, force_disable_check_same_thread=True)
-        except RuntimeError as error:  # what local mode raises for a folder that is locked
-            raise StoreError(
-                f"qdrant store {self.folder}: another process uses the folder, and local mode "
-                "serves one at a time; let that one end, or use a Qdrant server"
-            ) from error
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"qdrant store {self.folder}: cannot be opened: {error}; check the folder and your "
-                "rights, or move it away and ingest again"
-            ) from error
-        return opened
-
-
-_folders: dict[str, _Local] = {}
-_folders_lock = threading.Lock()
-
-
-def _acquire(folder: Path | None) -> _Local:
-    if folder is None:
-        return _Local(None)
-    name = os.path.realpath(folder)
-    with _folders_lock:
-        known = _folders.get(name)
-        if known is None or known.process != os.getpid():
-            known = _folders[name] = _Local(name)
-        known.users += 1
-        return known
-
-
-def _release(local: _Local) -> None:
-    if local.process != os.getpid():
-        return
-    with _folders_lock:
-        local.users -= 1
-        if local.users > 0:
-            return
-        if local.folder is not None:
-            _folders.pop(local.folder, None)
-        local.close()
-
-
-def make_collection(connection: QdrantConnection, name: str, **settings: Any) -> None:
-    """Make a collection unless it is there; two that make it at once both succeed."""
-    if collection_exists(connection, name):
-        return
-    try:
-        connection.ask(lambda client: client.create_collection(name, **settings))
-    except StoreError:
-        if not collection_exists(connection, name):
-            raise
-
-
-def collection_exists(connection: QdrantConnection, name: str) -> bool:
-    return connection.ask(lambda client: client.collection_exists(name))

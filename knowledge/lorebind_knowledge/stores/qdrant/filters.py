@@ -1,41 +1,31 @@
-"""The metadata filter in Qdrant's terms: exactly where its conditions can say it.
+"""What Qdrant can be asked of a metadata filter.
 
 Qdrant's own conditions do not tell a missing field from an empty list, compare texts only for
-equality, let a range look into lists, and cannot name every field. So each record carries `facts`:
-one short hash for every field it has, and one for every value that it equals. Equality, membership
-and existence are then exact, under any name and kind of value. What orders is narrowed as far as
-possible, and decided in Python by `lorebind_knowledge.filters`.
+equality, and cannot name every field. A hosted server also refuses to filter by fields that have no
+index. So each point carries `facts`, in one field with an index: a short hash for every field that
+its metadata has, and one for every value that a field equals. Equality, membership and existence
+are then exact, under any name and kind of value. `$gt` and its like only ask for the field.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.stores.qdrant.connection import qdrant
+from lorebind_knowledge.stores.qdrant.local_mode import qdrant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
+FACTS = "facts"
 _FACT_LENGTH = 24  # 96 bits
-_ORDERINGS = {"$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
-_PLAIN_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_EXACT_FLOAT = 2**53
-
-
-class Narrowing(NamedTuple):
-    """A condition that every record which passes a filter meets; None is met by every record."""
-
-    condition: Any
-    exact: bool
-    """Whether only those that pass meet it."""
+_NO_FACT = ""
 
 
 def facts(metadata: Mapping[str, Any]) -> list[str]:
-    """What equality and existence may ask of a record."""
+    """What equality and existence may ask of a point."""
     known = set()
     for name, value in metadata.items():
         known.add(_existence(name))
@@ -45,85 +35,61 @@ def facts(metadata: Mapping[str, Any]) -> list[str]:
     return sorted(known)
 
 
-def narrow(where: Mapping[str, Any]) -> Narrowing:
-    """What Qdrant can be asked for a filter that is well-formed."""
-    return _all([_entry(name, condition) for name, condition in where.items()])
+def narrow(where: Mapping[str, Any], *, negated: bool = False) -> Any:
+    """A condition that all metadata meets which passes a filter; None where all metadata does.
+
+    Args:
+        where: a filter that is well-formed.
+        negated: whether to find what does not pass it. Each condition is negated by itself, so
+            that those which only narrow never exclude too much.
+    """
+    parts = [_entry(name, condition, negated) for name, condition in where.items()]
+    return _joined(parts, every=not negated)
 
 
-def _entry(name: str, condition: Any) -> Narrowing:
-    if name == "$and":
-        return _all([narrow(part) for part in condition])
-    if name == "$or":
-        return _any([narrow(part) for part in condition])
+def _entry(name: str, condition: Any, negated: bool) -> Any:
     if name == "$not":
-        return _not(narrow(condition))
+        return narrow(condition, negated=not negated)
+    if name in ("$and", "$or"):
+        parts = [narrow(part, negated=negated) for part in condition]
+        return _joined(parts, every=(name == "$and") != negated)
     if isinstance(condition, Mapping):
-        return _all([_operator(name, key, operand) for key, operand in condition.items()])
+        parts = [_operator(name, key, operand, negated) for key, operand in condition.items()]
+        return _joined(parts, every=not negated)
     if isinstance(condition, list | tuple | set | frozenset):
-        return _member(name, condition)
-    return _member(name, [condition])
+        return _operator(name, "$in", condition, negated)
+    return _operator(name, "$eq", condition, negated)
 
 
-def _operator(name: str, key: str, operand: Any) -> Narrowing:
+def _operator(name: str, key: str, operand: Any, negated: bool) -> Any:
     match key:
-        case "$eq":
-            return _member(name, [operand])
-        case "$ne":
-            return _not(_member(name, [operand]))
-        case "$in":
-            return _member(name, operand)
-        case "$nin":
-            return _not(_member(name, operand))
+        case "$eq" | "$ne":
+            return has_fact([_equality(name, operand)], negated=negated != (key == "$ne"))
+        case "$in" | "$nin":
+            wanted = [_equality(name, value) for value in operand]
+            return has_fact(wanted, negated=negated != (key == "$nin"))
         case "$exists":
-            there = Narrowing(_fact([_existence(name)]), exact=True)
-            return there if operand else _not(there)
+            return has_fact([_existence(name)], negated=negated == operand)
         case _:
-            return _ordered(name, key, operand)
+            return None if negated else has_fact([_existence(name)])
 
 
-def _member(name: str, values: Iterable[Any]) -> Narrowing:
-    # Of no value at all: a fact that no record has.
-    wanted = sorted({_equality(name, value) for value in values}) or [""]
-    return Narrowing(_fact(wanted), exact=True)
-
-
-def _ordered(name: str, key: str, operand: Any) -> Narrowing:
-    """A range looks into lists too, and a text has none: never exact."""
+def _joined(parts: list[Any], *, every: bool) -> Any:
+    """The condition that every part holds, or that at least one does."""
+    if every:
+        parts = [part for part in parts if part is not None]
+    if not parts or any(part is None for part in parts):
+        return None
     models = qdrant("qdrant_client.models")
-    number = not isinstance(operand, str) and abs(operand) < _EXACT_FLOAT
-    if number and _PLAIN_FIELD.fullmatch(name):
-        bounds = models.Range(**{_ORDERINGS[key]: operand})
-        return Narrowing(models.FieldCondition(key=f"metadata.{name}", range=bounds), exact=False)
-    return Narrowing(_fact([_existence(name)]), exact=False)
+    return models.Filter(must=parts) if every else models.Filter(should=parts)
 
 
-def _all(parts: Sequence[Narrowing]) -> Narrowing:
-    conditions = [part.condition for part in parts if part.condition is not None]
-    exact = all(part.exact for part in parts)
-    if len(conditions) < 2:
-        return Narrowing(conditions[0] if conditions else None, exact)
-    return Narrowing(qdrant("qdrant_client.models").Filter(must=conditions), exact)
-
-
-def _any(parts: Sequence[Narrowing]) -> Narrowing:
-    conditions = [part.condition for part in parts]
-    exact = all(part.exact for part in parts)
-    if None in conditions:
-        return Narrowing(None, exact and any(p.condition is None and p.exact for p in parts))
-    return Narrowing(qdrant("qdrant_client.models").Filter(should=conditions), exact)
-
-
-def _not(part: Narrowing) -> Narrowing:
-    if not part.exact:
-        return Narrowing(None, exact=False)
-    if part.condition is None:
-        return Narrowing(_fact([""]), exact=True)
-    return Narrowing(qdrant("qdrant_client.models").Filter(must_not=[part.condition]), exact=True)
-
-
-def _fact(wanted: list[str]) -> Any:
+def has_fact(wanted: Iterable[str], *, negated: bool = False) -> Any:
+    """The condition that a point has at least one of some facts, or none of them."""
     models = qdrant("qdrant_client.models")
-    return models.FieldCondition(key="lorebind.facts", match=models.MatchAny(any=wanted))
+    any_of = models.MatchAny(any=sorted(set(wanted)) or [_NO_FACT])
+    condition = models.FieldCondition(key=FACTS, match=any_of)
+    return models.Filter(must_not=[condition]) if negated else condition
 
 
 def _existence(name: str) -> str:

@@ -1,81 +1,54 @@
-"""The Qdrant store: past one machine, or where a Qdrant server is at hand.
+"""Vectors in Qdrant: on a server, or in qdrant-client's local mode.
 
-Vectors of one dimension share a collection, `<collection>_<dimension>`; what is known of each index
-stands in `<collection>_indexes`. Searches compare with every vector unless told otherwise.
-
-Readers see versions of an index. Each record says since which version it is published and until
-which, the index's head says which version it is at, and a search finds what is published at the
-version that it read from the head first. Publishing marks the records for the next version, which
-nobody sees, then writes the head, in one atomic step; deleting published records makes them
-invisible the same way before they go. A search that finds, when it is done, that the head has
-moved on begins again, since records it needed may have gone. So no reader ever sees a gap or a
-mixture, whichever process writes. With replicas this takes `consistency: majority` or more.
-
-One writer at a time: the writers of a process wait for each other, those of several are kept apart
-by the catalog's ingest lock. A writer that was cut off leaves marks for a version that never came;
-the next writer of the index removes them.
+Vectors of one dimension share a collection, `<collection>_<dimension>`. Several processes may use
+one server. Where it has replicas, a search surely finds what was just added only if they are asked
+with `consistency: majority` or more.
 """
 
 from __future__ import annotations
 
-import threading
-import uuid
-from collections import defaultdict
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.stores.checks import (
-    by_index,
-    check_dimension,
-    check_options,
-    check_query,
-    check_room,
-    entries_of,
-    named,
-    not_opened,
-)
-from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_exists, qdrant
-from lorebind_knowledge.stores.qdrant.heads import Head, Heads
-from lorebind_knowledge.stores.qdrant.lexical import LexicalSearch
+from lorebind_knowledge.stores.base import Nominees, VectorStore
+from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
+from lorebind_knowledge.stores.qdrant.filters import FACTS, has_fact, narrow
+from lorebind_knowledge.stores.qdrant.local_mode import qdrant
 from lorebind_knowledge.stores.qdrant.points import (
-    Points,
-    stored_record,
-    visible,
-    where_any,
+    SPACE,
+    ZERO,
+    ids,
+    make_point,
+    number_of,
+    requests,
+    vectors_of,
 )
-from lorebind_knowledge.stores.qdrant.search import NearestSearch
-from lorebind_knowledge.stores.qdrant.writing import IndexWriter
-from lorebind_knowledge.stores.terms import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from lorebind_knowledge.namespace import IndexKey
-    from lorebind_knowledge.records import (
-        DocumentMatch,
-        Record,
-        RecordFilter,
-        SearchOptions,
-        StoredRecord,
-        Vector,
-    )
+    from qdrant_client import QdrantClient
+
+    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.stores.base import StoredVector
 
 R = TypeVar("R")
 
-_ATTEMPTS = 40
+_DISTANCES = {"cosine": "COSINE", "l2": "EUCLID", "ip": "DOT"}
+_VECTORS_AT_ONCE = 1000
+"""Of more nominees the vectors are left out: few of so many pass a filter."""
+_READ_AT_ONCE = 256
+_DELETED_AT_ONCE = 10_000
 
 
-class QdrantStore:
-    """A `VectorStore`, `LexicalStore` and `FetchStore` in Qdrant; exact unless told otherwise.
+class QdrantStore(VectorStore):
+    """Keeps vectors in Qdrant; compares with every vector unless told otherwise.
 
-    Lexical search is BM25 as FTS5 has it, over the published records of the index alone. A word
-    with an underscore is looked for as its parts.
+    A collection that is not there holds nothing. Every write returns when it has been applied.
     """
+
+    filters = True
 
     def __init__(
         self,
@@ -101,8 +74,8 @@ class QdrantStore:
             timeout_seconds: of each request, rounded up to whole seconds.
             consistency: how many replicas must agree on a read: `majority`, `quorum` or `all`;
                 None is one.
-            metric: what a new collection is made to order by, `cosine`, `l2` or `ip`; vectors are
-                kept at length 1, so that all three order alike.
+            metric: what a new collection is made to order by, `cosine`, `l2` or `ip`; vectors have
+                length 1, so that all three order alike.
             exact: compare with every vector; False asks the approximate index, HNSW, which may
                 miss some of the nearest.
         """
@@ -112,98 +85,53 @@ class QdrantStore:
             path=path,
             api_key=api_key,
             timeout_seconds=timeout_seconds,
-            consistency=consistency,
         )
-        self._collection, self._metric, self._exact = collection, metric, exact
-        self._heads = Heads(self._connection, f"{collection}_indexes")
-        self._writers: defaultdict[IndexKey, threading.RLock] = defaultdict(threading.RLock)
+        self._collection, self._metric, self.is_exact = collection, metric, exact
+        self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
+        self._made: set[int] = set()
 
-    def open(self, index: IndexKey, dimension: int) -> None:
-        check_room(index, dimension)
-        with self._writing(index):
-            head = self._heads.find_any(index)
-            if head is not None and head.dropped:
-                self._writer(index, head).drop()
-                head = None
-            points = self._points(dimension)
-            if head is None:
-                self._heads.make()
-                points.make(dimension, self._metric)
-                self._heads.put(index, Head(dimension, uuid.uuid4().hex, self._metric))
-                return
-        check_dimension(index, head.dimension, dimension)
-        if not collection_exists(self._connection, points.collection):
-            raise StoreError(
-                f"{self}: collection {points.collection!r} of {named(index)} is gone; restore it, "
-                "or build the index anew with: lorebind knowledge ingest --strategy replace"
-            )
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        for points in requests(make_point(space, stored) for stored in vectors):
+            self._upsert(space, points)
 
-    def upsert(self, records: Sequence[Record]) -> None:
-        groups = by_index(records)
-        with self._writing(*groups):
-            checked = []
-            for index, group in groups.items():
-                head = self._opened(index)
-                checked.append((index, head, entries_of(group, head.dimension)))
-            for index, head, entries in checked:
-                self._writer(index, head).stage(entries)
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        narrowed = narrow(where)
+        conditions = [] if narrowed is None else [narrowed]
+        if self._metric == "l2":
+            points = self._nearest_by_distance(space, vector, k, conditions)
+        else:
+            points = self._query(space, vector, k, conditions)
+        vectors = vectors_of(space, points) if k <= _VECTORS_AT_ONCE else None
+        return Nominees([number_of(point) for point in points], vectors)
 
-    def publish(self, index: IndexKey, uri: str, generation: int) -> None:
-        with self._writing(index):
-            self._writer(index, self._opened(index)).publish(uri, generation)
+    def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector | None]:
+        found: dict[int, Vector | None] = {}
+        for some in ids(space, numbers, _READ_AT_ONCE):
+            points = self._retrieve(space, some)
+            found.update(zip(map(number_of, points), vectors_of(space, points), strict=True))
+        return found
 
-    def similarity_search(self, vector: Vector, options: SearchOptions) -> list[DocumentMatch]:
-        check_options(options)
-        allows = compile_filter(options.where)
-        vector = np.asarray(vector)
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        for some in ids(space, numbers, _DELETED_AT_ONCE):
+            self._delete(space, some)
 
-        def search(head: Head) -> list[DocumentMatch]:
-            check_query(vector, options.index, head.dimension)
-            if not head.records:
-                return []
-            points = self._points(head.dimension)
-            nearest = NearestSearch(points, head, options, allows)
-            return nearest.run(vector, exact=self._exact)
+    def count(self, space: Space) -> int:
+        inside = _inside(space)
+        return self._ask(
+            space,
+            lambda client, name: client.count(name, count_filter=inside, exact=True).count,
+            nothing=0,
+        )
 
-        return self._reading(options.index, search)
-
-    def lexical_search(self, query: str, options: SearchOptions) -> list[DocumentMatch]:
-        check_options(options)
-        allows = compile_filter(options.where)
-
-        def search(head: Head) -> list[DocumentMatch]:
-            if not head.records or not terms(query):
-                return []
-            return LexicalSearch(self._points(head.dimension), head, options, allows).run(query)
-
-        return self._reading(options.index, search)
-
-    def fetch(self, index: IndexKey, ids: Collection[str]) -> dict[str, StoredRecord]:
-        def search(head: Head) -> dict[str, StoredRecord]:
-            points = self._points(head.dimension)
-            condition = qdrant("qdrant_client.models").Filter(
-                must=[*visible(head), where_any("id", sorted(ids))]
-            )
-            found = [point.id for point in points.scroll(condition, ("id",))]
-            records = map(stored_record, points.retrieve(found, with_vectors=True))
-            return {record.id: record for record in records}
-
-        return self._reading(index, search)
-
-    def delete_by_filter(self, filter: RecordFilter) -> int:  # noqa: A002 - the protocol's own word
-        with self._writing(filter.index):
-            head = self._heads.find(filter.index)
-            return 0 if head is None else self._writer(filter.index, head).delete(filter)
-
-    def count(self, index: IndexKey) -> int:
-        with self._connection.turn():
-            return self._opened(index).records
-
-    def drop(self, index: IndexKey) -> None:
-        with self._writing(index):
-            head = self._heads.find_any(index)
-            if head is not None:
-                self._writer(index, head).drop()
+    def drop(self, space: Space) -> None:
+        self._delete(space, _inside(space))
 
     def close(self) -> None:
         self._connection.close()
@@ -211,47 +139,110 @@ class QdrantStore:
     def __str__(self) -> str:
         return str(self._connection)
 
-    @contextmanager
-    def _writing(self, *indexes: IndexKey) -> Iterator[None]:
-        """No other writer of this process comes between; always taken in the same order."""
-        with ExitStack() as stack:
-            stack.enter_context(self._connection.turn())
-            for index in sorted(indexes):
-                stack.enter_context(self._writers[index])
-            yield
+    def _upsert(self, space: Space, points: list[Any]) -> None:
+        def upsert(client: QdrantClient, name: str) -> object:
+            return client.upsert(name, points, wait=True)
 
-    def _reading(self, index: IndexKey, search: Callable[[Head], R]) -> R:
-        """What a search gives that saw one version from its beginning to its end."""
-        with self._connection.turn():
-            for _ in range(_ATTEMPTS):
-                head = self._opened(index)
-                try:
-                    found = search(head)
-                except StoreError:
-                    if self._same(index, head):
-                        raise
-                    continue
-                if self._same(index, head):
-                    return found
-        raise StoreError(
-            f"{self}: {named(index)} was changed again and again while it was searched; "
-            "search again when less is written"
+        made = space.dimension in self._made
+        if not made or self._ask(space, upsert, nothing=None) is None:
+            self._make_collection(space)
+            self._made.add(space.dimension)
+            self._connection.ask(lambda client: upsert(client, self._name(space)))
+
+    def _nearest_by_distance(
+        self, space: Space, vector: Vector, k: int, conditions: list[Any]
+    ) -> list[Any]:
+        """The nearest by cosine: by distance a vector of length 0 is as near as one at 60 degrees.
+
+        Those of length 0 belong before the first that is further than 90 degrees away.
+        """
+        directed = [*conditions, has_fact([ZERO], negated=True)]
+        points = self._query(space, vector, k, directed)
+        acute = sum(point.score**2 <= 2 for point in points)
+        if acute == k:
+            return points
+        zeros = self._query(space, vector, k, [*conditions, has_fact([ZERO])])
+        return [*points[:acute], *zeros, *points[acute:]][:k]
+
+    def _query(self, space: Space, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
+        # Local mode is always exact, and warns that it knows no parameters.
+        remote = not self._connection.is_local
+        search = qdrant("qdrant_client.models").SearchParams(exact=self.is_exact)
+        return self._ask(
+            space,
+            lambda client, name: (
+                client.query_points(
+                    name,
+                    query=vector.tolist(),
+                    query_filter=_inside(space, *conditions),
+                    limit=k,
+                    search_params=search if remote else None,
+                    with_payload=False,
+                    with_vectors=k <= _VECTORS_AT_ONCE,
+                    **self._reads,
+                ).points
+            ),
+            nothing=[],
         )
 
-    def _same(self, index: IndexKey, head: Head) -> bool:
-        if self._connection.is_local:
-            return True  # nobody else has had a turn
-        now = self._heads.find(index)
-        return now is not None and (now.birth, now.version) == (head.birth, head.version)
+    def _retrieve(self, space: Space, some: list[str]) -> list[Any]:
+        return self._ask(
+            space,
+            lambda client, name: client.retrieve(
+                name, some, with_payload=False, with_vectors=True, **self._reads
+            ),
+            nothing=[],
+        )
 
-    def _writer(self, index: IndexKey, head: Head) -> IndexWriter:
-        return IndexWriter(self._heads, self._points(head.dimension), index, head)
+    def _delete(self, space: Space, which: Any) -> None:
+        self._ask(space, lambda client, name: client.delete(name, which, wait=True), nothing=None)
 
-    def _points(self, dimension: int) -> Points:
-        return Points(self._connection, f"{self._collection}_{dimension}")
+    def _ask(self, space: Space, request: Callable[[QdrantClient, str], R], *, nothing: R) -> R:
+        """What a request gives that names the collection of a space; `nothing` if it is missing."""
+        if not self._connection.exists():
+            return nothing
+        name = self._name(space)
+        try:
+            return self._connection.ask(lambda client: request(client, name))
+        except StoreError as error:
+            if collection_is_missing(error):
+                return nothing
+            raise
 
-    def _opened(self, index: IndexKey) -> Head:
-        head = self._heads.find(index)
-        if head is None:
-            raise not_opened(index, self)
-        return head
+    def _make_collection(self, space: Space) -> None:
+        """Make the collection and its payload indexes; what is there already stays.
+
+        Raises:
+            StoreError: it is there and orders by another metric.
+        """
+        models = qdrant("qdrant_client.models")
+        ask, name = self._connection.ask, self._name(space)
+        distance = models.Distance[_DISTANCES[self._metric]]
+        config = models.VectorParams(size=space.dimension, distance=distance)
+        try:
+            ask(lambda client: client.create_collection(name, vectors_config=config))
+        except StoreError:
+            if not ask(lambda client: client.collection_exists(name)):
+                raise
+        kept: Any = ask(lambda client: client.get_collection(name)).config.params.vectors
+        if getattr(kept, "distance", None) != distance:
+            raise StoreError(
+                f"{self}: collection {name!r} was made with other settings ({kept}); set the "
+                "metric that it has, or name another collection"
+            )
+        if self._connection.is_local:  # it has no payload indexes, and warns that it has none
+            return
+        tenant = models.KeywordIndexParams(type="keyword", is_tenant=True)
+        keyword = models.PayloadSchemaType.KEYWORD
+        ask(lambda client: client.create_payload_index(name, SPACE, field_schema=tenant))
+        ask(lambda client: client.create_payload_index(name, FACTS, field_schema=keyword))
+
+    def _name(self, space: Space) -> str:
+        return f"{self._collection}_{space.dimension}"
+
+
+def _inside(space: Space, *conditions: Any) -> Any:
+    """The filter that a point is of a space and meets conditions."""
+    models = qdrant("qdrant_client.models")
+    own = models.FieldCondition(key=SPACE, match=models.MatchValue(value=space.name))
+    return models.Filter(must=[own, *conditions])

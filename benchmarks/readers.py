@@ -1,0 +1,403 @@
+"""Readers that look without rest while a writer is killed again and again.
+
+    python benchmarks/readers.py [--store sqlite|memory|pgvector] [--seconds N] [--answers N]
+
+One writer replaces documents, and now and then the whole index. It is killed with SIGKILL at random
+moments, and another one goes on. Every answer of every reader is checked: each document must be
+there, whole, of one generation, and never of an older one than before. At the end the store and the
+catalog must agree.
+
+`sqlite`: one file; writer and readers are processes. `pgvector`: the same with one PostgreSQL,
+which is started unless `--dsn` names one. `memory`: a store in memory beside a catalog in a file;
+writer and readers are threads, and the writer ends by an exception at a random step.
+
+Printed are the publications; the answers; how often readers began again, because what they saw was
+deleted meanwhile; how many gave up after that; the kills; answers in which something was missing,
+and answers that mixed generations. The last two must be 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.errors import IngestRunningError, LorebindError, StoreError
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.records import Record
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
+from lorebind_knowledge.testing.watched_store import WatchedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.records import Vector
+
+HERE = Namespace("default", "bench", "project", "docs")
+KEY = IndexKey(HERE)
+DIMENSION = 16
+URIS = [f"{number}.md" for number in range(6)]
+SIZE = 8
+"""The chunks of a document; half of them stay as they are."""
+MANIFEST = Manifest("bench", "bench-1", DIMENSION, "bench-1")
+REINDEX_EVERY = 25
+LONGEST_LIFE = 8
+"""Publications until a writer is killed, and a moment more."""
+MOMENT = 0.05
+GAVE_UP = "again and again"
+
+
+class Options(NamedTuple):
+    store: str
+    place: str
+    """A folder or a DSN."""
+    readers: int
+    sweep_every: int
+    seconds: float
+    answers: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--store", choices=("sqlite", "memory", "pgvector"), default="sqlite")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--answers", type=int, default=0, help="end after so many")
+    parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--sweep-every", type=int, default=5, help="publications")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dsn", help="of a database with pgvector that may be written to")
+    given = parser.parse_args()
+    random.seed(given.seed)
+    with place(given.store, given.dsn) as where:
+        options = Options(
+            given.store, where, given.readers, given.sweep_every, given.seconds, given.answers
+        )
+        run = in_threads if given.store == "memory" else in_processes
+        seen, kills, seconds, left = run(options)
+    print(
+        f"{given.store}: {seconds:.0f} s, {seen['publications']} publications, "
+        f"{seen['answers']} answers, {seen['retries']} retries, {seen['gave up']} gave up, "
+        f"{kills} kills, {seen['gaps']} gaps, {seen['mixtures']} mixtures; {left}"
+    )
+    if seen["gaps"] or seen["mixtures"] or not seen["answers"]:
+        sys.exit(1)
+
+
+@contextmanager
+def place(store: str, dsn: str | None) -> Iterator[str]:
+    if store != "pgvector":
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    from pgvector import database
+
+    with database(dsn) as (found, _):
+        yield found
+
+
+def opened(options: Options) -> Index:
+    if options.store == "pgvector":
+        catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(options.place)))
+        return Index(PgvectorStore(options.place), catalog)
+    file = Path(options.place, "lorebind.db")
+    return Index(SqliteStore(file), Catalog(file))
+
+
+# The writer.
+
+
+def chunks(uri: str, generation: int) -> list[Record]:
+    found = []
+    for at in range(SIZE):
+        kept = at % 2 == 0
+        name = f"{uri} {at}" if kept else f"{uri} {at} {generation}"
+        text = f"passage {name}"
+        place = {"line_start": generation}
+        found.append(Record(name, KEY, uri, generation, text, vector_of(text), place))
+    return found
+
+
+def vector_of(text: str) -> Vector:
+    seed = zlib.crc32(text.encode())
+    return np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
+
+
+def write(index: Index, sweep_every: int, published: Callable[[], bool]) -> None:
+    """All that a writer does: take over what another has left, then replace documents.
+
+    Args:
+        index: where.
+        sweep_every: so many publications.
+        published: called after each; whether to end.
+    """
+    with lease_of(index) as lease:
+        ledger = index.catalog.ledger
+        for state in ("building", "retired"):
+            while entry := ledger.index(HERE, state):
+                ledger.retire_index(lease, entry.key)
+                index.drop(lease, entry)
+        active = ledger.index(HERE, "active") or build(index, lease)
+        index.sweep(lease, active, abandon=True)
+        for count in range(1, sys.maxsize):
+            if count % REINDEX_EVERY == 0:
+                before, active = active, build(index, lease)
+                index.drop(lease, before)
+            else:
+                replace(index, lease, active, random.sample(URIS, random.randint(1, 3)))
+            if count % sweep_every == 0:
+                index.sweep(lease, active)
+            if published():
+                index.sweep(lease, active)
+                return
+
+
+@contextmanager
+def lease_of(index: Index) -> Iterator[Lease]:
+    with ExitStack() as stack:
+        while True:
+            with suppress(IngestRunningError):
+                lease = stack.enter_context(index.catalog.lease(HERE))
+                break
+            time.sleep(0.01)
+        yield lease
+
+
+def build(index: Index, lease: Lease) -> IndexEntry:
+    made = index.catalog.ledger.create_index(lease, MANIFEST)
+    replace(index, lease, made, URIS)
+    index.catalog.ledger.activate_index(lease, made.key)
+    return made
+
+
+def replace(index: Index, lease: Lease, entry: IndexEntry, uris: list[str]) -> None:
+    generations = index.next_generations(entry, uris)
+    for uri in uris:
+        records = chunks(uri, generations[uri])
+        index.stage(lease, entry, records[:5])
+        index.stage(lease, entry, records[5:])
+    index.publish(lease, entry, generations)
+
+
+# The readers.
+
+
+class Reader:
+    """Looks again and again, and counts what it sees."""
+
+    def __init__(self, index: Index, seen: Counter[str]) -> None:
+        self._index, self._seen = index, seen
+        self._newest: dict[str, tuple[int, int]] = {}
+
+    def look(self) -> None:
+        asked = 0
+
+        def ask(view: View) -> dict[str, list[tuple[int, int]]]:
+            nonlocal asked
+            asked += 1
+            return found_in(view)
+
+        try:
+            found = self._index.read(HERE, ask)
+        except StoreError as error:
+            if GAVE_UP not in str(error):
+                raise
+            self._seen["gave up"] += 1
+        else:
+            self._seen["answers"] += 1
+            self._check(found)
+        self._seen["retries"] += asked - 1
+
+    def _check(self, found: dict[str, list[tuple[int, int]]]) -> None:
+        if {uri: len(seen) for uri, seen in found.items()} != dict.fromkeys(URIS, SIZE):
+            self._seen["gaps"] += 1
+            return
+        for uri, seen in found.items():
+            if len(set(seen)) > 1 or seen[0] < self._newest.get(uri, (0, 0)):
+                self._seen["mixtures"] += 1
+                return
+            self._newest[uri] = seen[0]
+
+
+def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
+    """Of each document, the generations of the chunks that all ways of searching find."""
+    most = len(URIS) * SIZE + 3
+    nearest = {one.number for one in view.nearest(vector_of(str(random.random())), most)}
+    worded = {one.number for one in view.worded("passage", most)[0]}
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, chunk in view.chunks(nearest | worded).items():
+        if number in nearest and number in worded:
+            place = view.index.key.number, chunk.metadata["line_start"]
+            found.setdefault(chunk.uri, []).append(place)
+    return found
+
+
+# Processes.
+
+
+def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
+    """Nothing is opened in this process before the others are made: they are forks of it."""
+    processes = multiprocessing.get_context("fork")
+    end = processes.Event()
+    answers = processes.Value("q", 0)
+    results = processes.SimpleQueue()
+    publications = processes.RawValue("q", 0)  # without a lock, which a writer could die with
+
+    def published() -> bool:
+        publications.value += 1
+        return False
+
+    def write_for_ever() -> None:
+        random.seed(os.getpid())
+        write(opened(options), options.sweep_every, published)
+
+    def begin() -> None:
+        index = opened(options)
+        write(index, options.sweep_every, lambda: True)
+        index.close()
+
+    def read() -> None:
+        random.seed(os.getpid())
+        seen: Counter[str] = Counter()
+        index = opened(options)
+        reader = Reader(index, seen)
+        while not end.is_set():
+            reader.look()
+            with answers.get_lock():
+                answers.value += 1
+        index.close()
+        results.put(seen)
+
+    def forked(work: Callable[[], None]) -> Any:
+        process = processes.Process(target=work)
+        process.start()
+        return process
+
+    forked(begin).join()
+    started = time.monotonic()
+    readers = [forked(read) for _ in range(options.readers)]
+    kills = 0
+    while going(options, started, answers.value) and all(one.is_alive() for one in readers):
+        last = publications.value + random.randint(0, LONGEST_LIFE)
+        writer = forked(write_for_ever)
+        while publications.value < last and writer.exitcode is None:
+            time.sleep(MOMENT / 50)
+        writer.join(random.uniform(0, MOMENT))
+        if writer.exitcode is not None:
+            sys.exit("a writer failed")
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+        kills += 1
+    seconds = time.monotonic() - started
+    end.set()
+    seen: Counter[str] = Counter()
+    for _ in readers:
+        seen.update(results.get())
+    seen["publications"] = publications.value
+    return seen, kills, seconds, left_in(opened(options))
+
+
+# Threads.
+
+
+class End(LorebindError):  # noqa: N818 - nothing is wrong but that it ends here
+    """A writer ends here, as if it were killed."""
+
+
+def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
+    store, end = MemoryStore(), threading.Event()
+    counts: list[Counter[str]] = []
+    failures: list[BaseException] = []
+    fatal, publications = [0.0], [0]
+
+    def step(_: str) -> None:
+        if random.random() < fatal[0]:
+            raise End
+
+    def published() -> bool:
+        publications[0] += 1
+        return False
+
+    def new_index(inner: Any = store) -> Index:
+        return Index(inner, Catalog(Path(options.place, "catalog.db")))
+
+    def read() -> None:
+        seen: Counter[str] = Counter()
+        counts.append(seen)
+        index = new_index()
+        try:
+            reader = Reader(index, seen)
+            while not end.is_set():
+                reader.look()
+        except BaseException as error:
+            failures.append(error)
+            raise
+        finally:
+            index.catalog.close()
+
+    writer = new_index(WatchedStore(store, step))
+    write(writer, options.sweep_every, lambda: True)
+    started = time.monotonic()
+    threads = [threading.Thread(target=read) for _ in range(options.readers)]
+    for thread in threads:
+        thread.start()
+    kills = 0
+    fatal[0] = 0.02
+    while going(options, started, sum(one["answers"] for one in counts)) and not failures:
+        with suppress(End):
+            write(writer, options.sweep_every, published)
+        kills += 1
+    seconds = time.monotonic() - started
+    end.set()
+    for thread in threads:
+        thread.join()
+    fatal[0] = 0
+    seen = sum(counts, Counter(publications=publications[0]))
+    return seen, kills, seconds, left_in(writer)
+
+
+def going(options: Options, started: float, answers: int) -> bool:
+    late = time.monotonic() - started > options.seconds
+    return not late and not (options.answers and answers >= options.answers)
+
+
+def left_in(index: Index) -> str:
+    """Whether store and catalog agree after another writer has taken over."""
+    write(index, 1, lambda: True)
+    entry = index.catalog.ledger.index(HERE, "active")
+    assert entry is not None
+    state = index.read(HERE, lambda view: view.state)
+    lost = index.compare(entry, deep=True).lost
+    count = index.store.count(entry.space)
+    index.close()
+    if lost or not count == state.live == state.entered == len(URIS) * SIZE:
+        sys.exit(f"afterwards: {state}, {count} vectors, {len(lost)} lost")
+    return f"afterwards {count} vectors, as the catalog says"
+
+
+if __name__ == "__main__":
+    main()

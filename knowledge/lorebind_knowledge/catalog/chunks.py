@@ -1,0 +1,237 @@
+"""What searches read of chunks: functions over one consistent view of the catalog."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lorebind_knowledge.catalog.versions import LIVE
+from lorebind_knowledge.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.records import Vector
+
+_LIVE_CHUNKS = (
+    "from catalog_chunks as c join catalog_versions as v on v.version = c.version"
+    f" where c.space = :space and v.state = {LIVE}"
+)
+_ROWS_AT_ONCE = 10_000
+
+
+class StoredChunk(NamedTuple):
+    """A chunk that searches find."""
+
+    number: int
+    id: str
+    uri: str
+    text: str
+    metadata: dict[str, Any]
+
+
+class State(NamedTuple):
+    """An index as one view sees it."""
+
+    version: int
+    live: int
+    """How many chunks searches find."""
+    entered: int
+    """How many vectors the store may have, dead and staged ones too."""
+
+
+def state_of(sql: Sql, space: int) -> State | None:
+    """None if the index is not there any more."""
+    rows = sql.run(
+        "select version, live, entered from catalog_indexes where birth = :space", space=space
+    )
+    return State(*_counts(rows[0])) if rows else None
+
+
+def swept(sql: Sql, space: int) -> int | None:
+    """The version up to which vectors may have been deleted; None if the index was dropped."""
+    rows = sql.run("select swept from catalog_indexes where birth = :space", space=space)
+    return _counts(rows[0])[0] if rows else None
+
+
+def ids_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, str]:
+    """The ids of chunks by the numbers of their vectors; those that are not live are left out."""
+    rows = sql.run(
+        f"select c.number, c.id {_LIVE_CHUNKS} and c.number in (:*numbers)",
+        space=space,
+        numbers=list(numbers),
+    )
+    return dict(rows)
+
+
+def chunks_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, StoredChunk]:
+    """The same, whole."""
+    rows = sql.run(
+        f"select c.number, c.id, v.uri, c.text, c.metadata {_LIVE_CHUNKS}"
+        " and c.number in (:*numbers)",
+        space=space,
+        numbers=list(numbers),
+    )
+    return {row[0]: _chunk(row) for row in rows}
+
+
+def chunks_named(sql: Sql, space: int, ids: Collection[str]) -> dict[str, StoredChunk]:
+    """Chunks by their ids; those that are not live are left out."""
+    rows = sql.run(
+        f"select c.number, c.id, v.uri, c.text, c.metadata {_LIVE_CHUNKS} and c.id in (:*ids)",
+        space=space,
+        ids=list(ids),
+    )
+    return {row[1]: _chunk(row) for row in rows}
+
+
+def chunks_of_document(sql: Sql, space: int, uri: str) -> list[StoredChunk]:
+    """The chunks of a document, in its order."""
+    rows = sql.run(
+        "select c.number, c.id, v.uri, c.text, c.metadata from catalog_versions as v"
+        " join catalog_chunks as c on c.version = v.version"
+        f" where v.space = :space and v.state = {LIVE} and v.uri = :uri order by c.row",
+        space=space,
+        uri=uri,
+    )
+    return [_chunk(row) for row in rows]
+
+
+def chunks_around(sql: Sql, space: int, name: str, reach: int) -> list[StoredChunk]:
+    """A chunk with so many before and after it in its document; nothing if it is gone."""
+    found = sql.run(
+        f"select c.version, c.row {_LIVE_CHUNKS} and c.id = :name", space=space, name=name
+    )
+    if not found:
+        return []
+    here = {"version": found[0][0], "row": found[0][1]}
+    columns = (
+        "select c.number, c.id, v.uri, c.text, c.metadata from catalog_chunks as c"
+        " join catalog_versions as v on v.version = c.version where c.version = :version"
+    )
+    before = sql.run(f"{columns} and c.row < :row order by c.row desc limit :n", n=reach, **here)
+    after = sql.run(f"{columns} and c.row >= :row order by c.row limit :n", n=reach + 1, **here)
+    return [_chunk(row) for row in [*reversed(before), *after]]
+
+
+def ids_of_document(sql: Sql, space: int, uri: str) -> list[str]:
+    """The ids of a document's chunks, in its order."""
+    rows = sql.run(
+        "select c.id from catalog_versions as v join catalog_chunks as c on c.version = v.version"
+        f" where v.space = :space and v.state = {LIVE} and v.uri = :uri order by c.row",
+        space=space,
+        uri=uri,
+    )
+    return [name for (name,) in rows]
+
+
+def first_by_id(sql: Sql, space: int, count: int, after: str = "") -> list[tuple[int, str]]:
+    """Number and id of the chunks whose ids come first after one, in order."""
+    return sql.run(
+        f"select c.number, c.id {_LIVE_CHUNKS} and c.id > :after order by c.id limit :count",
+        space=space,
+        after=after,
+        count=count,
+    )
+
+
+def live_rows(sql: Sql, space: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of all chunks that are live and the numbers of their vectors."""
+    rows = np.array(sql.run(f"select c.row, c.number {_LIVE_CHUNKS}", space=space), np.int64)
+    rows = rows.reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
+
+
+def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
+    """The metadata of chunks as JSON, by their rows."""
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        yield from sql.run(
+            "select row, metadata from catalog_chunks where row in (:*rows)",
+            rows=rows[start : start + _ROWS_AT_ONCE],
+        )
+
+
+def live_numbers(sql: Sql, space: int) -> list[int]:
+    """The numbers of all vectors that searches find."""
+    return [number for (number,) in sql.run(f"select c.number {_LIVE_CHUNKS}", space=space)]
+
+
+def newest_numbers(sql: Sql, space: int, count: int) -> list[int]:
+    """The numbers of so many of the vectors that were entered last, of those that are live."""
+    rows = sql.run(
+        f"select c.number {_LIVE_CHUNKS} order by c.number desc limit :count",
+        space=space,
+        count=count,
+    )
+    return [number for (number,) in rows]
+
+
+def forgotten_numbers(sql: Sql, space: int) -> list[int]:
+    """The numbers that an index has given to vectors and uses no more."""
+    known = sql.run("select distinct number from catalog_chunks where space = :space", space=space)
+    following = sql.run("select next_number from catalog_indexes where birth = :space", space=space)
+    given = np.arange(1, following[0][0] if following else 1)
+    return list(np.setdiff1d(given, [number for (number,) in known]).tolist())
+
+
+def embedded_texts(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, str]:
+    """All that the embedder read of chunks: what they stand under, and what they say."""
+    rows = sql.run(
+        f"select c.number, c.context, c.text {_LIVE_CHUNKS} and c.number in (:*numbers)",
+        space=space,
+        numbers=list(numbers),
+    )
+    return {number: f"{context}\n{text}" for number, context, text in rows}
+
+
+def keep_vectors(sql: Sql, space: int, vectors: dict[int, Vector]) -> None:
+    """Copies of vectors, for a store that does not give them back."""
+    sql.many(
+        "insert into catalog_vectors (space, number, vector) values (:space, :number, :vector)"
+        " on conflict (space, number) do nothing",
+        [
+            {"space": space, "number": number, "vector": vector.astype("<f4").tobytes()}
+            for number, vector in vectors.items()
+        ],
+    )
+
+
+def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Vector]:
+    """Those copies; what is not there is left out."""
+    rows = sql.run(
+        "select number, vector from catalog_vectors where space = :space and number in (:*numbers)",
+        space=space,
+        numbers=list(numbers),
+    )
+    return {number: np.frombuffer(blob, "<f4") for number, blob in rows}
+
+
+def _counts(row: Sequence[Any]) -> Sequence[int]:
+    """What SQLite keeps in a column may be of any kind."""
+    if {type(count) for count in row} != {int}:
+        raise _damaged(f"an index counts {', '.join(map(repr, row))}, where numbers should be")
+    return row
+
+
+def _chunk(row: Any) -> StoredChunk:
+    number, name, uri, text, encoded = row
+    try:
+        metadata = json.loads(encoded)
+    except (TypeError, ValueError):
+        metadata = None
+    kinds = (type(number), type(name), type(uri), type(text), type(metadata))
+    if kinds != (int, str, str, str, dict):
+        raise _damaged(f"chunk {name!r} of {uri!r} holds what nobody has written")
+    return StoredChunk(number, name, uri, text, metadata)
+
+
+def _damaged(what: str) -> StoreError:
+    return StoreError(
+        f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
+        "copy"
+    )

@@ -1,0 +1,165 @@
+"""Connections to SQLite databases, for any thread, before and after a fork.
+
+A connection must not be used, nor even closed, on the other side of a fork: SQLite's locks stay
+with the parent, while the child's copy of the library believes that it holds them, and a lock
+inside the library that a thread holds at that moment is never freed in the child. So a fork waits
+for the connections in use, and all are closed before it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from lorebind_knowledge.data_folder import file_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+_IDLE_KEPT = 8
+_SECONDS_BEFORE_A_FORK = 10.0
+
+
+class SqlitePool:
+    """Lends connections to one database, none of which belongs to a thread that may be gone."""
+
+    def __init__(self, path: Path | None, connect: Callable[[], Connection]) -> None:
+        """
+        Args:
+            path: the file; None is a database in memory, of which there is one connection.
+            connect: opens a connection that is ready for use.
+        """
+        self._path, self._connect = path, connect
+        self._idle: list[Connection] = []
+        self._file: tuple[int, ...] | None = None
+        self._epoch = 0
+        """Grows when what is open must not be used any more."""
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        with _changed:
+            _pools.add(self)
+
+    @contextmanager
+    def lent(self, turn: AbstractContextManager[object] | None = None) -> Iterator[Connection]:
+        """A connection to the file that is there now. It is closed if the block raises.
+
+        Args:
+            turn: a lock that is held meanwhile. It is taken here, because a fork would wait in vain
+                for a thread that waits for one who waits for the fork.
+        """
+        with _no_fork(), turn or (self._turn if self._path is None else nullcontext()):
+            connection, epoch = self._take()
+            try:
+                yield connection
+            except BaseException:
+                if self._path is not None:
+                    epoch = -1
+                raise
+            finally:
+                self._give_back(connection, epoch)
+
+    def close(self) -> None:
+        """Close all connections; those in use as soon as they are given back."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._epoch += 1
+        for connection in idle:
+            connection.close()
+
+    def close_before_fork(self) -> None:
+        if self._path is not None:
+            self.close()
+
+    def forget_locks(self) -> None:
+        """After a fork they may be held by threads that are not here."""
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+
+    def _take(self) -> tuple[Connection, int]:
+        # Asked before: a connection to an earlier file is never given back as one to this.
+        file = None if self._path is None else file_identity(self._path)
+        if file != self._file:
+            # Somebody removed or replaced the file: what is open leads to the one that was.
+            self.close()
+            self._file = file
+        with self._lock:
+            if self._idle:
+                return self._idle.pop(), self._epoch
+            epoch = self._epoch
+        connection = self._connect()
+        if self._file is None and self._path is not None:
+            self._file = file_identity(self._path)  # it was made just now
+        return connection, epoch
+
+    def _give_back(self, connection: Connection, epoch: int) -> None:
+        with self._lock:
+            if epoch == self._epoch and len(self._idle) < _IDLE_KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+_pools: WeakSet[SqlitePool] = WeakSet()
+_users: list[int] = []
+"""The threads that have connections, once for each."""
+_fork_begins = False
+_changed = threading.Condition()
+
+
+@contextmanager
+def _no_fork() -> Iterator[None]:
+    """The process does not fork inside the block; a fork that has begun is waited for."""
+    thread = threading.get_ident()
+    with _changed:
+        # A thread that has a connection already is let through: the fork waits for it.
+        _changed.wait_for(lambda: not _fork_begins or thread in _users)
+        _users.append(thread)
+    try:
+        yield
+    finally:
+        with _changed:
+            _users.remove(thread)
+            _changed.notify_all()
+
+
+def _before_fork() -> None:
+    global _fork_begins
+    thread = threading.get_ident()
+    with _changed:
+        # Another thread may be about to fork as well.
+        _changed.wait_for(lambda: not _fork_begins)
+        _fork_begins = True
+        _changed.wait_for(
+            lambda: all(user == thread for user in _users), timeout=_SECONDS_BEFORE_A_FORK
+        )
+        pools = list(_pools)
+    for pool in pools:
+        pool.close_before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    global _fork_begins
+    with _changed:
+        _fork_begins = False
+        _changed.notify_all()
+
+
+def _after_fork_in_child() -> None:
+    global _changed, _fork_begins
+    _changed, _fork_begins = threading.Condition(), False
+    _users[:] = [user for user in _users if user == threading.get_ident()]
+    for pool in list(_pools):
+        pool.forget_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,48 @@
+"""Arguments that are objects: `{factory: …, config: {…}}` or `{class: …, config: {…}}` in settings.
+
+YAML cannot say an engine or a client, so it names the code that makes one. That code is found as
+all other is, by its type `CodePath`, and needs the same trust.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator
+
+from lorebind_knowledge.declarations.base import Fault, Path, RefusedError
+from lorebind_knowledge.declarations.values import ConfigMap, class_path, factory_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_READ = {"class": class_path, "factory": factory_path}
+
+
+def parts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The arguments that are to be made: their names, and under which key each names its code."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and value.keys() <= {"config", *_READ}:
+            yield from ((name, key) for key in _READ if key in value)
+
+
+def _marked(settings: dict[str, Any], at: Path = ()) -> dict[str, Any]:
+    marked: dict[str, Any] = {}
+    for name, key in parts(settings):
+        if name in marked:
+            raise RefusedError([Fault("class and factory are both given", "keep one", (*at, name))])
+        part = marked[name] = dict(settings[name])
+        if not isinstance(part[key], str) or not isinstance(part.get("config", {}), dict):
+            hint = f"write {{ {key}: 'package.module:Name', config: {{ … }} }}"
+            raise RefusedError([Fault(f"{name} cannot be made", hint, (*at, name))])
+        try:
+            part[key] = _READ[key](part[key])
+        except RefusedError as error:
+            raise RefusedError([Fault(str(error), path=(*at, name, key))]) from None
+        if "config" in part:
+            part["config"] = _marked(part["config"], (*at, name, "config"))
+    return settings | marked
+
+
+PartsMap = Annotated[ConfigMap, AfterValidator(_marked)]
+"""Settings handed on as they are, but for arguments that are made."""

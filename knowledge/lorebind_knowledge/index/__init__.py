@@ -1,0 +1,1 @@
+"""An index: a vector store and a catalog that always say the same."""

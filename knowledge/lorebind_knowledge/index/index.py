@@ -1,0 +1,396 @@
+"""A vector store and a catalog as one: what is written through it is found, or it is not there.
+
+Writing follows one order, each step a transaction of the catalog that the lease guards:
+
+1. chunks are staged, and vectors get numbers;
+2. the store adds the vectors;
+3. the new generations are published, together with their rows in the ledger;
+4. what is dead is condemned, 5. deleted in the store, 6. forgotten.
+
+Every step can be the last one before a crash. What a writer that is gone has staged dies with its
+lease, and dead numbers are deleted again by whoever sweeps next.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog import chunks, versions
+from lorebind_knowledge.catalog.entries import entries_of, unit_vector
+from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
+from lorebind_knowledge.catalog.sql import Sql
+from lorebind_knowledge.errors import LeaseLostError, StoreError
+from lorebind_knowledge.index.masks import Masks
+from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
+from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.versions import Change
+    from lorebind_knowledge.namespace import Namespace
+    from lorebind_knowledge.records import Record, Space, Vector
+    from lorebind_knowledge.stores.base import VectorStore
+
+T = TypeVar("T")
+
+_ATTEMPTS = 30
+_LONGEST_PAUSE = 0.05
+_SECONDS_BETWEEN_SWEEPS = 3.0
+_DELETED_AT_ONCE = 1000
+_COMPARED_AT_ONCE = 500
+_SAMPLE = 20
+
+
+class Agreement(NamedTuple):
+    """What the store and the catalog say of an index."""
+
+    live: int
+    """Chunks that searches find, by the catalog."""
+    lost: list[int]
+    """Numbers of vectors that the store should have, and has not."""
+    has_strays: bool = False
+    """Whether the store has more vectors than the catalog knows of."""
+
+
+class NoIndexError(LookupError):
+    """A namespace has no index that can be searched."""
+
+
+class Version(NamedTuple):
+    """Which index searches find, and in which state."""
+
+    birth: int
+    number: int
+    embedder_key: str
+
+
+class Index:
+    """The indexes of one vector database. Methods block; any number of threads may call them."""
+
+    def __init__(self, store: VectorStore, catalog: Catalog) -> None:
+        """
+        Args:
+            store: where the vectors are.
+            catalog: everything else; it belongs to this store alone.
+        """
+        self.store, self.catalog = store, catalog
+        self._masks: dict[int, tuple[int, Masks]] = {}
+        self._swept: dict[int, float] = {}
+
+    # Reading
+
+    def read(self, namespace: Namespace, ask: Callable[[View], T]) -> T:
+        """What `ask` answers, given a view of the index in use; see `read_several`.
+
+        Raises:
+            NoIndexError: nothing has been ingested.
+        """
+
+        def ask_one(views: Mapping[Namespace, View]) -> T:
+            if namespace not in views:
+                raise NoIndexError(namespace.kb)
+            return ask(views[namespace])
+
+        return self.read_several([namespace], ask_one)
+
+    def read_several(
+        self,
+        namespaces: Sequence[Namespace],
+        ask: Callable[[Mapping[Namespace, View]], T],
+    ) -> T:
+        """What `ask` answers, given views of the indexes in use, all at this moment.
+
+        Namespaces without an index have no view. It is called again when an index was swept
+        meanwhile, so it must change nothing.
+
+        Raises:
+            LostVectorsError: the store has lost vectors.
+            StoreError: an outage, or the index changed again and again.
+        """
+        for attempt in range(_ATTEMPTS):
+            lost: LostVectorsError | None = None
+            with self.catalog.reading() as connection:
+                views = self._views(connection, namespaces)
+                try:
+                    answer = ask(views)
+                except LostVectorsError as error:
+                    lost = error
+            if not self._swept_since(views.values()):
+                if lost is not None:
+                    raise lost
+                return answer
+            time.sleep(random.uniform(0, min(0.001 * 2**attempt, _LONGEST_PAUSE)))
+        owner = " and ".join(repr(namespace.kb) for namespace in namespaces)
+        raise StoreError(
+            f"{owner} changed again and again while it was searched; search again when less is "
+            "written"
+        )
+
+    def version(self, namespace: Namespace) -> Version | None:
+        """What changes whenever something else can be found; None where there is no index."""
+        with self.catalog.reading() as connection:
+            index = self.catalog.ledger.index_within(connection, namespace, "active")
+            state = None if index is None else chunks.state_of(Sql(connection), index.birth)
+        if index is None or state is None:
+            return None
+        return Version(index.birth, state.version, index.manifest.embedder_key)
+
+    def _views(
+        self, connection: Connection, namespaces: Sequence[Namespace]
+    ) -> dict[Namespace, View]:
+        sql = Sql(connection)
+        views = {}
+        for namespace in namespaces:
+            index = self.catalog.ledger.index_within(connection, namespace, "active")
+            state = None if index is None else chunks.state_of(sql, index.birth)
+            if index is not None and state is not None:
+                views[namespace] = View(index, state, sql, self.store, self._masks_of)
+        return views
+
+    def _swept_since(self, views: Collection[View]) -> bool:
+        """Whether the store may have deleted what one of the views could see."""
+        if not views:
+            return False
+        with self.catalog.reading() as connection:
+            sql = Sql(connection)
+            for view in views:
+                swept = chunks.swept(sql, view.index.birth)
+                if swept is None or swept > view.state.version:
+                    return True
+        return False
+
+    # Writing
+
+    def stage(self, lease: Lease, index: IndexEntry, records: Sequence[Record]) -> None:
+        """Write chunks with their vectors, which no search finds before they are published.
+
+        The same document, generation and id again takes the place of what was staged before.
+
+        Raises:
+            LeaseLostError: another writer has taken over; nothing was changed.
+            StoreError: a record cannot be kept; its generation is not newer than what is live; an
+                outage.
+        """
+        space = index.space
+        entries = entries_of(records, space)
+        if not entries:
+            return
+        with self.catalog.writing(lease) as connection:
+            sql = Sql(connection)
+            _check_there(sql, index)
+            new = versions.stage(sql, space.birth, entries, self._told)
+            if not self.store.gives_vectors:
+                kept = {number: entry.vector for number, entry in new.items()}
+                chunks.keep_vectors(sql, space.birth, kept)
+        vectors = [
+            StoredVector(number, entry.vector, entry.text, self._told(entry.metadata))
+            for number, entry in new.items()
+        ]
+        if vectors:
+            self._add(lease, index, vectors)
+
+    def publish(
+        self,
+        lease: Lease,
+        index: IndexEntry,
+        generations: Mapping[str, int],
+        rows: Sequence[DocumentEntry] = (),
+        run_id: str = "",
+    ) -> dict[str, Change]:
+        """Let searches find these generations of documents, in one step with the ledger's rows.
+
+        Returns:
+            of the documents that changed, what changed.
+
+        Raises:
+            LeaseLostError: another writer has taken over; nothing was changed.
+            StoreError: a newer generation is live already; an outage. Nothing was changed.
+        """
+        with self.catalog.writing(lease) as connection:
+            sql = Sql(connection)
+            _check_there(sql, index)
+            changes = versions.publish(sql, index.birth, generations)
+            put_documents(connection, index.key, rows, run_id)
+        self._sweep_sometimes(lease, index)
+        return changes
+
+    def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
+        """Remove documents and their rows in the ledger; how many chunks that were."""
+        with self.catalog.writing(lease) as connection:
+            count = versions.remove(Sql(connection), index.birth, uris)
+            remove_documents(connection, index.key, uris)
+        self._sweep_sometimes(lease, index)
+        return count
+
+    def sweep(self, lease: Lease, index: IndexEntry, *, abandon: bool = False) -> None:
+        """Delete what is dead, in the store and then in the catalog.
+
+        Args:
+            lease: the writer's.
+            index: which index.
+            abandon: count as dead what an earlier writer has staged and not published.
+        """
+        self._swept[index.birth] = time.monotonic()
+        with self.catalog.writing(lease) as connection:
+            sql = Sql(connection)
+            if abandon:
+                versions.abandon(sql, index.birth)
+            dead = versions.condemn(sql, index.birth)
+        if not dead.versions:
+            return
+        self._delete(index.space, dead.numbers)
+        with self.catalog.writing(lease) as connection:
+            versions.forget(Sql(connection), index.birth, dead)
+
+    def drop(self, lease: Lease, index: IndexEntry) -> None:
+        """Remove an index that is not in use, in the store and then in the catalog."""
+        with self.catalog.writing(lease) as connection:
+            Sql(connection).run(
+                "update catalog_indexes set swept = version + 1 where birth = :space",
+                space=index.birth,
+            )
+        finish(self.store.drop(index.space))
+        with self.catalog.writing(lease) as connection:
+            versions.drop(Sql(connection), index.birth)
+            self.catalog.ledger.drop_index(connection, index.key)
+        self._masks.pop(index.birth, None)
+
+    def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
+        """Of each document a generation that is newer than all it has."""
+        with self.catalog.reading() as connection:
+            return versions.next_generations(Sql(connection), index.birth, uris)
+
+    def uris(self, index: IndexEntry) -> list[str]:
+        """The documents that have chunks or had some."""
+        with self.catalog.reading() as connection:
+            return versions.live_documents(Sql(connection), index.birth)
+
+    def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
+        """The ids of a document's chunks that are live, in its order."""
+        with self.catalog.reading() as connection:
+            return chunks.ids_of_document(Sql(connection), index.birth, uri)
+
+    def finish_load(self, index: IndexEntry) -> None:
+        """To be called at the end of an ingest: some stores build an approximate index then."""
+        if isinstance(self.store, ApproximateStore):
+            finish(self.store.finish_load(index.space))
+
+    # Agreement
+
+    def compare(self, index: IndexEntry, *, deep: bool = False) -> Agreement:
+        """Whether the store has what the catalog says. To be asked when nothing is staged.
+
+        By the count of vectors and a few of them, which takes milliseconds; a database that cannot
+        count is asked for the few alone. `deep` asks for every vector.
+        """
+        with self.catalog.reading() as connection:
+            sql = Sql(connection)
+            state = chunks.state_of(sql, index.birth)
+            if state is None:
+                return Agreement(0, [])
+            newest = chunks.newest_numbers(sql, index.birth, _SAMPLE)
+        counted = finish(self.store.count(index.space))
+        # As many as there should be may be others: those of a copy that was brought back.
+        if not deep and counted in (None, state.entered) and not self._missing(index.space, newest):
+            return Agreement(state.live, [])
+        with self.catalog.reading() as connection:
+            numbers = chunks.live_numbers(Sql(connection), index.birth)
+        has_strays = counted is not None and counted > state.entered
+        return Agreement(state.live, self._missing(index.space, numbers), has_strays)
+
+    def lost_texts(self, index: IndexEntry, numbers: Collection[int]) -> dict[int, str]:
+        """All that the embedder read of chunks whose vectors were lost, by number."""
+        with self.catalog.reading() as connection:
+            return chunks.embedded_texts(Sql(connection), index.birth, numbers)
+
+    def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
+        """Add vectors that were lost, under the numbers that they had."""
+        with self.catalog.writing(lease) as connection:
+            whole = chunks.chunks_of(Sql(connection), index.birth, vectors.keys())
+        added = [
+            StoredVector(
+                n, unit_vector(vectors[n]), chunk.text, self._told(json.dumps(chunk.metadata))
+            )
+            for n, chunk in whole.items()
+        ]
+        self._add(lease, index, added)
+
+    def delete_strays(self, lease: Lease, index: IndexEntry) -> None:
+        """Delete vectors that a writer added when another had taken over.
+
+        No search finds them, but they hide from a count what the store has lost.
+        """
+        with self.catalog.writing(lease) as connection:
+            numbers = chunks.forgotten_numbers(Sql(connection), index.birth)
+        self._delete(index.space, numbers)
+
+    def close(self) -> None:
+        finish(self.store.close())
+        self.catalog.close()
+
+    def _add(self, lease: Lease, index: IndexEntry, vectors: Sequence[StoredVector]) -> None:
+        """Add vectors to the store, and take them back if another writer has taken over.
+
+        That one may have deleted them before they were there, and knows of them no more.
+        """
+        finish(self.store.add(index.space, vectors))
+        try:
+            with self.catalog.writing(lease):
+                pass
+        except LeaseLostError:
+            numbers = [vector.number for vector in vectors]
+            with self.catalog.reading() as connection:
+                live = chunks.ids_of(Sql(connection), index.birth, numbers)
+            # What is not live now is dead or never was: it is not wanted again.
+            finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
+            raise
+
+    def _delete(self, space: Space, numbers: Sequence[int]) -> None:
+        for start in range(0, len(numbers), _DELETED_AT_ONCE):
+            finish(self.store.delete(space, numbers[start : start + _DELETED_AT_ONCE]))
+
+    def _missing(self, space: Space, numbers: Sequence[int]) -> list[int]:
+        missing = []
+        for start in range(0, len(numbers), _COMPARED_AT_ONCE):
+            some = numbers[start : start + _COMPARED_AT_ONCE]
+            try:
+                there = finish(self.store.get(space, some))
+            except NotImplementedError:  # a database that cannot tell
+                return []
+            missing += [number for number in some if number not in there]
+        return missing
+
+    def _sweep_sometimes(self, lease: Lease, index: IndexEntry) -> None:
+        if time.monotonic() - self._swept.setdefault(index.birth, 0.0) > _SECONDS_BETWEEN_SWEEPS:
+            self.sweep(lease, index)
+
+    def _told(self, metadata: str) -> dict[str, Any]:
+        """What the store is told of a chunk's metadata, which are JSON."""
+        if not self.store.filters:
+            return {}
+        return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
+
+    def _masks_of(self, view: View) -> Masks:
+        birth, version = view.index.birth, view.state.version
+        known = self._masks.get(birth)
+        if known is not None and known[0] == version:
+            return known[1]
+        masks = Masks(*view.rows(), None if known is None else known[1])
+        if known is None or known[0] < version:
+            self._masks[birth] = version, masks
+        return masks
+
+
+def _check_there(sql: Sql, index: IndexEntry) -> None:
+    if chunks.state_of(sql, index.birth) is None:
+        raise StoreError(f"{index.space} was dropped; run the ingest again")

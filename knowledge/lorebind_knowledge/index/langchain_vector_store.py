@@ -1,0 +1,319 @@
+"""An index of ours as LangChain's `VectorStore`: the other direction is `stores/langchain`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.vectorstores import VectorStore as LangChainVectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
+
+from lorebind_knowledge.bridge import call, run
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.embedders.base import embed_query
+from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.index.collection import check_embedder, turn
+from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.index.index import Index, NoIndexError
+from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace, current_tenant
+from lorebind_knowledge.records import Record
+from lorebind_knowledge.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from langchain_core.embeddings import Embeddings
+
+    from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.records import Vector
+
+T = TypeVar("T")
+
+
+class LorebindVectorStore(LangChainVectorStore):
+    """The documents of one namespace, for any code that takes a `VectorStore`.
+
+    A document is one chunk; adding one with an id that is there replaces it, and whoever searches
+    meanwhile finds the old or the new one. `filter` is a metadata filter of ours, see
+    `lorebind_knowledge.filters`. Scores are the cosine, clipped to [0, 1], higher is better, and
+    relevance scores are the same.
+    """
+
+    def __init__(self, index: Index, embedder: Embedder, namespace: Namespace) -> None:
+        """
+        Args:
+            index: where documents are kept.
+            embedder: makes the vectors; all of a namespace must be of one embedder.
+            namespace: whose documents they are. That of a knowledge base belongs to its ingests,
+                which know nothing of what was added by hand: choose another.
+        """
+        self._index, self._embedder, self._namespace = index, embedder, namespace
+
+    @classmethod
+    def from_texts(  # type: ignore[override]  # LangChain's own classes name their arguments too
+        cls,
+        texts: list[str],
+        embedding: Embeddings,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        index: Index | None = None,
+        namespace: Namespace | None = None,
+    ) -> Self:
+        """Made of a live `Embeddings`, in memory unless an `index` is given, with these texts."""
+        made = cls(
+            Index(MemoryStore(), Catalog()) if index is None else index,
+            LangChainEmbedder(embedding),
+            namespace or Namespace(current_tenant(), "langchain", PROJECT_SCOPE, "documents"),
+        )
+        made.add_texts(texts, metadatas, ids=ids)
+        return made
+
+    @property
+    def embeddings(self) -> Embeddings:
+        return LorebindEmbeddings(self._embedder)
+
+    async def aadd_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Add documents, all of them or none, and return their ids; one without gets a UUID.
+
+        Args:
+            texts: what they say.
+            metadatas: one for each text: what JSON can hold.
+            ids: one for each text. Of two that are equal the last one stays.
+            kwargs: `batch_size`, which LangChain's `index` hands over, and nothing else; the
+                embedder has one of its own.
+
+        Raises:
+            UsageError: the numbers of texts, metadatas and ids differ.
+            EmbedderError, StoreError: an outage, or what cannot be stored; nothing was added.
+        """
+        _refuse(kwargs, known=("ids", "metadatas", "batch_size"))
+        written = list(texts)
+        about: Sequence[Mapping[str, Any]] = metadatas or [{}] * len(written)
+        wanted: Sequence[str | None] = ids or [None] * len(written)
+        if not len(written) == len(about) == len(wanted):
+            raise UsageError(
+                f"{len(written)} texts, {len(about)} metadatas and {len(wanted)} ids were given; "
+                "expected as many of each"
+            )
+        names = [name or str(uuid.uuid4()) for name in wanted]
+        self._check_writable()
+        if not written:
+            return names
+        vectors = await self.embeddings.aembed_documents(written)
+        async with turn(self._index, self._embedder, self._namespace) as (lease, entry):
+            generations = await call(self._index.next_generations, entry, names)
+            records = [
+                Record(
+                    name,
+                    entry.key,
+                    name,
+                    generations[name],
+                    text,
+                    np.array(vector, np.float32),
+                    dict(meta),
+                )
+                for name, text, vector, meta in zip(names, written, vectors, about, strict=True)
+            ]
+            await call(self._index.stage, lease, entry, records)
+            await call(self._index.publish, lease, entry, generations)
+            await call(self._index.sweep, lease, entry, abandon=True)
+        return names
+
+    async def adelete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        """Delete documents by their ids, those that are there; None deletes all."""
+        _refuse(kwargs, known=("ids",))
+        self._check_writable()
+        async with turn(self._index, self._embedder, self._namespace) as (lease, entry):
+            uris = await call(self._index.uris, entry) if ids is None else list(dict.fromkeys(ids))
+            await call(self._index.remove, lease, entry, uris)
+            await call(self._index.sweep, lease, entry, abandon=True)
+        return True
+
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """The documents with these ids, in their order; those not there are left out."""
+        nothing: dict[str, StoredChunk] = {}
+        found = await self._asked(lambda view: view.named(ids), nothing)
+        return [_document(found[name]) for name in dict.fromkeys(ids) if name in found]
+
+    async def asimilarity_search_with_score(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """The `k` documents nearest to a question with their scores, best first.
+
+        Args:
+            query: the question.
+            k: the most documents.
+            kwargs: `filter`, and nothing else.
+
+        Raises:
+            UsageError: the filter is malformed, `k` is less than 1, or an argument is unknown.
+            EmbedderError, StoreError: an outage; it is never an empty answer.
+        """
+        where = _filter(kwargs)
+        found = await self._nearest(await embed_query(self._embedder, query), k, where)
+        return [(_document(chunk), score_of(cosine)) for chunk, cosine in found]
+
+    async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        found = await self.asimilarity_search_with_score(query, k, **kwargs)
+        return [document for document, _ in found]
+
+    async def asimilarity_search_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[Document]:
+        vector = np.array(embedding, np.float32)
+        found = await self._nearest(vector, k, _filter(kwargs))
+        return [_document(chunk) for chunk, _ in found]
+
+    async def amax_marginal_relevance_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Of the `fetch_k` nearest, `k` that are unlike each other, as LangChain chooses them."""
+        vector = np.array(embedding, np.float32)
+        where = _filter(kwargs)
+
+        def choose(view: View) -> list[StoredChunk]:
+            found = [one.number for one in view.nearest(vector, max(k, fetch_k), where)]
+            if not found:
+                return []
+            vectors = view.vectors(found)
+            like = [vectors[number].tolist() for number in found]
+            chosen = maximal_marginal_relevance(vector, like, lambda_mult, k)
+            chunks = view.chunks([found[at] for at in chosen])
+            return [chunks[found[at]] for at in chosen]
+
+        nothing: list[StoredChunk] = []
+        return [_document(chunk) for chunk in await self._asked(choose, nothing)]
+
+    async def amax_marginal_relevance_search(
+        self,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[Document]:
+        vector = (await embed_query(self._embedder, query)).tolist()
+        return await self.amax_marginal_relevance_search_by_vector(
+            vector, k, fetch_k, lambda_mult, **kwargs
+        )
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        return run(self.aadd_texts(texts, metadatas, ids=ids, **kwargs))
+
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        return run(self.adelete(ids, **kwargs))
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        return run(self.aget_by_ids(ids))
+
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        return run(self.asimilarity_search(query, k, **kwargs))
+
+    def similarity_search_with_score(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        return run(self.asimilarity_search_with_score(query, k, **kwargs))
+
+    def similarity_search_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[Document]:
+        return run(self.asimilarity_search_by_vector(embedding, k, **kwargs))
+
+    def max_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        return run(self.amax_marginal_relevance_search(query, k, fetch_k, lambda_mult, **kwargs))
+
+    def max_marginal_relevance_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[Document]:
+        found = self.amax_marginal_relevance_search_by_vector
+        return run(found(embedding, k, fetch_k, lambda_mult, **kwargs))
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        return float  # scores are what LangChain calls relevance already
+
+    async def _nearest(
+        self, vector: Vector, k: int, where: Mapping[str, Any]
+    ) -> list[tuple[StoredChunk, float]]:
+        """Documents with their cosines, best first."""
+        if k < 1:
+            raise UsageError(f"top_k is at least 1, not {k}")
+
+        def find(view: View) -> list[tuple[StoredChunk, float]]:
+            found = view.nearest(vector, k, where)
+            chunks = view.chunks([one.number for one in found])
+            return [(chunks[one.number], one.figure) for one in found]
+
+        return await self._asked(find, [])
+
+    async def _asked(self, ask: Callable[[View], T], nothing: T) -> T:
+        """What `ask` answers, given a view of the index; `nothing` where nothing was added."""
+
+        def asked(view: View) -> T:
+            self._check(view.index)
+            return ask(view)
+
+        try:
+            return await call(self._index.read, self._namespace, asked)
+        except NoIndexError:
+            return self._without_index(nothing)
+
+    def _without_index(self, nothing: T) -> T:
+        return nothing
+
+    def _check(self, entry: IndexEntry) -> None:
+        check_embedder(entry, self._embedder)
+
+    def _check_writable(self) -> None:
+        """Raises where documents cannot be added or deleted."""
+
+
+def _document(chunk: StoredChunk) -> Document:
+    return Document(id=chunk.id, page_content=chunk.text, metadata=chunk.metadata)
+
+
+def _filter(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The filter among the further arguments of a search."""
+    _refuse(arguments, known=("filter", "k"))
+    where: Mapping[str, Any] | None = arguments.get("filter")
+    return {} if where is None else where
+
+
+def _refuse(arguments: Mapping[str, Any], known: Sequence[str]) -> None:
+    """A misspelt `filter` would otherwise be no filter."""
+    for name in arguments:
+        if name not in known:
+            raise UsageError(f"unknown argument {name!r}; {did_you_mean(name, known)}")

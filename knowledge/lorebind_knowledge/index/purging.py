@@ -1,0 +1,112 @@
+"""What belongs to knowledge bases that nobody declares any more: found, and removed when asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog.ledger import STATES
+from lorebind_knowledge.namespace import COLLECTION_SCOPE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.index.index import Index
+    from lorebind_knowledge.namespace import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Undeclared:
+    """What a vector database holds of a knowledge base that is not declared any more."""
+
+    vector_db: str
+    kb_id: str
+    tenant: str
+    scope: str
+    """`project`, or `workflow/<id>`."""
+    documents: int
+    chunks: int
+
+
+class Purge:
+    """Finds and removes what the vector databases of a project hold beside what is declared."""
+
+    def __init__(
+        self, project: str, indexes: Mapping[str, Index], declared: Mapping[tuple[str, str], str]
+    ) -> None:
+        """
+        Args:
+            project: the project's name; what belongs to other projects is left alone.
+            indexes: its vector databases, by id.
+            declared: of each knowledge base, given by scope and id, its vector database.
+        """
+        self._project, self._indexes, self._declared = project, indexes, declared
+
+    def find(self) -> list[Undeclared]:
+        """What would be removed."""
+        return [self._described(namespace, db_ids[0]) for namespace, db_ids in self._found()]
+
+    def remove(self) -> list[Undeclared]:
+        """Remove it, and say what it was.
+
+        Raises:
+            IngestRunningError: one of the knowledge bases is being ingested; others may be gone.
+            StoreError: an outage; what is left is removed by another purge.
+        """
+        removed = []
+        for namespace, db_ids in self._found():
+            described = self._described(namespace, db_ids[0])
+            self._remove(namespace, db_ids)
+            removed.append(described)
+        return removed
+
+    def _found(self) -> list[tuple[Namespace, list[str]]]:
+        """Each knowledge base with the vector databases that know of it: some share a catalog."""
+        found: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
+        for db_id, index in self._indexes.items():
+            for namespace in index.catalog.ledger.namespaces(self._project):
+                if not self._is_kept(namespace, db_id):
+                    known = self._active(namespace, db_id) or db_id
+                    found.setdefault((namespace, known), []).append(db_id)
+        return [(namespace, db_ids) for (namespace, _), db_ids in found.items()]
+
+    def _is_kept(self, namespace: Namespace, db_id: str) -> bool:
+        """Whether it is declared, be it in another vector database that has the same catalog."""
+        if namespace.scope == COLLECTION_SCOPE:
+            return True
+        home = self._declared.get((namespace.scope, namespace.kb))
+        if home is None or home == db_id:
+            return home is not None
+        return self._active(namespace, db_id) == self._active(namespace, home)
+
+    def _active(self, namespace: Namespace, db_id: str) -> IndexEntry | None:
+        return self._indexes[db_id].catalog.ledger.index(namespace, "active")
+
+    def _described(self, namespace: Namespace, db_id: str) -> Undeclared:
+        active = self._active(namespace, db_id)
+        ledger = self._indexes[db_id].catalog.ledger
+        documents = ledger.documents(active.key).values() if active else []
+        return Undeclared(
+            db_id,
+            namespace.kb,
+            namespace.tenant,
+            namespace.scope,
+            len(documents),
+            sum(entry.chunk_count for entry in documents),
+        )
+
+    def _remove(self, namespace: Namespace, db_ids: Sequence[str]) -> None:
+        index, *sharing = (self._indexes[db_id] for db_id in db_ids)
+        catalog = index.catalog
+        with catalog.lease(namespace) as lease:
+            # Asked again, because a reindex may have ended since, and nothing changes from now on.
+            if self._is_kept(namespace, db_ids[0]):
+                return
+            for state in STATES:
+                while entry := catalog.ledger.index(namespace, state):
+                    for other in sharing:
+                        finish(other.store.drop(entry.space))
+                    index.drop(lease, entry)
+            catalog.ledger.forget_runs(lease)

@@ -1,0 +1,333 @@
+"""An index at one moment: what searches ask, answered by the store and a snapshot of the catalog.
+
+The snapshot is opened before the store is asked, and what it lacks cannot be found. So an answer is
+of one moment, although the two keep their data apart. What may have been deleted in the store since
+the moment is noticed afterwards, see `Index.read`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.versions import words_in
+from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.filters import compile_filter, without_fields
+from lorebind_knowledge.index.cosines import MARGIN, cosines, direction_of, score_of
+from lorebind_knowledge.namespace import COLLECTION_SCOPE
+from lorebind_knowledge.records import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from lorebind_knowledge.catalog.chunks import State, StoredChunk
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.index.masks import Masks
+    from lorebind_knowledge.records import Vector
+    from lorebind_knowledge.stores.base import Nominees, VectorStore
+
+SPANS = Span.__slots__
+"""Where a chunk stands moves with every edit before it: stores are not told."""
+
+_GROWTH = 4
+_LOOKED_UP_AT_ONCE = 64
+_SAMPLE = 20
+
+
+class Found(NamedTuple):
+    """A chunk that a search found, not read yet."""
+
+    number: int
+    id: str
+    figure: float
+    """Its cosine, or its BM25."""
+
+
+class _Filter(NamedTuple):
+    """What a search is narrowed to."""
+
+    where: Mapping[str, Any]
+    """A filter that is well-formed."""
+    told: Mapping[str, Any]
+    """The same without what the store was never told."""
+    among: NDArray[np.int64] | None
+    """The numbers of those that pass; None where all do, or where the store filters."""
+    total: int | None
+    """How many pass, where that is known."""
+
+
+class LostVectorsError(StoreError):
+    """The store has fewer vectors than the catalog knows of."""
+
+
+class View:
+    """One index within one transaction that reads the catalog. For one thread."""
+
+    def __init__(
+        self,
+        index: IndexEntry,
+        state: State,
+        sql: Sql,
+        store: VectorStore,
+        masks: Callable[[View], Masks],
+    ) -> None:
+        self.index, self.state = index, state
+        self._sql, self._store, self._masks = sql, store, masks
+        self._space = index.space
+
+    def nearest(
+        self, vector: Vector, k: int, where: Mapping[str, Any] | None = None
+    ) -> list[Found]:
+        """The `k` chunks nearest to a vector with their cosines, best score first, ties by id.
+
+        Raises:
+            StoreError: the vector has another dimension than the index, or holds NaN or infinity;
+                an outage; the store has lost vectors.
+            UsageError: the filter is malformed, or `k` is less than 1.
+        """
+        only = self._filter(k, where)
+        self._check(vector)
+        if only.total == 0:
+            return []
+        direction = direction_of(vector)
+        # One of length 0 is as near to all as to any: the order is made by the figures below.
+        unit = direction if direction.any() else np.eye(1, len(direction))[0]
+        query: Vector = unit.astype(np.float32)
+        dead = self.state.entered - self.state.live
+        # Not more than there are: a database may have to look through all that others keep there.
+        ask = min(k + 1 + min(dead, max(k, 16)), self.state.entered)
+        while True:
+            nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
+            found, last = self._judged(nominees, direction, only)
+            best = _in_order(found)[:k]
+            if len(found) == only.total:
+                return best
+            if len(nominees.numbers) < ask or self._are_all(nominees):
+                self._check_complete(len(found), only)
+                return best
+            if len(best) == k and max(last, 0) < best[-1].figure - MARGIN:
+                return best
+            if last <= 0 and not only.where:
+                return self._filled(found, vector, k)
+            ask *= _GROWTH
+
+    def worded(
+        self,
+        question: str,
+        k: int,
+        where: Mapping[str, Any] | None = None,
+        also: Collection[int] = (),
+    ) -> tuple[list[Found], dict[int, float]]:
+        """The `k` chunks that best match the words of a question by BM25, best first, ties by id.
+
+        Any one of the words is enough. How rare a word is, is counted over what is live in the
+        index, and over nothing else.
+
+        Returns:
+            those chunks, and the BM25 of more: of all that hold a word among `also` at least.
+
+        Raises:
+            UsageError: the filter is malformed, or `k` is less than 1.
+        """
+        only = self._filter(k, where)
+        if only.total == 0:
+            return [], {}
+        wanted = k
+        while True:
+            figures = words_in(self._sql).figures(
+                self._sql.driver, self._space.birth, question, wanted, also
+            )
+            best = self._best_worded(figures, k, only)
+            if len(best) == k or len(figures) < wanted:
+                return best, figures
+            wanted = max(wanted * _GROWTH, len(figures) + 1)
+
+    def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
+        """Of chunks their cosines with a vector, by number."""
+        vectors = self.vectors(numbers)
+        if not vectors:
+            return {}
+        figures = cosines(np.stack(list(vectors.values())), direction_of(vector)).tolist()
+        return dict(zip(vectors, figures, strict=True))
+
+    def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
+        """Of chunks their unit vectors, by number.
+
+        Raises:
+            StoreError: an outage, or the store has lost one of them.
+        """
+        known = self._known_vectors(list(numbers))
+        if missing := [number for number in numbers if number not in known]:
+            raise self._lost(len(missing))
+        return {number: np.asarray(known[number], np.float32) for number in numbers}
+
+    def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
+        """Chunks whole, by number."""
+        return chunks.chunks_of(self._sql, self._space.birth, numbers)
+
+    def named(self, ids: Collection[str]) -> dict[str, StoredChunk]:
+        """Chunks whole, by id; those that are not there are left out."""
+        return chunks.chunks_named(self._sql, self._space.birth, ids)
+
+    def document(self, uri: str) -> list[StoredChunk]:
+        """The chunks of a document, in its order."""
+        return chunks.chunks_of_document(self._sql, self._space.birth, uri)
+
+    def around(self, name: str, reach: int) -> list[StoredChunk]:
+        """A chunk by its id with so many before and after it; nothing if it is not there."""
+        return chunks.chunks_around(self._sql, self._space.birth, name, reach)
+
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of all chunks in the catalog, and the numbers of their vectors."""
+        return chunks.live_rows(self._sql, self._space.birth)
+
+    def _metadata(self, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+        return chunks.metadata_of(self._sql, list(rows))
+
+    def _filter(self, k: int, where: Mapping[str, Any] | None) -> _Filter:
+        """
+        Raises:
+            UsageError: the filter is malformed, or `k` is less than 1.
+        """
+        if k < 1:
+            raise UsageError(f"top_k is at least 1, not {k}")
+        where = where or {}
+        compile_filter(where)
+        if not where or not self.state.live:
+            return _Filter(where, {}, None, self.state.live)
+        if self._store.filters:
+            return _Filter(where, without_fields(where, SPANS), None, None)
+        among = self._masks(self).allowed(where, self._metadata)
+        return _Filter(where, where, among, len(among))
+
+    def _are_all(self, nominees: Nominees) -> bool:
+        """Whether a store that gave as much as it was asked for surely has no more."""
+        given = len(set(nominees.numbers))
+        if given < self.state.entered:
+            return False
+        # It may have more than the catalog knows of, left by a writer that was cut off.
+        there = finish(self._store.count(self._space))
+        return there is not None and given >= there
+
+    def _judged(
+        self,
+        nominees: Nominees,
+        direction: NDArray[np.float64],
+        only: _Filter,
+    ) -> tuple[list[Found], float]:
+        """What is live and passes, with its cosine; and one that no other vector exceeds."""
+        numbers = [int(number) for number in nominees.numbers]
+        vectors = nominees.vectors
+        if vectors is None:
+            # Those that are not there were added or deleted meanwhile.
+            known = self._known_vectors(numbers)
+            numbers = [number for number in numbers if number in known]
+            vectors = np.array([known[number] for number in numbers])
+        if not numbers:
+            return [], 1.0
+        figures = cosines(vectors, direction).tolist()
+        names = self._passing(numbers, only)
+        found = {
+            number: Found(number, names[number], figure)
+            for number, figure in zip(numbers, figures, strict=True)
+            if number in names
+        }
+        return list(found.values()), figures[-1]
+
+    def _known_vectors(self, numbers: list[int]) -> Mapping[int, Any]:
+        """The vectors of numbers that the store has named, dead ones among them."""
+        if not numbers:
+            return {}
+        if self._store.gives_vectors:
+            return finish(self._store.get(self._space, numbers))
+        return chunks.kept_vectors(self._sql, self._space.birth, numbers)
+
+    def _passing(self, numbers: Sequence[int], only: _Filter) -> dict[int, str]:
+        """The ids of those that are live and pass a filter."""
+        if only.among is not None:
+            inside = np.isin(np.array(numbers, np.int64), only.among)
+            numbers = [n for n, there in zip(numbers, inside, strict=True) if there]
+        elif only.where:
+            allows = compile_filter(only.where)
+            whole = self.chunks(numbers)
+            return {n: chunk.id for n, chunk in whole.items() if allows(chunk.metadata)}
+        return chunks.ids_of(self._sql, self._space.birth, numbers)
+
+    def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
+        """The best `k` where all the others have the score 0: they tie, and go by id."""
+        related = [one for one in found if score_of(one.figure) > 0]
+        known = {one.number for one in related}
+        first = chunks.first_by_id(self._sql, self._space.birth, k)
+        names = {number: name for number, name in first if number not in known}
+        near = self.cosines(vector, names)
+        others = [Found(number, name, near[number]) for number, name in names.items()]
+        return _in_order([*related, *others])[:k]
+
+    def _best_worded(self, figures: Mapping[int, float], k: int, only: _Filter) -> list[Found]:
+        ranked = sorted(figures, key=figures.__getitem__, reverse=True)
+        hits: list[Found] = []
+        scores: list[float] = []
+        start, size = 0, max(k + 1, _LOOKED_UP_AT_ONCE)
+        while some := ranked[start : start + size]:
+            names = self._passing(some, only)
+            hits += [Found(n, names[n], figures[n]) for n in some if n in names]
+            scores = [score_of(one.figure / hits[0].figure) for one in hits]
+            if len(hits) > k and scores[-1] < scores[k - 1]:  # all that tie with the last are there
+                break
+            start, size = start + size, size * _GROWTH
+        order = sorted(zip(scores, hits, strict=True), key=lambda pair: (-pair[0], pair[1].id))
+        return [one for _, one in order[:k]]
+
+    def _check(self, vector: Vector) -> None:
+        if vector.shape != (self._space.dimension,):
+            size = str(vector.shape[0]) if vector.ndim == 1 else f"shape {vector.shape}"
+            raise StoreError(
+                f"{self._space}: searched with a vector of dimension {size}, expected "
+                f"{self._space.dimension}; was it made by the embedder of the index? "
+                "If so, reindex the knowledge base"
+            )
+        if not np.isfinite(vector).all():
+            raise StoreError(f"{self._space}: searched with a vector that holds NaN or infinity")
+
+    def _check_complete(self, found: int, only: _Filter) -> None:
+        """Compare all that the store has with what there should be."""
+        expected = self.state.live if only.total is None else only.total
+        if found >= expected or (only.total is None and found):
+            return
+        if only.total is None or not self._store.is_exact:
+            there = finish(self._store.count(self._space))
+            if there is None:
+                if not self._lacks_some():
+                    return
+            elif there >= self.state.entered:
+                return
+        raise self._lost(expected - found)
+
+    def _lacks_some(self) -> bool:
+        """Whether a database that cannot count lacks one of a few vectors."""
+        some = chunks.first_by_id(self._sql, self._space.birth, _SAMPLE)
+        try:
+            there = finish(self._store.get(self._space, [number for number, _ in some]))
+        except NotImplementedError:  # it cannot tell that either
+            return False
+        return len(there) < len(some)
+
+    def _lost(self, count: int) -> LostVectorsError:
+        owner = self.index.key.namespace
+        way_out = f"restore them with: {owner.command('ingest')}"
+        if owner.scope == COLLECTION_SCOPE:
+            way_out = "delete its documents and add them again"
+        return LostVectorsError(
+            f"{self._store} has lost {count} of the {self.state.live} vectors of {self._space}; "
+            f"{way_out}"
+        )
+
+
+def _in_order(found: Iterable[Found]) -> list[Found]:
+    return sorted(found, key=lambda one: (-score_of(one.figure), one.id))

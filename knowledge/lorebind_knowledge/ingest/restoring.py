@@ -1,0 +1,48 @@
+"""Before an ingest says "unchanged": has the vector database what the catalog believes it has?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.bridge import call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+    from lorebind_knowledge.records import Matrix
+
+
+async def restore_lost(
+    kb: KnowledgeBase,
+    lease: Lease,
+    index: IndexEntry,
+    embed: Callable[[Sequence[str]], Awaitable[Matrix]],
+) -> list[str]:
+    """Add vectors that the database has lost.
+
+    What an earlier run that was cut off has left is removed first.
+
+    Args:
+        kb: the knowledge base.
+        lease: the writer's.
+        index: which of its indexes.
+        embed: gives the vectors of texts, at most a batch of the embedder at a time.
+
+    Returns:
+        what the operator should know of it.
+    """
+    await call(kb.index.sweep, lease, index, abandon=True)
+    live, lost, has_strays = await call(kb.index.compare, index)
+    if has_strays:
+        await call(kb.index.delete_strays, lease, index)
+    for start in range(0, len(lost), kb.embedder.batch_size):
+        some = lost[start : start + kb.embedder.batch_size]
+        texts = await call(kb.index.lost_texts, index, some)
+        vectors = await embed(list(texts.values()))
+        await call(kb.index.restore, lease, index, dict(zip(texts, vectors, strict=True)))
+    if not lost:
+        return []
+    return [f"{kb.index.store} had lost {len(lost)} of {live} vectors; they are restored"]

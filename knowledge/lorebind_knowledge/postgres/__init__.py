@@ -1,0 +1,1 @@
+"""PostgreSQL, for every part that keeps something there: addresses, connections, errors."""

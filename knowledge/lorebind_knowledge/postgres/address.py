@@ -1,0 +1,168 @@
+"""A PostgreSQL database by its DSN: how to connect, how texts are kept, what an error advises."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.redaction import HIDDEN
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.adapt import AdaptersMap
+
+_CONNECT_SECONDS = 10
+_SILENT_SECONDS = 30
+
+
+class PostgresAddress:
+    """A database by its DSN, `postgresql://user:password@host:port/database` or as libpq has it.
+
+    Its text names the database and never holds a secret.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        """
+        Raises:
+            UsageError: the DSN cannot be read; its text is not repeated, for the password in it.
+            MissingDependencyError: psycopg is not installed.
+        """
+        self._psycopg = import_psycopg()
+        # SQLAlchemy's and LangChain's spelling of the same.
+        plain = re.sub(r"^postgres(ql)?\+\w+://", "postgresql://", dsn)
+        try:
+            self._settings: dict[str, Any] = self._psycopg.conninfo.conninfo_to_dict(plain)
+        except self._psycopg.Error:
+            raise UsageError(
+                "the DSN of the PostgreSQL database cannot be read; "
+                "expected postgresql://user:password@host:port/database"
+            ) from None
+
+    def connect(self, *, autocommit: bool) -> psycopg.Connection:
+        """A new connection, which keeps any text. Every statement is planned for its values.
+
+        Raises:
+            psycopg.OperationalError: it cannot be reached, or refuses.
+        """
+        settings = {
+            "application_name": "lorebind",
+            "connect_timeout": _CONNECT_SECONDS,
+            # A firewall forgets connections on which nothing is said, without telling either end.
+            "keepalives_idle": _SILENT_SECONDS,
+            "tcp_user_timeout": _SILENT_SECONDS * 1000,
+            **self._settings,
+        }
+        connection: psycopg.Connection = self._psycopg.connect(
+            **settings,
+            client_encoding="UTF8",
+            autocommit=autocommit,
+            # A plan kept for all values would not use an index that is for some, and a pooler
+            # between here and the server need not know what was prepared.
+            prepare_threshold=None,
+            context=_keeping_any_text(),
+        )
+        return connection
+
+    def advice(self, error: BaseException) -> str:
+        """What PostgreSQL said, without the password, and what to do about it."""
+        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        text = " ".join(said.split())
+        if password := self._settings.get("password"):
+            text = text.replace(password, HIDDEN)
+        code = getattr(error, "sqlstate", None) or ""
+        hints = [hint for sign, hint in _BY_CODE.items() if code.startswith(sign)]
+        hints += [hint for sign, hint in _BY_WORDS.items() if sign in text]
+        return f"{text}; {hints[0]}" if hints else text
+
+    def __str__(self) -> str:
+        host, port = self._settings.get("host", ""), self._settings.get("port", "")
+        name = self._settings.get("dbname") or self._settings.get("service") or ""
+        return f"{host or 'local'}{f':{port}' if port else ''}/{name}"
+
+    def __repr__(self) -> str:
+        return f"PostgresAddress({str(self)!r})"
+
+
+def import_psycopg() -> Any:
+    return import_extra("psycopg", extra="postgres", purpose="what is kept in PostgreSQL")
+
+
+# By SQLSTATE or its class, the more special first.
+_BY_CODE = {
+    "28": "check user and password of the DSN",
+    "3D000": "make the database, or name another in the DSN",
+    "42501": "grant the role of the DSN the right to do so",
+    "42P01": "was the table dropped? Ingest again",
+    "25P03": "this process was stopped for a while; run it again",
+    "25006": "connect to the primary server, this one is only for reading",
+    "53100": "free some space on the server's disk, then try again",
+    "53300": "lower pool.max_size, or raise the server's max_connections",
+    "55P03": "another transaction holds its lock; let it end, then try again",
+    "57014": "try again, or raise the statement_timeout of the role",
+    "57P": "try again when the server is up",
+    "08": "try again when the server is up",
+}
+_BY_WORDS = {
+    "password": "check user and password of the DSN",
+    'FATAL: database "': "make it, or name another in the DSN",
+    "too many clients": "lower pool.max_size, or raise the server's max_connections",
+    "connection failed": "is the server up, and is this its address?",
+    "connection is lost": "try again when the server is up",
+    "connection timeout": "is the server up, and is this its address?",
+    "server closed": "try again when the server is up",
+    "could not receive data": "try again when the server is up",
+}
+
+
+# PostgreSQL's text cannot hold the character NUL. It is written as two characters, and so is the
+# one that they begin with; the order of code points stays what it was.
+
+
+def escaped(text: str) -> str:
+    """A text as PostgreSQL can hold it."""
+    if "\x00" in text or "\x01" in text:
+        return text.replace("\x01", "\x01\x02").replace("\x00", "\x01\x01")
+    return text
+
+
+def unescaped(text: str) -> str:
+    """What `escaped` was given."""
+    if "\x01" in text:
+        return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01")
+    return text
+
+
+@cache
+def _keeping_any_text() -> AdaptersMap:
+    """The ways in which psycopg hands over texts, with the escape above in each."""
+    from psycopg import adapters
+    from psycopg.adapt import AdaptersMap
+    from psycopg.types.string import (
+        StrBinaryDumper,
+        StrBinaryDumperVarchar,
+        StrDumperUnknown,
+        TextLoader,
+    )
+
+    def dumping(kind: Any) -> Any:
+        return type(
+            kind.__name__, (kind,), {"dump": lambda self, obj: kind.dump(self, escaped(obj))}
+        )
+
+    class Loader(TextLoader):
+        def load(self, data: Any) -> Any:
+            return unescaped(str(super().load(data)))
+
+    class BinaryLoader(Loader):
+        format = import_psycopg().pq.Format.BINARY
+
+    ways = AdaptersMap(adapters)
+    for kind in (StrBinaryDumperVarchar, StrBinaryDumper, StrDumperUnknown):
+        ways.register_dumper(str, dumping(kind))
+    for name in ("text", "varchar"):
+        ways.register_loader(name, Loader)
+        ways.register_loader(name, BinaryLoader)
+    return ways

@@ -1,0 +1,167 @@
+"""A live `VectorStore` of LangChain, asked only for what each of them has.
+
+LangChain's stores embed for themselves; here the vectors are there already. So a store is given an
+`Embeddings` that hands them over: for the texts that are being added, and for the words that stand
+for a query.
+"""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
+
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.documents import Document
+
+    from lorebind_knowledge.stores.langchain.recipe import Recipe
+
+
+class GivenVectors(Embeddings):
+    """Hands over vectors that were made before."""
+
+    def __init__(self, dimension: int) -> None:
+        self._probe = [1.0] + [0.0] * (dimension - 1)
+        self._given: dict[str, list[float]] = {}
+        self.probing = True
+        """While a store is made, it may try any text to learn the dimension."""
+
+    @contextmanager
+    def giving(self, vectors: Mapping[str, list[float]]) -> Iterator[None]:
+        """These texts have these vectors inside the block."""
+        self._given.update(vectors)
+        try:
+            yield
+        finally:
+            for text in vectors:
+                self._given.pop(text, None)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        if text in self._given:
+            return self._given[text]
+        if self.probing:
+            return self._probe
+        raise StoreError(
+            "the vector store asked for the vector of a text that it was not given; it changes "
+            "texts before it embeds them, and cannot be used here"
+        )
+
+
+class Adapter:
+    """One `VectorStore` for vectors of one dimension. To be used by one thread at a time."""
+
+    def __init__(self, recipe: Recipe, dimension: int, made_parts: Mapping[str, Any]) -> None:
+        self._recipe = recipe
+        self._given = GivenVectors(dimension)
+        self._by_vector = True
+        store = recipe.made({_embedding_parameter(recipe): self._given, **made_parts})
+        if not isinstance(store, VectorStore):
+            raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
+        if type(store).delete is VectorStore.delete:
+            raise StoreError(
+                f"{recipe.name} has no method that deletes documents, so that no document could "
+                "ever change; use another class"
+            )
+        self._given.probing = False
+        self._store = store
+
+    def add(self, given: Sequence[tuple[Document, list[float]]]) -> None:
+        """Add documents with their vectors; those whose ids are there already stay as they are.
+
+        Some classes refuse an id that they know, FAISS after it has kept the vector.
+        """
+        there = set(self._ids_there([str(document.id) for document, _ in given]) or ())
+        for documents, vectors in _parts(one for one in given if one[0].id not in there):
+            self._add(documents, vectors)
+
+    def _add(self, documents: list[Document], vectors: dict[str, list[float]]) -> None:
+        ids = [str(document.id) for document in documents]
+        with self._given.giving(vectors), self._recipe.saying("cannot add documents"):
+            returned = [str(id_) for id_ in self._store.add_documents(documents, ids=ids)]
+        if returned != ids:
+            self.delete(returned)
+            raise StoreError(
+                f"{self._recipe.name} gives documents ids of its own instead of those it is "
+                "told, so they cannot be found again; use another class"
+            )
+
+    def search(self, vector: list[float], k: int) -> list[Document]:
+        """The `k` nearest documents, or all there are."""
+        with self._recipe.saying("cannot be searched"):
+            if self._by_vector:
+                try:
+                    return self._store.similarity_search_by_vector(vector, k=k)
+                except NotImplementedError:
+                    self._by_vector = False
+            name = f"lorebind query {uuid.uuid4().hex}"
+            with self._given.giving({name: vector}):
+                return self._store.similarity_search(name, k=k)
+
+    def get(self, ids: Sequence[str]) -> list[Document]:
+        """The documents of these ids that are there.
+
+        Raises:
+            NotImplementedError: the class cannot tell.
+        """
+        with self._recipe.saying("cannot give documents by their ids"):
+            try:
+                return self._store.get_by_ids(list(ids)) if ids else []
+            except NotImplementedError:
+                pass
+        raise NotImplementedError(f"{self._recipe.name} cannot give documents by their ids")
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete documents; some may be gone already."""
+        try:
+            with self._recipe.saying("cannot delete documents"):
+                if ids and self._store.delete(ids=list(ids)) is False:
+                    raise RuntimeError("it says that they were not deleted")
+        except StoreError:
+            # Some classes refuse ids that they do not know, and delete none of the others.
+            there = self._ids_there(ids)
+            if there is None or len(there) == len(ids):
+                raise
+            self.delete(there)
+
+    def _ids_there(self, ids: Sequence[str]) -> list[str] | None:
+        """Which of these documents the store has, None if it cannot say."""
+        try:
+            there = [str(document.id) for document in self.get(ids)]
+        except (StoreError, NotImplementedError):
+            return None
+        return there if set(there) <= set(ids) else None  # some give documents without their ids
+
+
+def _embedding_parameter(recipe: Recipe) -> str:
+    """The name of the argument that takes the `Embeddings`."""
+    parameters = inspect.signature(recipe.make).parameters
+    return next(
+        (name for name in EMBEDDING_PARAMETERS if name in parameters), EMBEDDING_PARAMETERS[0]
+    )
+
+
+def _parts(
+    given: Iterable[tuple[Document, list[float]]],
+) -> list[tuple[list[Document], dict[str, list[float]]]]:
+    """Documents in parts, each with what its texts stand for: a text has one vector at a time."""
+    parts: list[tuple[list[Document], dict[str, list[float]]]] = []
+    for document, vector in given:
+        for documents, vectors in parts:
+            if vectors.setdefault(document.page_content, vector) == vector:
+                documents.append(document)
+                break
+        else:
+            parts.append(([document], {document.page_content: vector}))
+    return parts

@@ -1,0 +1,99 @@
+"""What makes a `VectorStore` of LangChain: code that was named, and its arguments."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.vectorstores import VectorStore
+
+from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
+from lorebind_knowledge.declarations.parts import parts
+from lorebind_knowledge.errors import LorebindError, StoreError
+from lorebind_knowledge.redaction import said_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations.base import Path
+    from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
+
+EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
+"""The names by which classes and factories take their `Embeddings`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A class or a function, and its arguments."""
+
+    name: str
+    """As messages call it."""
+    make: Callable[..., Any]
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    written: Any = None
+    """The settings as they stand in the configuration; what their templates gave is secret."""
+    parts: Mapping[str, Recipe] = field(default_factory=dict)
+    """What makes those of the settings that are objects."""
+
+    def made_parts(self) -> dict[str, Any]:
+        """The settings that are objects, made."""
+        return {name: part.made(part.made_parts()) for name, part in self.parts.items()}
+
+    def made(self, arguments: Mapping[str, Any]) -> Any:
+        """What the settings make together with these, which replace some or are beside them."""
+        with self.saying("cannot be made with the configuration given"):
+            return self.make(**{**self.settings, **arguments})
+
+    @contextmanager
+    def saying(self, what: str) -> Iterator[None]:
+        """Whatever is raised inside becomes a StoreError that says what failed, without secrets."""
+        try:
+            yield
+        except LorebindError:
+            raise
+        except NotImplementedError as error:
+            raise StoreError(f"{self.name} {what}: it has no method for it") from error
+        except Exception as error:  # whatever a third party raises
+            written = self.settings if self.written is None else self.written
+            said = said_by(error, written=written, resolved=self.settings)
+            first, _, _ = said.partition("\n")  # further lines may repeat documents
+            raise StoreError(f"{self.name} {what}: {first}") from error
+
+
+def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recipe:
+    """What a declaration names, imported and judged, but not called.
+
+    Raises:
+        UsageError: something cannot be imported.
+        StoreError: something is neither a class nor a function that belongs there.
+    """
+    if declaration.factory is None:
+        expected = "a class derived from LangChain's VectorStore, or a function under 'factory'"
+        make = named_class(declaration, environment, expected, VectorStore, failure=StoreError)
+    else:
+        make = named_factory(
+            declaration,
+            environment,
+            "a class method",
+            takes=EMBEDDING_PARAMETERS,
+            failure=StoreError,
+            place=("factory",),
+        )
+    settings = environment.fill(declaration.config)
+
+    def recipe(name: str, make: Callable[..., Any], given: Any, written: Any, at: Path) -> Recipe:
+        """With what makes its arguments, which are parts of the settings at a place."""
+        made = {}
+        for argument, key in parts(written):
+            part, filled = written[argument], given[argument]
+            makes = named_part(declaration, environment, (*at, argument, key), StoreError)
+            below = (*at, argument, "config")
+            made[argument] = recipe(
+                part[key], makes, filled.get("config", {}), part.get("config", {}), below
+            )
+        return Recipe(name, make, given, written, made)
+
+    path = declaration.factory or declaration.class_path
+    return recipe(str(path), make, settings, declaration.config, ("config",))

@@ -1,0 +1,129 @@
+"""The table of `PgvectorStore`: its name, its columns, and how it is made."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    import psycopg
+
+# With the longest suffix it has the 63 bytes at which PostgreSQL cuts names.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,54}")
+_COLUMNS = {
+    "space": "bigint not null",
+    "number": "bigint not null",
+    "embedding": "vector not null",
+    # The metadata, see `filters`.
+    "fields": "jsonb not null",
+}
+
+
+class Table:
+    """The vectors of all spaces of one store, of any dimension."""
+
+    def __init__(self, name: str) -> None:
+        """
+        Args:
+            name: what the table's name begins with.
+
+        Raises:
+            UsageError: a table cannot have this name.
+        """
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot be the name of a table; expected a letter or '_', then letters, "
+                "digits and '_', at most 55 in all"
+            )
+        self.name = name
+        self.quoted = f'"{name}_vectors"'
+
+    def sql(self) -> list[str]:
+        """The statements that make it in a database that has the extension."""
+        columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+        return [
+            f"create table {self.quoted} ({columns}, primary key (space, number))",
+            # An exact search reads every vector: they stay in their rows, not in another place.
+            f"alter table {self.quoted} alter column embedding set storage main",
+            # Without the list of what is to be indexed later, which every filter would read.
+            f'create index "{self.name}_fields" on {self.quoted}'
+            " using gin (fields jsonb_path_ops) with (fastupdate = off)",
+        ]
+
+    def is_there(self, db: psycopg.Connection, store: str) -> bool:
+        """
+        Raises:
+            StoreError: a table of this name has other columns.
+        """
+        # Not by `to_regclass`: within a transaction it may remember that there was none.
+        rows = db.execute(
+            "select attname from pg_attribute join pg_class as c on c.oid = attrelid"
+            " where relname = %s and pg_table_is_visible(c.oid) and attnum > 0",
+            [self.quoted.strip('"')],
+        )
+        found = {name for (name,) in rows}
+        if found and (missing := sorted(_COLUMNS.keys() - found)):
+            raise StoreError(
+                f"{store}: the table {self.quoted} is not one of Lorebind's, it has no "
+                f"{', '.join(missing)}; name another table for the vector database"
+            )
+        return bool(found)
+
+    def make(self, db: psycopg.Connection, store: str, *, allowed: bool) -> None:
+        """Make what is missing, extension and table; other processes may do the same.
+
+        Args:
+            db: a transaction.
+            store: what messages begin with.
+            allowed: whether to make anything; if not, the error has the statements.
+
+        Raises:
+            StoreError: it is not allowed or not possible.
+        """
+        row = db.execute(
+            "select (select extversion from pg_extension where extname = 'vector'),"
+            " current_setting('server_encoding')"
+        ).fetchone()
+        extension, encoding = row or (None, None)
+        if encoding != "UTF8":
+            raise StoreError(
+                f"{store}: the database has the encoding {encoding}, which cannot hold every "
+                "text; make one with: create database … encoding 'UTF8' template template0"
+            )
+        statements = ([] if extension else ["create extension vector"]) + self.sql()
+        if not allowed:
+            what = "table" if extension else "extension vector and table"
+            raise StoreError(
+                f"{store}: {what} {self.quoted} missing, and ensure_schema is false; run:\n"
+                + "".join(f"{statement};\n" for statement in statements)
+            )
+        db.execute(f"select pg_advisory_xact_lock({self.lock('table')})")
+        if not extension:
+            _make_extension(db, store)
+        if not self.is_there(db, store):
+            for statement in self.sql():
+                db.execute(statement)
+
+    def lock(self, purpose: str) -> int:
+        """The number of an advisory lock that only users of this table take."""
+        return int(digest("lorebind pgvector", purpose, self.name)[:15], 16)
+
+
+def _make_extension(db: psycopg.Connection, store: str) -> None:
+    from psycopg import errors
+
+    try:
+        db.execute("create extension if not exists vector")
+    except errors.InsufficientPrivilege as error:
+        raise StoreError(
+            f"{store}: the extension vector is missing, and this role may not make it; let an "
+            "administrator of the database run: create extension vector"
+        ) from error
+    except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
+        raise StoreError(
+            f"{store}: the server does not have pgvector; install it there (as the package "
+            "postgresql-<version>-pgvector), then try again"
+        ) from error

@@ -1,0 +1,278 @@
+"""The embedded store: one SQLite file, and a matrix of each space in memory.
+
+Vectors are float32 blobs in the file. Each process keeps those of a space as a matrix, which it
+brings up to date when the version of the space in the file is another one.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import threading
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.stores.base import VectorStore
+from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.stores.base import Nominees, StoredVector
+    from lorebind_knowledge.stores.matrix import Numbers
+
+_SPACES = """create table if not exists store_spaces (
+  space integer primary key,
+  dimension integer not null,
+  version integer not null
+)"""
+"""`version` is a random number, another one after each change."""
+
+_VECTORS = """create table if not exists store_vectors (
+  row integer primary key,
+  space integer not null,
+  number integer not null,
+  embedding blob not null,
+  unique (space, number)
+)"""
+
+_ROWS_AT_ONCE = 1024
+
+
+class _Latest:
+    """What this process has loaded of a space."""
+
+    def __init__(self, dimension: int) -> None:
+        self.lock = threading.Lock()
+        self.known: tuple[int | None, ExactMatrix] = None, ExactMatrix.empty(dimension)
+        """A version and the vectors of that version."""
+
+
+class SqliteStore(VectorStore):
+    """A `VectorStore` in one SQLite file; exact, for one machine.
+
+    The file is made, with its folder, when something is first added; other tables may live beside
+    those named `store_…`. Any number of threads and processes may use it at once.
+    """
+
+    def __init__(self, file: Path | str | SqliteDatabase) -> None:
+        """
+        Args:
+            file: where it is, or a database that others use too; that one is theirs to close.
+        """
+        self._is_shared = isinstance(file, SqliteDatabase)
+        if not isinstance(file, SqliteDatabase):
+            file = SqliteDatabase(Path(file), for_catalog=False)
+        if file.path is None or file.path.name == ":memory:":
+            raise UsageError("SqliteStore keeps a file; use MemoryStore to keep nothing")
+        self._database = file
+        self._latest: dict[Space, _Latest] = {}
+        self._closed = False
+
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        matrix = stacked(space, vectors)
+        rows = [
+            (space.birth, one.number, vector.data)
+            for one, vector in zip(vectors, matrix, strict=True)
+        ]
+        self._check_open()
+        if not rows:
+            return
+        with self._database.writing() as connection:
+            db = _driver(connection)
+            db.execute(_SPACES)
+            db.execute(_VECTORS)
+            added = db.executemany(
+                "insert or ignore into store_vectors (space, number, embedding) values (?, ?, ?)",
+                rows,
+            )
+            if added.rowcount:
+                _count_change(db, space)
+
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        with self._reading() as db:
+            matrix = self._matrix(db, space)
+        return matrix.nearest(vector, k, among)
+
+    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:
+        with self._reading() as db:
+            version = _version(db, space)
+            if version is None:
+                return {}
+            latest = self._latest.get(space)
+            if latest is not None and latest.known[0] == version:
+                return latest.known[1].get(numbers)
+            rows = db.execute(
+                f"select number, embedding from store_vectors where {_AMONG}",
+                (space.birth, _json(numbers)),
+            )
+            found, vectors = _decoded(rows.fetchall(), space.dimension)
+            return dict(zip(found.tolist(), vectors, strict=True))
+
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        if not self._has(space):
+            return
+        with self._database.writing() as connection:
+            db = _driver(connection)
+            deleted = db.execute(
+                f"delete from store_vectors where {_AMONG}", (space.birth, _json(numbers))
+            )
+            if deleted.rowcount:
+                _count_change(db, space)
+
+    def count(self, space: Space) -> int:
+        with self._reading() as db:
+            if _version(db, space) is None:
+                return 0
+            counted = db.execute(
+                "select count(*) from store_vectors where space = ?", (space.birth,)
+            )
+            return int(counted.fetchone()[0])
+
+    def drop(self, space: Space) -> None:
+        if self._has(space):
+            with self._database.writing() as connection:
+                db = _driver(connection)
+                db.execute("delete from store_vectors where space = ?", (space.birth,))
+                db.execute("delete from store_spaces where space = ?", (space.birth,))
+        self._latest.pop(space, None)
+
+    def close(self) -> None:
+        self._closed = True
+        self._latest = {}
+        if not self._is_shared:
+            self._database.close()
+
+    def __str__(self) -> str:
+        return f"sqlite store {self._database.path}"
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._check_open()
+        try:
+            with self._database.reading() as connection:
+                yield _driver(connection)
+        except (TypeError, ValueError) as error:  # what was read is not what was written
+            raise StoreError(
+                f"{self}: is damaged; move the file away, then ingest again ({error})"
+            ) from error
+        except StoreError:
+            self._latest = {}  # what was loaded may be what another process was writing
+            raise
+
+    def _has(self, space: Space) -> bool:
+        """Whether something was ever added; asking makes no file."""
+        with self._reading() as db:
+            return _version(db, space) is not None
+
+    def _matrix(self, db: sqlite3.Connection, space: Space) -> ExactMatrix:
+        version = _version(db, space)
+        if version is None:
+            self._latest.pop(space, None)
+            return ExactMatrix.empty(space.dimension)
+        latest = self._latest.setdefault(space, _Latest(space.dimension))
+        known, matrix = latest.known
+        if known == version:
+            return matrix
+        with latest.lock:
+            known, matrix = latest.known
+            if known != version:
+                matrix = _loaded(db, space, matrix)
+                latest.known = version, matrix
+            return matrix
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"the {self} is closed")
+
+
+_AMONG = "space = ? and number in (select value from json_each(?))"
+"""One parameter for any number of numbers: how many SQLite takes varies with its build."""
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.connection.driver_connection)
+
+
+def _json(numbers: Collection[int]) -> str:
+    return json.dumps([int(number) for number in numbers])
+
+
+def _version(db: sqlite3.Connection, space: Space) -> int | None:
+    """None if nothing was added to a space, or all of it was dropped."""
+    try:
+        row = db.execute(
+            "select version, dimension from store_spaces where space = ?", (space.birth,)
+        ).fetchone()
+    except sqlite3.OperationalError as error:
+        if "no such table: store_spaces" not in str(error):
+            raise
+        return None
+    if row is None:
+        return None
+    version, dimension = row
+    if dimension != space.dimension or type(version) is not int:
+        raise ValueError(f"{space} has the dimension {dimension!r} and the version {version!r}")
+    return version
+
+
+def _count_change(db: sqlite3.Connection, space: Space) -> None:
+    db.execute(
+        "insert into store_spaces values (?, ?, ?)"
+        " on conflict (space) do update set version = excluded.version",
+        (space.birth, space.dimension, secrets.randbits(62)),
+    )
+
+
+def _loaded(db: sqlite3.Connection, space: Space, before: ExactMatrix) -> ExactMatrix:
+    rows = db.execute(
+        "select number from store_vectors where space = ? order by number", (space.birth,)
+    )
+    numbers = np.fromiter(chain.from_iterable(rows), np.int64)
+    return before.replaced(numbers, partial(_vectors, db, space))
+
+
+def _vectors(
+    db: sqlite3.Connection, space: Space, missing: Numbers
+) -> Iterator[tuple[Numbers, Matrix]]:
+    for start in range(0, len(missing), _ROWS_AT_ONCE):
+        part = missing[start : start + _ROWS_AT_ONCE]
+        # Numbers grow: few of those between are not missing.
+        rows = db.execute(
+            "select number, embedding from store_vectors"
+            " where space = ? and number between ? and ?",
+            (space.birth, int(part[0]), int(part[-1])),
+        ).fetchall()
+        if len(rows) > len(part):
+            wanted = set(part.tolist())
+            rows = [row for row in rows if row[0] in wanted]
+        if len(rows) < len(part):
+            raise ValueError(f"vectors of {space} are missing")
+        yield _decoded(rows, space.dimension)
+
+
+def _decoded(rows: list[tuple[int, bytes]], dimension: int) -> tuple[Numbers, Matrix]:
+    numbers = np.array([number for number, _ in rows], np.int64)
+    joined = b"".join([embedding for _, embedding in rows])
+    vectors: Matrix = np.frombuffer(joined, "<f4").reshape(len(rows), dimension)
+    if not np.isfinite(vectors).all():
+        raise ValueError("a vector holds NaN or infinity")
+    return numbers, vectors

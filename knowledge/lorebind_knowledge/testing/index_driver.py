@@ -1,0 +1,251 @@
+"""How the tests of an `Index` speak to it: short verbs, one knowledge base, one document."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.index.index import Index, NoIndexError
+from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lorebind_knowledge.catalog.chunks import StoredChunk
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.versions import Change
+    from lorebind_knowledge.index.view import Found, View
+    from lorebind_knowledge.records import Vector
+    from lorebind_knowledge.stores.base import VectorStore
+
+HERE = Namespace("acme", "support", "project", "handbook")
+DIMENSION = 4
+EAST = (1.0, 0.0, 0.0, 0.0)
+NORTH = (0.0, 1.0, 0.0, 0.0)
+
+
+class Match(NamedTuple):
+    """A chunk that a search found."""
+
+    id: str
+    score: float
+    figure: float
+    """Its cosine or its BM25, as it is."""
+    text: str
+    metadata: dict[str, Any]
+
+
+def vector(values: Iterable[float]) -> Vector:
+    return np.array(list(values), dtype=np.float32)
+
+
+def record(
+    id: str,  # noqa: A002 - the field's own name
+    values: Iterable[float] = EAST,
+    *,
+    uri: str = "a.md",
+    generation: int = 1,
+    text: str | None = None,
+    context: str = "",
+    **metadata: Any,
+) -> Record:
+    """A record whose text is its id, unless another is given."""
+    content = id if text is None else text
+    return Record(id, IndexKey(HERE), uri, generation, content, vector(values), metadata, context)
+
+
+def ids(matches: Iterable[Match]) -> list[str]:
+    return [match.id for match in matches]
+
+
+def ramp(count: int) -> Sequence[tuple[float, ...]]:
+    """Vectors ever further from EAST, no two at the same angle."""
+    return [(1.0, step / count, 0.0, 0.0) for step in range(count)]
+
+
+class Driver:
+    """An index, spoken to in the defaults of these tests: one knowledge base, one document."""
+
+    def __init__(self, store: VectorStore, catalog: Catalog) -> None:
+        self.store, self.catalog = store, catalog
+        self.index = Index(store, catalog)
+        self._held = ExitStack()
+        self._leases: dict[Namespace, Lease] = {}
+
+    def lease(self, namespace: Namespace = HERE) -> Lease:
+        """The right to write, taken when it is first needed."""
+        if namespace not in self._leases:
+            self._leases[namespace] = self._held.enter_context(self.catalog.lease(namespace))
+        return self._leases[namespace]
+
+    def build(self, namespace: Namespace = HERE, dimension: int = DIMENSION) -> IndexEntry:
+        """A new index, which is not searched yet."""
+        manifest = Manifest("tests", "tests-1", dimension, "whole")
+        return self.catalog.ledger.create_index(self.lease(namespace), manifest)
+
+    def open(self, namespace: Namespace = HERE, dimension: int = DIMENSION) -> IndexEntry:
+        """A new index, which is searched from now on."""
+        made = self.build(namespace, dimension)
+        self.catalog.ledger.activate_index(self.lease(namespace), made.key)
+        return made
+
+    def entry(self, namespace: Namespace = HERE) -> IndexEntry:
+        """The index that is searched."""
+        found = self.catalog.ledger.index(namespace, "active")
+        if found is None:
+            raise NoIndexError(namespace)
+        return found
+
+    def stage(self, *records: Record, namespace: Namespace = HERE) -> None:
+        entry = self.entry(namespace)
+        ours = [replace(one, index=entry.key) for one in records]
+        self.index.stage(self.lease(namespace), entry, ours)
+
+    def publish(
+        self, uri: str = "a.md", generation: int = 1, namespace: Namespace = HERE
+    ) -> dict[str, Change]:
+        return self.publish_all({uri: generation}, namespace)
+
+    def publish_all(
+        self, generations: Mapping[str, int], namespace: Namespace = HERE
+    ) -> dict[str, Change]:
+        return self.index.publish(self.lease(namespace), self.entry(namespace), generations)
+
+    def add(self, *records: Record, namespace: Namespace = HERE) -> None:
+        """Stage records and publish the generations they are of."""
+        self.stage(*records, namespace=namespace)
+        self.publish_all({one.uri: one.generation for one in records}, namespace)
+
+    def search(
+        self,
+        values: Iterable[float] = EAST,
+        k: int = 100,
+        where: Mapping[str, Any] | None = None,
+        namespace: Namespace = HERE,
+    ) -> list[Match]:
+        """The chunks nearest to a vector."""
+
+        def ask(view: View) -> list[Match]:
+            found = view.nearest(vector(values), k, where)
+            return _matches(view, found, 1.0)
+
+        return self.index.read(namespace, ask)
+
+    def found(self, **options: Any) -> list[str]:
+        """The ids that a search finds, best first."""
+        return ids(self.search(**options))
+
+    def words(
+        self,
+        question: str,
+        k: int = 100,
+        where: Mapping[str, Any] | None = None,
+        namespace: Namespace = HERE,
+    ) -> list[Match]:
+        """The chunks that match the words of a question; the best has the score 1."""
+
+        def ask(view: View) -> list[Match]:
+            found, _ = view.worded(question, k, where)
+            return _matches(view, found, found[0].figure if found else 1.0)
+
+        return self.index.read(namespace, ask)
+
+    def fetch(self, *names: str, namespace: Namespace = HERE) -> dict[str, StoredChunk]:
+        """Chunks by their ids."""
+        return self.index.read(namespace, lambda view: view.named(names))
+
+    def vectors(self, *names: str, namespace: Namespace = HERE) -> dict[str, Vector]:
+        """The vectors of chunks by their ids."""
+
+        def ask(view: View) -> dict[str, Vector]:
+            numbers = {one.number: name for name, one in view.named(names).items()}
+            return {numbers[number]: v for number, v in view.vectors(numbers).items()}
+
+        return self.index.read(namespace, ask)
+
+    def count(self, namespace: Namespace = HERE) -> int:
+        """How many chunks can be found."""
+        return self.index.read(namespace, lambda view: view.state.live)
+
+    def remove(self, *uris: str, namespace: Namespace = HERE) -> int:
+        return self.index.remove(self.lease(namespace), self.entry(namespace), uris)
+
+    def sweep(self, namespace: Namespace = HERE, *, abandon: bool = False) -> None:
+        self.index.sweep(self.lease(namespace), self.entry(namespace), abandon=abandon)
+
+    def drop(self, entry: IndexEntry) -> None:
+        self.index.drop(self.lease(entry.key.namespace), entry)
+
+    def store_count(self, entry: IndexEntry) -> int | None:
+        """How many vectors the store has, if it can tell."""
+        return finish(self.store.count(entry.space))
+
+    def agree(self, namespace: Namespace = HERE) -> None:
+        """Check that after a sweep the store has what is live, all of it and nothing else."""
+        self.sweep(namespace)
+        entry = self.entry(namespace)
+        state = self.index.read(namespace, lambda view: view.state)
+        assert state.entered == state.live
+        assert self.store_count(entry) in (None, state.live)
+        assert self.index.compare(entry, deep=True)[:2] == (state.live, [])
+
+    def let_go(self) -> None:
+        """Give all leases back, as the end of an ingest does."""
+        self._held.close()
+        self._leases.clear()
+
+    def close(self) -> None:
+        self.let_go()
+        self.index.close()
+
+
+def _matches(view: View, found: Sequence[Found], best: float) -> list[Match]:
+    whole = view.chunks([one.number for one in found])
+    return [
+        Match(
+            one.id,
+            score_of(one.figure / best),
+            one.figure,
+            whole[one.number].text,
+            whole[one.number].metadata,
+        )
+        for one in found
+    ]
+
+
+class IndexTests:
+    """What all tests of an index are given: an index made of `store` and a catalog."""
+
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        raise NotImplementedError("give a fixture named `store` that returns an empty store")
+
+    @pytest.fixture
+    def make_catalog(self, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
+        """Makes catalogs, all of the same data; here they are in a file."""
+        made: list[Catalog] = []
+
+        def make() -> Catalog:
+            made.append(Catalog(tmp_path / "of the index" / "catalog.db"))
+            return made[-1]
+
+        yield make
+        for one in made:
+            one.close()
+
+    @pytest.fixture
+    def to(self, store: VectorStore, make_catalog: Callable[[], Catalog]) -> Iterator[Driver]:
+        driver = Driver(store, make_catalog())
+        yield driver
+        driver.let_go()

@@ -1,0 +1,290 @@
+"""The conformance tests of interruptions and losses: inherited with `IndexConformance`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.catalog.ledger import DocumentEntry
+from lorebind_knowledge.index.view import LostVectorsError
+from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.testing.index_driver import (
+    EAST,
+    HERE,
+    NORTH,
+    Driver,
+    IndexTests,
+    ids,
+    record,
+    vector,
+)
+from lorebind_knowledge.testing.watched_store import WatchedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.namespace import Namespace
+    from lorebind_knowledge.stores.base import VectorStore
+
+_SLANT = (1.0, 1.0, 0.0, 0.0)
+_BEFORE = {"a.md": "a1 a2", "b.md": "b1", "c.md": "c1 c2", "d.md": ""}
+_AFTER = {"a.md": "a2 a3", "b.md": "b1", "c.md": "", "d.md": "d1 d2"}
+"""The ids of the chunks of documents, before and after `edit`."""
+
+
+def begin(to: Driver, namespace: Namespace) -> None:
+    """An index with three documents."""
+    to.open(namespace)
+    to.add(
+        record("a1", NORTH, text="old bread"),
+        record("a2", text="bread and butter"),
+        record("b1", _SLANT, uri="b.md", text="butter"),
+        record("c1", uri="c.md", text="milk"),
+        record("c2", NORTH, uri="c.md", text="milk and bread"),
+        namespace=namespace,
+    )
+
+
+def edit(to: Driver, generation: int, namespace: Namespace) -> None:
+    """All that a run writes: documents that change, a new one, and one that goes."""
+    entry = to.entry(namespace)
+    to.sweep(namespace, abandon=True)
+    to.stage(
+        record("a2", text="bread and butter", generation=generation),
+        record("a3", text="new bread", generation=generation),
+        record("d1", NORTH, uri="d.md", text="cheese", generation=generation),
+        record("d2", uri="d.md", text="cheese and bread", generation=generation),
+        namespace=namespace,
+    )
+    rows = [DocumentEntry(uri, "s", generation=generation) for uri in ("a.md", "d.md")]
+    generations = {"a.md": generation, "d.md": generation}
+    to.index.publish(to.lease(namespace), entry, generations, rows, "run")
+    to.add(
+        record(
+            "b1", EAST, uri="b.md", text="butter", context="Better bread", generation=generation
+        ),
+        namespace=namespace,
+    )
+    to.remove("c.md", namespace=namespace)
+    to.sweep(namespace)
+    to.index.finish_load(entry)
+
+
+def documents(view: View) -> dict[str, str]:
+    """The ids of the chunks that a search finds, by document; seen in three ways that agree."""
+    seen = {uri: " ".join(one.id for one in view.document(uri)) for uri in _BEFORE}
+    every = " ".join(filter(None, seen.values())).split()
+    assert sorted(one.id for one in view.nearest(vector(_SLANT), 100)) == sorted(every)
+    worded, _ = view.worded("bread butter milk cheese", 100)
+    assert sorted(one.id for one in worded) == sorted(every)
+    assert view.state.live == len(every)
+    return seen
+
+
+def answers(to: Driver, namespace: Namespace) -> Any:
+    """All that can be asked of an index."""
+    words = "bread butter milk cheese better new old"
+    seen = to.index.read(namespace, documents)
+    rows = list(to.catalog.ledger.documents(to.entry(namespace).key))
+    return to.search(_SLANT, namespace=namespace), to.words(words, namespace=namespace), seen, rows
+
+
+class Crash(Exception):  # noqa: N818 - nothing is wrong but that it ends here
+    """A writer ended."""
+
+
+class Steps:
+    """Counts the steps of a writer, and ends it at one of them."""
+
+    def __init__(self) -> None:
+        self.taken, self._fatal = 0, 0
+
+    def step(self, name: str) -> None:
+        self.taken += 1
+        if self.taken == self._fatal:
+            raise Crash(name)
+
+    def end_at(self, fatal: int) -> None:
+        """End the writer at a step, counted from now and from 1; at none if that is 0."""
+        self.taken, self._fatal = 0, fatal
+
+
+def watched_driver(
+    store: VectorStore,
+    catalog: Catalog,
+    watch: Callable[[str], object],
+    patch: pytest.MonkeyPatch,
+) -> Driver:
+    """An index of which `watch` is told each step of what writes, of store and catalog alike."""
+    writing = catalog.writing
+
+    @contextmanager
+    def watched(lease: Lease) -> Iterator[Any]:
+        watch("before a transaction")
+        with writing(lease) as connection:
+            yield connection
+            watch("before a commit")
+        watch("after a commit")
+
+    patch.setattr(catalog, "writing", watched)
+    return Driver(WatchedStore(store, watch), catalog)
+
+
+class IndexRecovery(IndexTests):
+    """What survives interruptions and losses, with every store."""
+
+    def test_nothing_half_done_is_seen(
+        self,
+        store: VectorStore,
+        make_catalog: Callable[[], Catalog],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Whoever looks between any two steps of a writer finds each document whole."""
+        seen: list[dict[str, str]] = []
+        reader = Driver(store, make_catalog())
+
+        def look(step: str) -> None:
+            # A catalog in memory has one connection.
+            if looking and step != "before a commit":
+                seen.append(reader.index.read(HERE, documents))
+
+        looking = False
+        to = watched_driver(store, make_catalog(), look, monkeypatch)
+        begin(to, HERE)
+        looking = True
+        edit(to, 2, HERE)
+        to.let_go()
+        assert len(seen) > 20
+        assert seen[0] == _BEFORE
+        assert seen[-1] == _AFTER
+        for uri in _BEFORE:
+            changed = [one[uri] for one in seen].index(_AFTER[uri])
+            assert {one[uri] for one in seen[:changed]} <= {_BEFORE[uri]}
+            assert {one[uri] for one in seen[changed:]} == {_AFTER[uri]}
+
+    def test_a_crash_at_any_step(
+        self,
+        store: VectorStore,
+        make_catalog: Callable[[], Catalog],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A run that ended anywhere leaves documents whole; the next leads to the same end."""
+        steps = Steps()
+        to = watched_driver(store, make_catalog(), steps.step, monkeypatch)
+        undisturbed = replace(HERE, kb="undisturbed")
+        begin(to, undisturbed)
+        steps.end_at(0)
+        edit(to, 2, undisturbed)
+        expected, last = answers(to, undisturbed), steps.taken
+        assert expected[2] == _AFTER
+        for fatal in range(1, last + 1):
+            here = replace(HERE, kb=f"step {fatal}")
+            begin(to, here)
+            steps.end_at(fatal)
+            with pytest.raises(Crash):
+                edit(to, 2, here)
+            to.let_go()
+            steps.end_at(0)
+            left = to.index.read(here, documents)
+            assert all(left[uri] in (_BEFORE[uri], _AFTER[uri]) for uri in left)
+            edit(to, 3, here)
+            assert answers(to, here) == expected
+            to.agree(here)
+        to.let_go()
+
+    def test_a_crash_while_an_index_is_dropped(
+        self,
+        store: VectorStore,
+        make_catalog: Callable[[], Catalog],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """It can be dropped again; its successor is searched all the time."""
+        steps = Steps()
+        to = watched_driver(store, make_catalog(), steps.step, monkeypatch)
+        crashed = True
+        for fatal in count(1):
+            here = replace(HERE, kb=f"step {fatal}")
+            begin(to, here)
+            first = to.entry(here)
+            to.open(here)
+            to.add(record("new"), namespace=here)
+            steps.end_at(fatal)
+            try:
+                to.drop(first)
+                crashed = False
+            except Crash:
+                assert to.found(namespace=here) == ["new"]
+                to.drop(first)
+            steps.end_at(0)
+            assert to.catalog.ledger.retired_indexes(here) == []
+            assert to.found(namespace=here) == ["new"]
+            assert to.store_count(first) in (None, 0)
+            to.agree(here)
+            if not crashed:
+                break
+        assert fatal > 5
+        to.let_go()
+
+    def test_vectors_that_came_too_late(self, to: Driver) -> None:
+        """What a writer adds after another has taken over is never found, and can be deleted."""
+        entry = to.open()
+        to.add(record("bread"), record("tea", NORTH))
+        to.stage(record("milk", uri="b.md"), record("rice", NORTH, uri="b.md"))
+        last = max(one.number for one in to.fetch("bread", "tea").values())
+        to.let_go()
+        to.sweep(abandon=True)
+        late = [StoredVector(last + n, vector(EAST), "late", {}) for n in (1, 2)]
+        finish(to.store.add(entry.space, late))
+        assert to.found() == ["bread", "tea"]
+        to.index.delete_strays(to.lease(), entry)
+        if to.store_count(entry) is not None:
+            assert to.store_count(entry) == 2
+        to.agree()
+        to.add(record("milk", uri="b.md", generation=2))
+        assert to.found() == ["bread", "milk", "tea"]
+
+    # Losses
+
+    def test_lost_vectors(self, to: Driver) -> None:
+        """Vectors that the store has lost are noticed, found, and can be restored."""
+        entry = to.open()
+        to.add(
+            record("bread"), record("milk", _SLANT, uri="b.md", context="B"), record("tea", NORTH)
+        )
+        before = to.search(), to.words("bread milk tea")
+        number = to.fetch("milk")["milk"].number
+        finish(to.store.delete(entry.space, [number]))
+        try:
+            assert number not in finish(to.store.get(entry.space, [number]))
+        except NotImplementedError:
+            pytest.skip("the store cannot tell what it has")
+        assert to.index.compare(entry)[:2] == (3, [number])
+        assert to.index.compare(entry, deep=True)[:2] == (3, [number])
+        if to.store.is_exact or to.store_count(entry) is not None:
+            with pytest.raises(LostVectorsError, match="lorebind knowledge ingest handbook"):
+                to.search()
+        assert to.index.lost_texts(entry, [number]) == {number: "B\nmilk"}
+        to.index.restore(to.lease(), entry, {number: vector(_SLANT) / np.float32(2**0.5)})
+        assert to.index.compare(entry, deep=True)[:2] == (3, [])
+        assert (to.search(), to.words("bread milk tea")) == before
+
+    def test_a_store_that_was_emptied(self, to: Driver) -> None:
+        """Its answers are errors that say what to do, and not empty."""
+        entry = to.open()
+        to.add(*(record(f"word{at}") for at in range(30)))
+        finish(to.store.drop(entry.space))
+        if to.store.is_exact or to.store_count(entry) is not None:
+            with pytest.raises(LostVectorsError, match="lorebind knowledge ingest handbook"):
+                to.search(k=3)
+        if to.store_count(entry) is not None:
+            assert len(to.index.compare(entry).lost) == 30
+        assert ids(to.words("word7")) == ["word7"]

@@ -1,0 +1,76 @@
+"""A store whose calls are watched: for tests that look, or fail, between any two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import finish
+from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from lorebind_knowledge.records import Space, Vector
+
+
+def _unwatched(step: str) -> None:
+    pass
+
+
+class WatchedStore(VectorStore):
+    """Another store, and a function `watch` that is told of each step of what writes.
+
+    The steps are `before add`, `within add` with half of it written, `after add`, and the same of
+    `delete` and `drop`. What `watch` raises goes to the caller.
+    """
+
+    def __init__(self, store: VectorStore, watch: Callable[[str], object] = _unwatched) -> None:
+        self.inner, self.watch = store, watch
+        self.is_exact, self.filters = store.is_exact, store.filters
+        self.gives_vectors = store.gives_vectors
+
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        self.watch("before add")
+        half = len(vectors) // 2
+        if half:
+            finish(self.inner.add(space, vectors[:half]))
+        self.watch("within add")
+        finish(self.inner.add(space, vectors[half:]))
+        self.watch("after add")
+
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        return finish(self.inner.nearest(space, vector, k, where, among))
+
+    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:
+        return finish(self.inner.get(space, numbers))
+
+    def delete(self, space: Space, numbers: Collection[int]) -> None:
+        self.watch("before delete")
+        numbers = list(numbers)
+        half = len(numbers) // 2
+        if half:
+            finish(self.inner.delete(space, numbers[:half]))
+        self.watch("within delete")
+        finish(self.inner.delete(space, numbers[half:]))
+        self.watch("after delete")
+
+    def count(self, space: Space) -> int | None:
+        return finish(self.inner.count(space))
+
+    def drop(self, space: Space) -> None:
+        self.watch("before drop")
+        finish(self.inner.drop(space))
+        self.watch("after drop")
+
+    def close(self) -> None:
+        finish(self.inner.close())
+
+    def __str__(self) -> str:
+        return str(self.inner)

@@ -1,0 +1,163 @@
+"""An index passes its tests whatever its catalog is in, and whatever its store can do."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.stores.base import Nominees, StoredVector, VectorStore
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
+from lorebind_knowledge.testing import IndexConformance
+from tests.knowledge.every_catalog import in_postgres
+from tests.knowledge.plain_stores import PlainStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lorebind_knowledge.records import Space, Vector
+
+T = TypeVar("T", Catalog, SqliteStore, PgvectorStore)
+
+
+def opened(make: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """A function that makes what is closed in the end."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(make()))
+
+
+class ModestStore(PlainStore):
+    """A store that cannot count, gives no vectors back, and need not find the nearest."""
+
+    is_exact = False
+    gives_vectors = False
+
+    def nearest(self, *args: Any) -> Nominees:
+        return Nominees(super().nearest(*args).numbers)
+
+    def get(self, space: Space, numbers: Collection[int]) -> Mapping[int, Vector | None]:  # type: ignore[override]
+        return dict.fromkeys(super().get(space, numbers))
+
+    def count(self, space: Space) -> None:  # type: ignore[override]
+        return None
+
+
+class FilteringStore(PlainStore):
+    """A store that keeps metadata and filters by it, and by nothing else."""
+
+    filters = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metadata: dict[tuple[int, int], Mapping[str, Any]] = {}
+
+    def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        super().add(space, vectors)
+        self._metadata.update(((space.birth, v.number), v.metadata) for v in vectors)
+
+    def nearest(
+        self,
+        space: Space,
+        vector: Vector,
+        k: int,
+        where: Mapping[str, Any],
+        among: Collection[int] | None,
+    ) -> Nominees:
+        assert among is None
+        allows = compile_filter(where)
+        found = super().nearest(space, vector, 10**9, {}, None)
+        passing = [n for n in found.numbers if allows(self._metadata[space.birth, n])]
+        return Nominees(passing[:k])
+
+
+class AsyncStore(PlainStore):
+    """A store whose methods are coroutines."""
+
+    async def add(self, *args: Any) -> None:  # type: ignore[override]
+        super().add(*args)
+
+    async def nearest(self, *args: Any) -> Nominees:  # type: ignore[override]
+        return super().nearest(*args)
+
+    async def get(self, *args: Any) -> Mapping[int, Vector]:  # type: ignore[override]
+        return super().get(*args)
+
+    async def delete(self, *args: Any) -> None:  # type: ignore[override]
+        super().delete(*args)
+
+    async def count(self, *args: Any) -> int:  # type: ignore[override]
+        return super().count(*args)
+
+    async def drop(self, *args: Any) -> None:  # type: ignore[override]
+        super().drop(*args)
+
+    async def close(self) -> None:  # type: ignore[override]
+        super().close()
+
+
+class TestMemoryStore(IndexConformance):
+    @pytest.fixture
+    def make_catalog(self) -> Iterator[Callable[[], Catalog]]:
+        catalog = Catalog()
+        yield lambda: catalog
+        catalog.close()
+
+    @pytest.fixture
+    def store(self) -> VectorStore:
+        return MemoryStore()
+
+
+class TestSqliteStore(IndexConformance):
+    """In one file with its catalog, as a project has them."""
+
+    @pytest.fixture
+    def make_catalog(self, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
+        yield from opened(lambda: Catalog(tmp_path / "lorebind.db"))
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
+        yield from opened(lambda: SqliteStore(tmp_path / "lorebind.db"))
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], SqliteStore]) -> SqliteStore:
+        return reopen()
+
+
+class TestPgvectorStore(IndexConformance):
+    """In one database with its catalog."""
+
+    @pytest.fixture
+    def make_catalog(self, dsn: str) -> Iterator[Callable[[], Catalog]]:
+        yield from opened(lambda: in_postgres(dsn))
+
+    @pytest.fixture
+    def reopen(self, dsn: str) -> Iterator[Callable[[], PgvectorStore]]:
+        yield from opened(lambda: PgvectorStore(dsn))
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], PgvectorStore]) -> PgvectorStore:
+        return reopen()
+
+
+class TestModestStore(TestMemoryStore):
+    @pytest.fixture
+    def store(self) -> ModestStore:
+        return ModestStore()
+
+
+class TestFilteringStore(TestMemoryStore):
+    @pytest.fixture
+    def store(self) -> FilteringStore:
+        return FilteringStore()
+
+
+class TestAsyncStore(TestMemoryStore):
+    @pytest.fixture
+    def store(self) -> AsyncStore:
+        return AsyncStore()

@@ -1,0 +1,1 @@
+"""What the version before wrote, and the project that it was written of."""

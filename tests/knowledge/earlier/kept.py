@@ -1,0 +1,28 @@
+"""A class of somebody else that keeps vectors, in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from langchain_core.vectorstores import InMemoryVectorStore
+
+
+class KeptInMemory(InMemoryVectorStore):
+    """Writes the file whenever it was changed."""
+
+    def __init__(self, embedding: Any, path: str) -> None:
+        super().__init__(embedding)
+        self.path = Path(path)
+        if self.path.exists():
+            self.store = json.loads(self.path.read_text())
+
+    def add_documents(self, documents: Any, ids: Any = None, **kwargs: Any) -> list[str]:
+        added = super().add_documents(documents, ids, **kwargs)
+        self.path.write_text(json.dumps(self.store))
+        return added
+
+    def delete(self, ids: Any = None, **kwargs: Any) -> None:
+        super().delete(ids, **kwargs)
+        self.path.write_text(json.dumps(self.store))

@@ -1,0 +1,105 @@
+"""A project that both versions can open, and what it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind import Project, tenant
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.records import QueryResult
+
+FOLDER = Path(__file__).parent
+KNOWLEDGE_BASES = (("default", None), ("acme", None), ("default", "reply"))
+"""The tenant of each, and the workflow that declares it. All are called `docs`."""
+DATABASES: dict[str, dict[str, Any]] = {
+    "sqlite": {"type": "sqlite"},
+    "postgres": {"type": "pgvector", "config": {"dsn": "{{ .secrets.DSN }}"}},
+    "qdrant": {"type": "qdrant", "config": {"path": ".lorebind/qdrant"}},
+    "langchain": {
+        "type": "langchain",
+        "class": "kept:KeptInMemory",
+        "config": {"path": "{{ .env.KEPT }}"},
+        "persistent": True,
+    },
+}
+QUESTIONS = (
+    "How do I rotate the keys?",
+    "when are invoices sent to a cafe",
+    "settings refunds refunded",
+    "nothing of the kind",
+)
+STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
+
+
+def build(root: Path, database: str, *, dsn: str = "", **settings: Any) -> Project:
+    """The project in a folder that has `docs`.
+
+    Args:
+        root: the folder.
+        database: one of `DATABASES`.
+        dsn: of PostgreSQL.
+        settings: further ones of the database.
+    """
+    vector_db = DATABASES[database]
+    config = {**vector_db.get("config", {}), **settings}
+    docs = {
+        "id": "docs",
+        "sources": [{"type": "markdown_glob", "path": "docs/*.md"}],
+        "chunking": {"size": 120, "overlap": 20},
+        "metadata": {"team": "night\x01shift"},
+        "retrieval": {"top_k": 4},
+    }
+    declared = {
+        "name": "earlier",
+        "embedders": [{"id": "words", "provider": "hashing", "config": {"dimension": 32}}],
+        "vector_dbs": [{"id": "db", **vector_db, "config": config}],
+        "knowledge_bases": [docs],
+        "workflows": [
+            {
+                "id": "reply",
+                "knowledge_bases": [{**docs, "retrieval": {"top_k": 3, "neighbours": 1}}],
+                "tasks": [{"id": "say", "prompt": "Say it."}],
+            }
+        ],
+    }
+    kept = root / ".lorebind" / "kept.json"
+    return Project.build(declared, root=root, environ={"DSN": dsn, "KEPT": str(kept)})
+
+
+def answers(project: Project) -> dict[str, Any]:
+    """What is found of each knowledge base, by each strategy, for each question."""
+    found: dict[str, Any] = {}
+    chunks: dict[str, Any] = {}
+
+    def note(name: str, result: QueryResult) -> None:
+        found[name] = [[match.id, match.score, dict(match.scores)] for match in result]
+        chunks.update({match.id: [match.text, dict(match.metadata)] for match in result})
+
+    for owner, workflow in KNOWLEDGE_BASES:
+        with tenant(owner):
+            for strategy in STRATEGIES:
+                for question in QUESTIONS:
+                    result = project.query("docs", question, workflow=workflow, strategy=strategy)
+                    note(f"{owner}, {workflow}, {strategy}: {question}", result)
+    where = {"uri": "docs/billing.md", "team": "night\x01shift"}
+    note("filtered", project.query("docs", QUESTIONS[0], filters=where))
+    return _rounded({"found": found, "chunks": chunks})
+
+
+def answers_by_hand(project: Project) -> dict[str, Any]:
+    """What is found of a collection, to which documents were added by hand."""
+    notes = project.collection("notes")
+    found = notes.similarity_search_with_score("notes about tea", k=3)
+    told = [[one.id, one.page_content, one.metadata, score] for one, score in found]
+    unlike = notes.max_marginal_relevance_search("tea", k=2)
+    return _rounded({"nearest": told, "unlike": [one.id for one in unlike]})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 6) if isinstance(value, float) else value

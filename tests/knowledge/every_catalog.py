@@ -1,0 +1,49 @@
+"""What tests of an index are given that are about its catalog: any store, and every catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.postgres.address import PostgresAddress
+from lorebind_knowledge.testing.index_driver import IndexTests
+
+from .plain_stores import PlainStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class OnEveryCatalog(IndexTests):
+    @pytest.fixture
+    def store(self) -> PlainStore:
+        return PlainStore()
+
+    @pytest.fixture(params=["memory", "file", "postgres"])
+    def make_catalog(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> Iterator[Callable[[], Catalog]]:
+        """Makes catalogs, all of the same data; in memory it is the same one again."""
+        made: list[Catalog] = []
+
+        def make() -> Catalog:
+            match request.param:
+                case "file":
+                    made.append(Catalog(tmp_path / "catalog.db"))
+                case "postgres":
+                    made.append(in_postgres(request.getfixturevalue("dsn")))
+                case "memory" if not made:
+                    made.append(Catalog())
+            return made[-1]
+
+        yield make
+        for one in made:
+            one.close()
+
+
+def in_postgres(dsn: str) -> Catalog:
+    return Catalog(postgres=PostgresDatabase(PostgresAddress(dsn)))

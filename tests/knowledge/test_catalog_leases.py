@@ -1,0 +1,89 @@
+"""Leases: one writer of a knowledge base at a time, and what becomes of one that was cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.catalog import leases
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.errors import IngestRefusedError, LeaseLostError, StoreError
+
+from .test_catalog import ELSEWHERE, HERE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.namespace import Namespace
+
+
+def test_one_ingest_at_a_time(catalog: Catalog) -> None:
+    """A second holder is refused, other knowledge bases are not, and the lease is given back."""
+    with catalog.lease(HERE) as first:
+        with pytest.raises(IngestRefusedError, match="'docs' is under way"), catalog.lease(HERE):
+            pass
+        with catalog.lease(ELSEWHERE):
+            pass
+    with pytest.raises(ZeroDivisionError), catalog.lease(HERE):
+        _ = 1 / 0
+    with catalog.lease(HERE) as last:
+        assert last.number > first.number
+
+
+def test_a_lock_that_cannot_be(path: Path) -> None:
+    """Where the lock's file cannot be made the error names it."""
+    (path.parent / f"{path.name}.{leases.lease_name(HERE)}.lock").mkdir(parents=True)
+    with (
+        contextlib.closing(Catalog(path)) as catalog,
+        pytest.raises(StoreError, match=r"cannot lock .*lock"),
+        catalog.lease(HERE),
+    ):
+        pass
+
+
+# One that was stopped or cut off.
+
+
+@contextlib.contextmanager
+def stopped(catalog: Catalog) -> Iterator[Lease]:
+    """A lease whose holder has not renewed it for too long, and does not know yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases, "SECONDS", 0.001)
+        patch.setattr(leases, "_RENEWALS", 1e-6)
+        taking = catalog.lease(HERE)
+        lease = taking.__enter__()
+        time.sleep(0.01)
+    try:
+        yield lease
+    finally:
+        taking.__exit__(None, None, None)
+
+
+def test_stopped_and_not_missed(catalog: Catalog) -> None:
+    """Who was stopped goes on as before, if nobody has taken over meanwhile."""
+    with stopped(catalog) as lease:
+        catalog.ledger.start_run(lease, "upsert")
+
+
+def test_only_runs_without_a_lease_have_failed(catalog: Catalog) -> None:
+    """A run that starts closes those that its knowledge base has left, and those alone."""
+    ledger = catalog.ledger
+
+    def statuses(namespace: Namespace = HERE) -> list[object]:
+        return [run["status"] for run in ledger.last_runs(namespace, 9)]
+
+    with catalog.lease(ELSEWHERE) as other, stopped(catalog) as old:
+        ledger.start_run(other, "upsert")
+        ledger.start_run(old, "upsert")
+        with catalog.lease(HERE) as new:
+            ledger.start_run(new, "upsert")
+            assert statuses() == ["running", "failed"]
+            with pytest.raises(LeaseLostError):
+                ledger.start_run(old, "upsert")
+            assert statuses() == ["running", "failed"]
+        assert statuses(ELSEWHERE) == ["running"]

@@ -1,0 +1,93 @@
+"""What makes a VectorStore of LangChain, and arguments that are objects, as they are declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.configuration import load_project
+from lorebind_knowledge.declarations.parts import parts
+from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
+from lorebind_knowledge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = "name: p\nvector_dbs:\n  - id: db\n    type: langchain\n"
+
+
+def declared(config: dict[str, Any]) -> LangChainVectorDB:
+    data = {"id": "db", "type": "langchain", "factory": "a.b:C.d", "config": config}
+    return LangChainVectorDB.model_validate(data)
+
+
+def test_which_arguments_are_made() -> None:
+    """A mapping with one of the two keys, and no other than `config`; it is written as it was."""
+    config = {
+        "engine": {"factory": "a.b:C.d", "config": {"pool": {"class": "e:F"}, "size": 5}},
+        "client": {"class": "e:F"},
+        "mapping": {"class": "e:F", "more": 1},
+        "settings": {"config": {"class": "not looked at"}},
+        "list": [{"class": "e:F"}],
+        "text": "factory",
+    }
+    made = declared(config)
+    assert list(parts(made.config)) == [("engine", "factory"), ("client", "class")]
+    assert list(parts(made.config["engine"]["config"])) == [("pool", "class")]
+    assert made.written()["config"] == config
+    assert type(made.written()["config"]["client"]["class"]) is str
+
+
+@pytest.mark.parametrize(
+    ("rest", "line", "says"),
+    [
+        ("    config: {}", 3, "nothing says what makes it; write either 'class' or 'factory'"),
+        ("    class: a:B\n    factory: a:b", 6, "class and factory are both given; keep one of"),
+        ("    class: a:B.c", 5, "'a:B.c' is not of the form 'package.module:Class'"),
+        ("    factory: a.b", 5, "'a.b' is not of the form 'package.module:function' or '"),
+        (
+            "    class: a:B\n    config:\n      x: { class: a:B, factory: a:b }",
+            7,
+            "class and factory are both given; keep one",
+        ),
+        (
+            "    class: a:B\n    config:\n      x:\n        class: a:B.c",
+            8,
+            "'a:B.c' is not of the form 'package.module:Class'",
+        ),
+        (
+            "    class: a:B\n    config:\n      x: { factory: 5 }",
+            7,
+            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+        ),
+        (
+            "    class: a:B\n    config:\n      x: { factory: a:b, config: [1] }",
+            7,
+            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+        ),
+        (
+            "    class: a:B\n    config:\n      x: { class: a:B, config: { y: { class: ab } } }",
+            7,
+            "'ab' is not of the form 'package.module:Class'",
+        ),
+        (
+            "    class: a:B\n    config:\n      x: { class: a:B, config: { token: plain } }",
+            7,
+            "token holds a literal value",
+        ),
+        (
+            '    class: a:B\n    config:\n      x:\n        factory: "{{ .env.A }}:b"',
+            8,
+            "is not of the form 'package.module:Class' or 'package.module:Class.method'",
+        ),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, rest: str, line: int, says: str) -> None:
+    """Each with its place."""
+    (tmp_path / "lorebind.yaml").write_text(HEAD + rest, encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(tmp_path, environ={"A": "a"})
+    (problem,) = caught.value.problems
+    assert says in f"{problem.message}; {problem.hint}"
+    assert problem.line == line

@@ -1,0 +1,204 @@
+"""Whatever is done to them, indexes over different stores give the answers that they should."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
+from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.namespace import Namespace
+    from lorebind_knowledge.records import Record
+
+ELSEWHERE = replace(HERE, tenant="other")
+namespaces = st.sampled_from([HERE, ELSEWHERE])
+uris = st.sampled_from(["a", "b", "c"])
+generations = st.integers(1, 4)
+vectors = st.lists(st.sampled_from([-1.0, 0.0, 0.25, 1.0]), min_size=3, max_size=3)
+words = st.sampled_from(["bread", "milk", "old bread", "bread and milk"])
+wheres = st.sampled_from([{}, {"n": 1}, {"n": {"$gt": 1}}, {"$not": {"tags": "x"}}])
+
+
+class Expected:
+    """What one knowledge base should hold."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, tuple[int, dict[str, Record]]] = {}
+        self.staged: dict[tuple[str, int], dict[str, Record]] = {}
+
+    def may_be_live(self, uri: str, generation: int) -> bool:
+        return uri not in self.live or generation > self.live[uri][0]
+
+    def publish(self, uri: str, generation: int) -> None:
+        if self.may_be_live(uri, generation):
+            self.live[uri] = generation, self.staged.get((uri, generation), {})
+            self.forget(uri, generation)
+
+    def forget(self, uri: str, generation: int) -> None:
+        for other, staged in list(self.staged):
+            if other == uri and staged <= generation:
+                del self.staged[other, staged]
+
+    @property
+    def chunks(self) -> list[Record]:
+        return [one for _, chunks in self.live.values() for one in chunks.values()]
+
+
+class Indexes(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp()
+        self.indexes = [Driver(MemoryStore(), Catalog()), self.in_a_file()]
+        self.expected: dict[Namespace, Expected] = {}
+
+    def in_a_file(self) -> Driver:
+        path = Path(self.folder, "lorebind.db")
+        return Driver(SqliteStore(path), Catalog(path))
+
+    @initialize()
+    def open(self) -> None:
+        for namespace in (HERE, ELSEWHERE):
+            self.open_one(namespace)
+
+    def open_one(self, namespace: Namespace) -> None:
+        for to in self.indexes:
+            to.open(namespace, 3)
+        self.expected[namespace] = Expected()
+
+    def both(self, method: str, *args: Any, **options: Any) -> Any:
+        """What both indexes answer."""
+        first, second = (self.answer(to, method, *args, **options) for to in self.indexes)
+        assert first == second
+        return first
+
+    def answer(self, to: Driver, method: str, *args: Any, **options: Any) -> Any:
+        try:
+            return getattr(to, method)(*args, **options)
+        except StoreError as error:
+            return str(error)
+
+    @rule(
+        namespace=namespaces,
+        uri=uris,
+        generation=generations,
+        chunks=st.lists(
+            st.tuples(st.integers(0, 4), vectors, words, st.integers(0, 2)), max_size=5
+        ),
+    )
+    def stage(self, namespace: Namespace, uri: str, generation: int, chunks: list[Any]) -> None:
+        records = [
+            record(
+                f"{uri}{number}", values, uri=uri, generation=generation, text=text, n=n,
+                tags=["x"] * n, page=number,
+            )
+            for number, values, text, n in chunks
+        ]  # fmt: skip
+        said = self.both("stage", *records, namespace=namespace)
+        expected = self.expected[namespace]
+        if not records or expected.may_be_live(uri, generation):
+            assert said is None
+            if records:
+                staged = expected.staged.setdefault((uri, generation), {})
+                staged.update((one.id, one) for one in records)
+        else:
+            assert "is not newer" in said
+
+    @rule(namespace=namespaces, uri=uris, generation=generations)
+    def publish(self, namespace: Namespace, uri: str, generation: int) -> None:
+        said = self.both("publish", uri, generation, namespace)
+        expected = self.expected[namespace]
+        if isinstance(said, str):
+            assert "is not newer" in said
+            assert generation < expected.live[uri][0]
+        else:
+            expected.publish(uri, generation)
+
+    @rule(namespace=namespaces, gone=st.sets(uris))
+    def remove(self, namespace: Namespace, gone: set[str]) -> None:
+        expected = self.expected[namespace]
+        count = sum(len(expected.live.pop(uri, (0, {}))[1]) for uri in gone)
+        for uri in gone:
+            expected.forget(uri, 99)
+        assert self.both("remove", *gone, namespace=namespace) == count
+
+    @rule(namespace=namespaces, abandon=st.booleans())
+    def sweep(self, namespace: Namespace, abandon: bool) -> None:
+        self.both("sweep", namespace, abandon=abandon)
+        expected = self.expected[namespace]
+        if abandon:
+            expected.staged = {}
+        if not expected.staged:
+            for to in self.indexes:
+                assert to.store_count(to.entry(namespace)) == len(expected.chunks)
+
+    @rule(namespace=namespaces)
+    def drop_and_open(self, namespace: Namespace) -> None:
+        for to in self.indexes:
+            to.drop(to.entry(namespace))
+        self.open_one(namespace)
+
+    @rule()
+    def reopen(self) -> None:
+        self.indexes[1].close()
+        self.indexes[1] = self.in_a_file()
+
+    @rule(namespace=namespaces, values=vectors, k=st.integers(1, 9), where=wheres)
+    def search(self, namespace: Namespace, values: list[float], k: int, where: Any) -> None:
+        found = self.both("search", values, k, where, namespace)
+        allows = compile_filter(where)
+        passing = [one for one in self.expected[namespace].chunks if allows(one.metadata)]
+        ranked = sorted((-score_of(_cosine(one, values)), one.id) for one in passing)
+        assert [(-match.score, match.id) for match in found] == ranked[:k]
+        known = {one.id: one for one in passing}
+        for match in found:
+            assert match.text == known[match.id].text
+            assert match.metadata == known[match.id].metadata
+
+    @rule(namespace=namespaces, question=words, where=wheres)
+    def words(self, namespace: Namespace, question: str, where: Any) -> None:
+        found = self.both("words", question, 99, where, namespace)
+        allows = compile_filter(where)
+        wanted = set(question.split()) - {"and"}
+        assert sorted(ids(found)) == sorted(
+            one.id
+            for one in self.expected[namespace].chunks
+            if allows(one.metadata) and wanted & set(one.text.split())
+        )
+
+    @invariant()
+    def counts(self) -> None:
+        for namespace, expected in self.expected.items():
+            assert self.both("count", namespace) == len(expected.chunks)
+
+    def teardown(self) -> None:
+        for to in self.indexes:
+            for namespace in self.expected:
+                to.sweep(namespace, abandon=True)
+                to.agree(namespace)
+            to.close()
+        shutil.rmtree(self.folder)
+
+
+def _cosine(one: Record, values: list[float]) -> float:
+    first, second = one.vector.astype(np.float64), np.array(values)
+    length = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / length if length else 0.0
+
+
+TestIndexes = Indexes.TestCase
+TestIndexes.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)

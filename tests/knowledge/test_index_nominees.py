@@ -1,0 +1,170 @@
+"""What a store nominates is a hint: an index finds what is live, once, in order, and all of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge.stores.base import Nominees, StoredVector
+from lorebind_knowledge.testing.index_driver import (
+    EAST,
+    HERE,
+    NORTH,
+    Driver,
+    IndexTests,
+    ids,
+    ramp,
+    record,
+    vector,
+)
+
+from .plain_stores import PlainStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.records import Space
+
+
+class OddStore(PlainStore):
+    """A store whose nominees a test may change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.change: Callable[[Space, Nominees, int], Nominees] = lambda _, given, __: given
+
+    def nearest(self, space: Space, vector: Any, k: int, where: Any, among: Any) -> Nominees:
+        return self.change(space, super().nearest(space, vector, k, where, among), k)
+
+
+def without_vectors(_: Space, given: Nominees, __: int) -> Nominees:
+    return Nominees(given.numbers)
+
+
+class TestNominees(IndexTests):
+    @pytest.fixture
+    def store(self) -> OddStore:
+        return OddStore()
+
+    @pytest.mark.parametrize("count", [1, 7, 100])
+    @pytest.mark.parametrize("change", [None, without_vectors])
+    def test_vectors_that_nobody_knows(
+        self, to: Driver, store: OddStore, count: int, change: Any
+    ) -> None:
+        """What a writer without its lease has left in the store takes no passage's place."""
+        entry = to.open()
+        store.change = change or store.change
+        to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(5))))
+        before = {k: to.search(NORTH, k) for k in (1, 2, 5, 9)}
+        filtered = to.search(NORTH, where={"n": {"$gt": 2}})
+        strays = [StoredVector(10**6 + at, vector(NORTH), "", {}) for at in range(count)]
+        store.add(entry.space, strays)
+        assert {k: to.search(NORTH, k) for k in (1, 2, 5, 9)} == before
+        assert to.search(NORTH, where={"n": {"$gt": 2}}) == filtered
+        number = to.fetch("3")["3"].number
+        store.delete(entry.space, [number])
+        with pytest.raises(Exception, match="lorebind knowledge ingest handbook"):
+            to.search(NORTH)
+
+    def test_dead_vectors(self, to: Driver, store: OddStore) -> None:
+        """Vectors that were deleted and come back, as from a replica that lags, are not found."""
+        entry = to.open()
+        to.add(record("old", NORTH))
+        number = to.fetch("old")["old"].number
+        to.add(record("new", generation=2), record("b", uri="b.md"))
+        to.sweep()
+        before = to.search(NORTH)
+        store.add(entry.space, [StoredVector(number, vector(NORTH), "", {})])
+        assert to.search(NORTH) == before
+        assert to.found(values=NORTH, k=1) == ["b"]
+
+    @pytest.mark.parametrize("times", [2, 9])
+    def test_nominees_that_come_twice(self, to: Driver, store: OddStore, times: int) -> None:
+        """A chunk is found once, however often it is nominated, and keeps no other one away."""
+        to.open()
+        to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(9))))
+        before = {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)}
+        filtered = to.search(NORTH, where={"n": {"$gt": 2}})
+
+        def repeat(_: Space, given: Nominees, k: int) -> Nominees:
+            assert given.vectors is not None
+            numbers = np.repeat(np.asarray(given.numbers), times)[:k].tolist()
+            return Nominees(numbers, np.repeat(given.vectors, times, axis=0)[:k])
+
+        store.change = repeat
+        assert {k: to.search(NORTH, k) for k in (1, 2, 3, 9, 99)} == before
+        assert to.search(NORTH, where={"n": {"$gt": 2}}) == filtered
+
+    @pytest.mark.parametrize("change", [None, without_vectors])
+    def test_nominees_of_another_space(self, to: Driver, store: OddStore, change: Any) -> None:
+        """Whatever a store mixes up, only passages of this index are found."""
+        foreign = to.open(replace(HERE, tenant="other"))
+        texts = [record(f"f{at}", text="foreign", uri=f"{at}.md") for at in range(30)]
+        to.add(*texts, namespace=foreign.key.namespace)
+        to.open()
+        to.add(*(record(f"{at}", values) for at, values in enumerate(ramp(5))))
+
+        def confuse(space: Space, given: Nominees, k: int) -> Nominees:
+            theirs = PlainStore.nearest(store, foreign.space, vector(EAST), k, {}, None)
+            assert theirs.vectors is not None
+            both = [*theirs.numbers, *given.numbers]
+            rows = [*theirs.vectors, *([] if given.vectors is None else given.vectors)]
+            changed = Nominees(both, np.stack(rows))
+            return changed if change is None else change(space, changed, k)
+
+        store.change = confuse
+        for k in (1, 3, 5, 50):
+            found = to.search(k=k)
+            assert len(set(ids(found))) == len(found) <= 5
+            assert {match.text for match in found} <= set("01234")
+
+    def test_an_approximate_store_that_finds_little(self, to: Driver, store: OddStore) -> None:
+        """Its answers are in order, and no chunk stands behind one that is less near."""
+        to.open()
+        to.add(*(record(f"{9 - at}", values) for at, values in enumerate(ramp(9))))
+        store.is_exact = False
+        store.change = lambda _, given, __: Nominees(given.numbers[:2])
+        found = to.search()
+        assert ids(found)[:2] == ["9", "8"]
+        assert found == sorted(found, key=lambda match: (-match.score, match.id))
+
+    def test_a_filter_that_few_pass(self, to: Driver, store: OddStore) -> None:
+        """What passes is found without looking at everything else."""
+        to.open()
+        to.add(*(record(f"{at:03d}", values, n=at) for at, values in enumerate(ramp(300))))
+        to.search(where={"n": 7})
+        read: list[int] = []
+
+        def ask(view: Any) -> list[str]:
+            whole = view.chunks
+
+            def chunks(numbers: list[int]) -> Any:
+                read.extend(numbers)
+                return whole(numbers)
+
+            view.chunks = chunks
+            return [one.id for one in view.nearest(vector(EAST), 5, {"n": {"$in": [7, 8, 9]}})]
+
+        assert to.index.read(HERE, ask) == ["007", "008", "009"]
+        assert len(read) <= 3
+
+    def test_a_filter_against_the_question(self, to: Driver) -> None:
+        """Chunks whose score is 0 pass a filter as others do, and go by id."""
+        to.open()
+        vectors = {"c": EAST, "b": (-1.0, 0, 0, 0), "a": NORTH, "d": (-1.0, 1, 0, 0), "e": EAST}
+        to.add(*(record(name, values, even=name in "bd") for name, values in vectors.items()))
+        assert to.found(where={"even": True}) == ["b", "d"]
+        assert to.found(where={"even": False}) == ["c", "e", "a"]
+        assert to.found(k=1, where={"even": True}) == ["b"]
+
+    def test_a_filter_and_lost_vectors(self, to: Driver, store: OddStore) -> None:
+        """A loss is noticed by a search with a filter too."""
+        entry = to.open()
+        to.add(*(record(f"{at}", values, n=at) for at, values in enumerate(ramp(9))))
+        store.delete(entry.space, [to.fetch("3")["3"].number])
+        with pytest.raises(Exception, match="has lost"):
+            to.search(where={"n": {"$in": [2, 3]}})
+        assert to.found(where={"n": 2}) == ["2"]

@@ -1,0 +1,172 @@
+"""Reading an index while it is written: an answer is of one moment, or it is asked for again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record, vector
+
+from .every_catalog import OnEveryCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.index.view import View
+
+    from .plain_stores import PlainStore
+
+ANSWERS = 2000
+SECONDS = 4.0
+"""So many answers are looked at while the index is written, or all there are in that time."""
+SIZE = 4
+"""The chunks of a document."""
+
+
+def state(view: View) -> str:
+    """The generation of the one document, which must be whole however one asks."""
+    near = sorted(one.id for one in view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9))
+    worded = sorted(one.id for one in view.worded("passage", 9)[0])
+    whole = [one.id for one in view.document("a.md")]
+    assert near == worded == whole
+    chunks = view.named(whole)
+    assert len(whole) == len(chunks) == view.state.live == SIZE
+    (generation,) = {one.text.split()[1] for one in chunks.values()}
+    return generation
+
+
+def write(to: Driver, generation: int) -> None:
+    """Replace the document by another generation."""
+    to.add(
+        *(
+            record(f"{generation} {at}", text=f"passage {generation}", generation=generation)
+            for at in range(SIZE)
+        )
+    )
+
+
+class TestReaders(OnEveryCatalog):
+    @pytest.fixture(autouse=True)
+    def more_than_one_connection(self, request: pytest.FixtureRequest) -> None:
+        if "memory" in request.node.name and "threads" not in request.node.name:
+            pytest.skip("a catalog in memory has one connection: nobody writes while it is read")
+
+    def test_the_moment_of_a_view(self, to: Driver) -> None:
+        """What is published while a reader looks is not seen, and needs no second look."""
+        to.open()
+        write(to, 1)
+        to.sweep()
+        asked = []
+
+        def ask(view: View) -> str:
+            asked.append(state(view))
+            write(to, len(asked) + 1)
+            return state(view)
+
+        assert to.index.read(HERE, ask) == "1"
+        assert asked == ["1"]
+        assert to.index.read(HERE, state) == "2"
+
+    def test_what_was_swept_while_it_was_read(self, to: Driver) -> None:
+        """A reader whose passages were deleted under its eyes begins again."""
+        to.open()
+        write(to, 1)
+        asked = []
+
+        def ask(view: View) -> list[str]:
+            asked.append(view.state.version)
+            if len(asked) == 1:
+                write(to, 2)
+                to.sweep()
+            return ids_of(view)
+
+        assert to.index.read(HERE, ask) == [f"2 {at}" for at in range(SIZE)]
+        assert len(asked) == 2
+
+    def test_an_index_that_was_dropped_while_it_was_read(self, to: Driver) -> None:
+        """A reader begins again, with the index that has taken its place."""
+        first = to.open()
+        write(to, 1)
+        asked = []
+
+        def ask(view: View) -> list[str]:
+            asked.append(view.index.key.number)
+            if len(asked) == 1:
+                to.open()
+                write(to, 2)
+                to.drop(first)
+            return ids_of(view)
+
+        assert to.index.read(HERE, ask) == [f"2 {at}" for at in range(SIZE)]
+        assert asked == [1, 2]
+
+    def test_an_index_that_never_rests(self, to: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A reader gives up at last, and says why."""
+        monkeypatch.setattr("lorebind_knowledge.index.index._LONGEST_PAUSE", 0.0)
+        to.open()
+        write(to, 1)
+        asked = []
+
+        def ask(view: View) -> None:
+            asked.append(view.state.version)
+            write(to, len(asked) + 1)
+            to.sweep()
+
+        with pytest.raises(StoreError, match=r"'handbook' changed again and again"):
+            to.index.read(HERE, ask)
+        assert len(asked) == len(set(asked)) > 5
+
+    def test_threads_that_read_while_one_writes(
+        self, to: Driver, store: PlainStore, make_catalog: Callable[[], Catalog]
+    ) -> None:
+        """However often the index is swept, whoever reads it finds a document whole."""
+        to.open()
+        write(to, 1)
+        enough = threading.Event()
+        answers: list[str] = []
+        end = time.monotonic() + SECONDS
+
+        def read() -> None:
+            index = Index(store, make_catalog())
+            newest = 0
+            try:
+                while not enough.is_set():
+                    seen = int(index.read(HERE, state))
+                    assert seen >= newest
+                    newest = seen
+                    answers.append(str(seen))
+            finally:
+                enough.set()
+
+        def work() -> int:
+            generation = 1
+            while not enough.is_set():
+                generation += 1
+                write(to, generation)
+                if generation % 5 == 0:
+                    to.sweep()
+                if len(answers) > ANSWERS or time.monotonic() > end:
+                    enough.set()
+                time.sleep(0.001)
+            return generation
+
+        with ThreadPoolExecutor(4) as threads:
+            readers = [threads.submit(read) for _ in range(3)]
+            last = threads.submit(work).result()
+            for reader in readers:
+                reader.result()
+        assert last > 5
+        assert len(set(answers)) > 3
+        assert ids(to.search()) == [f"{last} {at}" for at in range(SIZE)]
+        to.agree()
+
+
+def ids_of(view: View) -> list[str]:
+    return [one.id for one in view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9)]

@@ -1,0 +1,199 @@
+"""Searching an index by words: BM25 over what is live, and over nothing else."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.index.index import NoIndexError
+from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
+
+from .every_catalog import OnEveryCatalog
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.records import Record
+
+LIBRARY = {
+    "a": "The engine must be serviced every year by a mechanic.",
+    "b": "Engines, engines and more engines: a mechanic's life.",
+    "c": "A bakery opens early and sells bread.",
+    "d": "Bread rises slowly in a cold kitchen.",
+    "e": "The kitchen is closed on Mondays.",
+    "f": "Tickets are sold at the entrance.",
+}
+
+
+def books(uri: str = "a.md", generation: int = 1) -> list[Record]:
+    return [
+        record(name, uri=uri, generation=generation, text=text, vowel=name in "ae")
+        for name, text in LIBRARY.items()
+    ]
+
+
+class TestWords(OnEveryCatalog):
+    @pytest.fixture(autouse=True)
+    def library(self, to: Driver) -> None:
+        to.open()
+        to.add(*books())
+
+    def test_any_word_is_enough(self, to: Driver) -> None:
+        """Chunks with one of the words are found, whatever their form, the best first."""
+        found = to.words("Which mechanic services an engine?")
+        assert ids(found)[0] == "a"
+        assert set(ids(found)) == {"a", "b"}
+
+    def test_figures(self, to: Driver) -> None:
+        """BM25 is positive; matches come in the order of what they have of the best one's."""
+        found = to.words("bread kitchen")
+        assert ids(found)[0] == "d"
+        assert found[0].score == 1.0
+        assert all(match.figure > 0 for match in found)
+        assert found == sorted(found, key=lambda match: (-match.score, match.id))
+
+    def test_repeated_words_weigh_more(self, to: Driver) -> None:
+        """A word that the question repeats counts each time."""
+        once = to.words("bread tickets")
+        often = to.words("bread tickets tickets tickets")
+        assert ids(often)[0] == "f"
+        assert often[0].figure > next(match for match in once if match.id == "f").figure
+
+    @pytest.mark.parametrize("question", ["", "  ", "the of a", "?!", "x", "__", '"'])
+    def test_question_without_words(self, to: Driver, question: str) -> None:
+        """A question in which there is nothing to look for finds nothing."""
+        assert to.words(question) == []
+
+    @pytest.mark.parametrize(
+        "question",
+        [
+            'bread" OR "x',
+            "bread AND NOT",
+            "bread*",
+            "text:bread",
+            "NEAR(bread)",
+            "(bread",
+            "bread'",
+        ],
+    )
+    def test_question_is_no_syntax(self, to: Driver, question: str) -> None:
+        """Operators and quotes of a search language are words or nothing, never an error."""
+        assert set(ids(to.words(question))) == {"c", "d"}
+
+    def test_long_question(self, to: Driver) -> None:
+        """A whole page can be the question."""
+        question = " ".join(f"word{at}" for at in range(3000)) + " bread"
+        assert set(ids(to.words(question))) == {"c", "d"}
+
+    def test_ties_and_prefix(self, to: Driver) -> None:
+        """Equal texts tie and go by id; fewer are a prefix of more."""
+        names = ["m", "k", "z", "l"]
+        to.add(*(record(name, uri="same.md", text="purple tickets") for name in names))
+        everything = to.words("purple tickets")
+        assert ids(everything) == ["k", "l", "m", "z", "f"]
+        for k in range(1, 7):
+            assert to.words("purple tickets", k) == everything[:k]
+
+    def test_contexts_are_searched(self, to: Driver) -> None:
+        """The words of what a chunk stands under are found, and not given as its text."""
+        to.add(record("n", uri="n.md", text="It is red.", context="Fire engines"))
+        assert "n" in ids(to.words("fire"))
+        assert to.words("fire")[0].text == "It is red."
+
+    def test_only_what_is_live(self, to: Driver) -> None:
+        """Staged and superseded chunks are not found, and do not change the figures."""
+        before = to.words("bread kitchen")
+        to.stage(record("n", generation=2, text="new bread"))
+        assert to.words("bread kitchen") == before
+        to.publish(generation=2)
+        assert ids(to.words("bread kitchen")) == ["n"]
+        to.add(*books(generation=3))
+        assert to.words("bread kitchen") == before
+        to.remove("a.md")
+        assert to.words("bread") == []
+
+    def test_filter(self, to: Driver) -> None:
+        """The metadata filter comes before the cut, and the best that passes has the score 1."""
+        found = to.words("engines mechanic kitchen", k=1, where={"vowel": True})
+        assert [match.score for match in found] == [1.0]
+        assert found[0].id in "ae"
+        assert found[0].metadata == {"vowel": True}
+        assert ids(to.words("engines mechanic kitchen", where={"vowel": True})) == ["a", "e"]
+        assert to.words("engines", where={"vowel": None}) == []
+
+    def test_figures_of_others(self, to: Driver) -> None:
+        """Whatever else has the words is given its figure too, where it is asked for."""
+        question = "engines mechanic bread kitchen"
+        numbers = {one.number: name for name, one in to.fetch(*LIBRARY).items()}
+        figures = {match.id: match.figure for match in to.words(question)}
+        best, more = to.index.read(HERE, lambda view: view.worded(question, 1, also=list(numbers)))
+        assert len(best) == 1
+        assert {numbers[number]: figure for number, figure in more.items()} == pytest.approx(
+            figures
+        )
+
+    def test_indexes_do_not_see_each_other(self, to: Driver) -> None:
+        """Words of another index are not found, and do not change the figures."""
+        before = to.words("bread kitchen")
+        neighbour = replace(HERE, kb="other")
+        to.open(neighbour)
+        to.add(record("g", text="bread"), namespace=neighbour)
+        successor = to.build()
+        to.index.stage(to.lease(), successor, [record("h", text="bread")])
+        to.index.publish(to.lease(), successor, {"a.md": 1})
+        assert to.words("bread kitchen") == before
+        assert ids(to.words("bread", namespace=neighbour)) == ["g"]
+        to.catalog.ledger.activate_index(to.lease(), successor.key)
+        assert ids(to.words("bread")) == ["h"]
+
+    def test_errors(self, to: Driver) -> None:
+        """A knowledge base without an index, a malformed filter and a k of 0 are errors."""
+        with pytest.raises(NoIndexError):
+            to.words("bread", namespace=replace(HERE, kb="none"))
+        with pytest.raises(UsageError):
+            to.words("bread", where={"$nor": []})
+        with pytest.raises(UsageError, match="top_k"):
+            to.words("bread", k=0)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:
+        """After any edits, removals and interruptions nothing is left of what has gone."""
+        case = random.Random(seed)
+        words = ["bread", "kitchen", "engine", "mechanic", "ticket", "entrance", "bakery", "year"]
+        lasting = record("last", uri="last.md", text="bread, kitchen and engine")
+        to.add(lasting)
+        live: dict[str, list[Record]] = {"a.md": books(), "last.md": [lasting]}
+        for generation in range(2, 40):
+            uri = case.choice(["a.md", "b.md", "c.md"])
+            chunks = [
+                record(
+                    f"{uri} {case.randrange(9)}",
+                    uri=uri,
+                    generation=generation,
+                    text=" ".join(case.choices(words, k=case.randrange(1, 30))),
+                    context=case.choice(["", "Kitchen", "Engine room"]),
+                )
+                for _ in range(case.randrange(6))
+            ]
+            kept = [replace(one, generation=generation) for one in live.get(uri, [])]
+            chunks += case.sample(kept, case.randrange(len(kept) + 1))
+            to.stage(*chunks)
+            match case.randrange(6):
+                case 0:
+                    to.sweep(abandon=True)  # as whoever follows an interrupted run
+                case 1:
+                    to.remove(uri)
+                    live.pop(uri, None)
+                case _:
+                    to.publish(uri, generation)
+                    live[uri] = list({one.id: one for one in chunks}.values())
+        fresh = replace(HERE, kb="fresh")
+        to.open(fresh)
+        to.add(*(one for chunks in live.values() for one in chunks), namespace=fresh)
+        assert to.count() == to.count(fresh)
+        for question in (*words, "kitchen engine", "bread bread year"):
+            expected = {(m.id, m.text): m.figure for m in to.words(question, namespace=fresh)}
+            figures = {(m.id, m.text): m.figure for m in to.words(question)}
+            assert figures == pytest.approx(expected, abs=1e-9)

@@ -1,0 +1,226 @@
+"""A vector database that lost vectors: questions say so, and the next ingest brings them back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
+from lorebind_knowledge.namespace import COLLECTION_SCOPE
+from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.memory import MemoryStore
+from lorebind_knowledge.stores.sqlite import SqliteStore
+
+from .bench import Bench, chunk_counts, counts, fill, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.index.view import View
+    from lorebind_knowledge.records import Space
+
+
+def numbers(bench: Bench) -> list[int]:
+    """Of all vectors that searches find."""
+
+    def read(view: View) -> list[int]:
+        found: list[int] = view.rows()[1].tolist()
+        return found
+
+    return bench.index.read(bench.kb.namespace, read)
+
+
+def some(bench: Bench) -> int:
+    """Every second vector."""
+    lost = numbers(bench)[::2]
+    bench.index.store.delete(bench.entry.space, lost)
+    return len(lost)
+
+
+def all_of_an_index(bench: Bench) -> int:
+    bench.index.store.drop(bench.entry.space)
+    return 12
+
+
+def another_store(bench: Bench) -> int:
+    """The catalog stays, and the database beside it is a new one."""
+    if isinstance(bench.index.store, MemoryStore):
+        bench.index = Index(MemoryStore(), bench.catalog)
+    else:
+        bench.index = Index(SqliteStore(bench.root / "another.db"), bench.catalog)
+    bench.change(index=bench.index)
+    return 12
+
+
+LOSSES: list[Callable[[Bench], int]] = [some, all_of_an_index, another_store]
+
+
+def forget_embeddings(bench: Bench) -> None:
+    with bench.catalog._database.writing() as connection:
+        connection.execute(text("delete from catalog_embeddings"))
+
+
+async def check_whole(bench: Bench) -> None:
+    """The store has what the catalog believes it has, and questions find what is nearest."""
+    assert bench.index.compare(bench.entry, deep=True)[:2] == (12, [])
+    assert bench.index.store.count(bench.entry.space) == 12
+    for word in ("word0a", "word1b", "word3c"):
+        (match,) = (await bench.ask(word, strategy="similarity", top_k=1)).matches
+        assert match.text == paragraph(word)
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "hybrid", "mmr"])
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_questions_say_what_to_do(
+    bench: Bench, lose: Callable[[Bench], int], strategy: str
+) -> None:
+    """No answer is empty or short: it is an error that names the command, and says how much."""
+    fill(bench)
+    await bench.ingest()
+    lost = lose(bench)
+    with pytest.raises(StoreError, match=r"lost .* with: lorebind knowledge ingest docs$") as error:
+        await bench.ask("some more words", strategy=strategy, top_k=12)
+    if strategy == "similarity":
+        assert f"lost {lost} of the 12 vectors" in str(error.value)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_an_ingest_restores_them(bench: Bench, lose: Callable[[Bench], int]) -> None:
+    """From the embedding cache: nothing is embedded, no document is touched, and it is said."""
+    fill(bench)
+    await bench.ingest()
+    before = await bench.visible()
+    lost = lose(bench)
+    bench.embedder.forget()
+    report = await bench.ingest()
+    assert report.documents == counts(unchanged=4)
+    assert report.chunks == chunk_counts(unchanged=12, total=12)
+    assert (report.texts_embedded, report.cache_hits) == (0, lost)
+    assert bench.embedder.batches == []
+    (notice,) = report.notices
+    assert f"had lost {lost} of 12 vectors; they are restored" in notice
+    assert await bench.visible() == before
+    await check_whole(bench)
+    assert (await bench.ingest()).notices == []
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_with_an_empty_cache(bench: Bench, lose: Callable[[Bench], int]) -> None:
+    """They are embedded again, each once, in batches."""
+    fill(bench)
+    await bench.ingest()
+    lost = lose(bench)
+    forget_embeddings(bench)
+    bench.embedder.forget()
+    report = await bench.ingest()
+    assert (report.texts_embedded, report.cache_hits) == (lost, 0)
+    assert len(bench.embedder.texts) == lost
+    assert max(map(len, bench.embedder.batches)) <= bench.embedder.batch_size
+    await check_whole(bench)
+
+
+async def test_edits_and_losses_at_once(bench: Bench) -> None:
+    """What is edited or removed since is so, and the rest is there again."""
+    fill(bench)
+    await bench.ingest()
+    all_of_an_index(bench)
+    bench.write("1.md", paragraph("word1a"), paragraph("new"))
+    bench.remove("2.md")
+    report = await bench.ingest()
+    assert (report.documents, report.texts_embedded) == (
+        counts(updated=1, removed=1, unchanged=2),
+        1,
+    )
+    assert paragraph("new") in await bench.texts()
+    assert bench.index.compare(bench.entry, deep=True)[:2] == (8, [])
+    assert bench.index.store.count(bench.entry.space) == 8
+
+
+async def test_reading_only_what_failed(bench: Bench) -> None:
+    """Restores what was lost too."""
+    fill(bench)
+    await bench.ingest()
+    some(bench)
+    report = await bench.ingest(only_failed=True)
+    assert "they are restored" in report.notices[0]
+    await check_whole(bench)
+
+
+async def test_a_successor_that_lost_some(bench: Bench) -> None:
+    """A rebuild that is gone on with is whole when it is switched to."""
+    fill(bench)
+    await bench.ingest()
+    bench.write_bytes("2.md", b"\0\xff")
+    await bench.ingest(strategy="replace")
+    begun = bench.catalog.ledger.index(bench.kb.namespace, "building")
+    assert begun is not None
+    bench.index.store.drop(begun.space)
+    bench.write("2.md", *(paragraph(f"word2{part}") for part in "abc"))
+    report = await bench.ingest(strategy="replace")
+    assert "had lost 9 of 9 vectors" in report.notices[0]
+    assert bench.entry.birth == begun.birth
+    await check_whole(bench)
+
+
+async def test_more_than_was_lost(bench: Bench) -> None:
+    """Vectors that nobody knows of do not stand for those that are lost."""
+    fill(bench)
+    await bench.ingest()
+    stray = np.eye(64, dtype=np.float32)
+    space = bench.entry.space
+    strangers = [StoredVector(1000 + n, stray[n], "", {}) for n in range(20)]
+    lost = some(bench)
+    bench.index.store.add(space, strangers)
+    with pytest.raises(StoreError, match="lorebind knowledge ingest docs"):
+        await bench.ask("some more words", strategy="similarity", top_k=12)
+    report = await bench.ingest()
+    assert f"had lost {lost} of 12 vectors" in report.notices[0]
+    assert len((await bench.ask("word1a", strategy="similarity", top_k=12)).matches) == 12
+
+
+async def test_a_database_that_cannot_count(make_bench: Callable[[str], Bench]) -> None:
+    """A sample tells that it was emptied."""
+
+    class Uncounted(MemoryStore):
+        def count(self, space: Space) -> None:  # type: ignore[override]  # a store may
+            return None
+
+    bench = make_bench("memory")
+    bench.index.store = Uncounted()
+    fill(bench, 10)
+    await bench.ingest()
+    all_of_an_index(bench)
+    report = await bench.ingest()
+    assert "had lost 30 of 30 vectors" in report.notices[0]
+    assert bench.index.compare(bench.entry, deep=True)[:2] == (30, [])
+
+
+async def test_a_workflows_knowledge_base(bench: Bench) -> None:
+    """The command is the one that ingests this knowledge base."""
+    bench.change(namespace=replace(bench.kb.namespace, scope="workflow/triage"))
+    fill(bench)
+    await bench.ingest()
+    all_of_an_index(bench)
+    with pytest.raises(StoreError, match=r"lorebind knowledge ingest docs --workflow triage$"):
+        await bench.ask("word1a")
+
+
+async def test_documents_that_were_added_by_hand(bench: Bench) -> None:
+    """No ingest brings them back: they are deleted and added again."""
+    namespace = replace(bench.kb.namespace, scope=COLLECTION_SCOPE)
+    collection = LorebindVectorStore(bench.index, bench.embedder, namespace)
+    collection.add_texts(["one", "two"], ids=["1", "2"])
+    entry = bench.catalog.ledger.index(namespace, "active")
+    assert entry is not None
+    bench.index.store.drop(entry.space)
+    with pytest.raises(StoreError, match=r"lost 2 .*; delete its documents and add them again$"):
+        collection.similarity_search("one")
+    collection.delete()
+    collection.add_texts(["one", "two"], ids=["1", "2"])
+    assert [found.page_content for found in collection.similarity_search("one")] == ["one", "two"]

@@ -1,0 +1,153 @@
+"""An ingest that was stopped for so long that another one has taken over from it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import bridge
+from lorebind_knowledge.catalog import leases
+from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.errors import LeaseLostError
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.stores.memory import MemoryStore
+
+from .bench import Bench, fill, fresh, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+STEPS = (
+    *((Index, name) for name in ("stage", "publish", "remove", "sweep", "drop", "restore")),
+    *((MemoryStore, name) for name in ("add", "delete", "drop")),
+    *((Ledger, name) for name in ("start_run", "create_index", "put_documents", "set_manifest")),
+    *((Ledger, name) for name in ("activate_index", "retire_index", "finish_run")),
+)
+"""What an ingest does that others may see; it can be stopped before and after each call."""
+
+
+class Stopped:
+    """Stops an ingest at one of its steps, and lets something happen before it goes on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.seen: object = None
+        """What came of that."""
+        self._at = self._taken = 0
+        self._meanwhile: Callable[[], Coroutine[Any, Any, object]]
+        for owner, name in STEPS:
+            patch.setattr(owner, name, self._watched(getattr(owner, name)))
+
+    def stop_at(
+        self, step: int, meanwhile: Callable[[], Coroutine[Any, Any, object]] | None = None
+    ) -> None:
+        """Stop at a step, counted from now and from 1; at none if that is 0."""
+        self._at, self._taken = step, 0
+        if meanwhile is not None:
+            self._meanwhile = meanwhile
+
+    @property
+    def reached(self) -> bool:
+        return self._taken >= self._at
+
+    def step(self) -> None:
+        if not self.reached:
+            self._taken += 1
+            if self.reached:
+                self.seen = bridge.run(self._meanwhile())
+
+    def _watched(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **settings: Any) -> Any:
+            self.step()
+            done = real(*arguments, **settings)
+            self.step()
+            return done
+
+        return watched
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
+    """Leases expire at once, as those of a process that is stopped."""
+    monkeypatch.setattr(leases, "SECONDS", 0.0)
+    monkeypatch.setattr(leases, "kept", lambda *_: nullcontext())
+    return Stopped(monkeypatch)
+
+
+def edit(bench: Bench) -> None:
+    """A new document, one that changes, one that goes, and one of which all vectors are lost."""
+    bench.write("1.md", paragraph("word1a"), paragraph("new"))
+    bench.write("4.md", paragraph("fourth"))
+    bench.remove("2.md")
+
+
+async def everything(bench: Bench) -> object:
+    """All that an ingest writes, but for the cache of embeddings."""
+    ledger, here = bench.catalog.ledger, bench.kb.namespace
+    states = ("building", "active", "retired")
+    indexes = [ledger.index(here, state) for state in states]
+    documents = [ledger.documents(index.key) for index in indexes if index]
+    kept = [bench.index.store.count(index.space) for index in indexes if index]
+    return await bench.visible(), indexes, documents, kept, ledger.last_runs(here, 9)
+
+
+async def lost(ingest: Awaitable[object]) -> str:
+    """What an ingest says that has lost its lease; nothing of one that has not."""
+    try:
+        await ingest
+    except LeaseLostError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("upsert", "upsert"), ("replace", "replace"), ("replace", "upsert")]
+)
+async def test_at_any_step(
+    make_bench: Callable[[str], Bench], stopped: Stopped, first: str, second: str
+) -> None:
+    """It says so, changes nothing after the other has begun, and its run does not complete; the
+    other's is whole, whatever the first had begun."""
+    failed = 0
+    expected: list[Any] = []
+    for at in count(1):
+        stopped.stop_at(0)
+        bench = make_bench("memory")
+        fill(bench)
+        await bench.ingest()
+        edit(bench)
+        bench.index.store.delete(bench.entry.space, [1, 2])
+
+        async def take_over(bench: Bench = bench) -> object:
+            await asyncio.sleep(0.001)
+            await bench.ingest(strategy=second)
+            return await everything(bench)
+
+        stopped.stop_at(at, take_over)
+        said = await lost(bench.ingest(strategy=first))
+        if not stopped.reached:
+            break
+        stopped.stop_at(0)
+        assert await everything(bench) == stopped.seen
+        expected = expected or await fresh(bench, make_bench)
+        await check_whole(bench, expected)
+        failed += bool(said)
+        assert not said or "'docs': another process took over" in said
+        if said and at > 1:  # before, there was no run to be heard of
+            runs = bench.catalog.ledger.last_runs(bench.kb.namespace, 2)
+            assert [run["status"] for run in runs] == ["completed", "failed"]
+            assert bench.diary.names()[-1] == "ingest_failed"
+    assert failed > 20
+
+
+async def check_whole(bench: Bench, expected: list[Any]) -> None:
+    """An index is what a fresh ingest makes, in the catalog and in the store, and the only one."""
+    ledger, here = bench.catalog.ledger, bench.kb.namespace
+    visible = await bench.visible()
+    assert visible == expected
+    assert (ledger.index(here, "building"), ledger.retired_indexes(here)) == (None, [])
+    assert bench.index.store.count(bench.entry.space) == len(visible)
+    assert bench.index.compare(bench.entry, deep=True).lost == []

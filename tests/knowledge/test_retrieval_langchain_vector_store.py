@@ -1,0 +1,166 @@
+"""A project's knowledge bases and collections, as LangChain's `VectorStore`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.documents import Document
+
+from lorebind_knowledge import bridge
+from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.errors import (
+    IndexMismatchError,
+    NotFoundError,
+    NotIngestedError,
+    UsageError,
+)
+from lorebind_knowledge.namespace import tenant
+from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
+from lorebind_knowledge.service import KnowledgeService
+
+from .bench import Bench, fill, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lorebind_knowledge.records import Space
+
+
+def service(root: Path, dimension: int = 64) -> KnowledgeService:
+    """A project with one knowledge base `docs`, over `docs/*.md`."""
+    (root / "docs").mkdir(exist_ok=True)
+    (root / "docs" / "a.md").write_text("# Keys\n\nRotate the keys.\n")
+    declared: dict[str, Any] = {
+        "name": "shop",
+        "embedders": [
+            {"id": "words", "provider": "hashing", "config": {"dimension": dimension}},
+            {"id": "more", "provider": "hashing", "config": {"dimension": 32}},
+        ],
+        "vector_dbs": [{"id": "file", "type": "sqlite"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
+        ],
+    }
+    return KnowledgeService(build_project(declared, root=root, environ={}))
+
+
+async def test_a_knowledge_base_is_searched(bench: Bench) -> None:
+    """The nearest passages by cosine with what is known of them; a filter is one of ours."""
+    fill(bench)
+    await bench.ingest()
+    searched = KnowledgeBaseVectorStore(bench.kb)
+    found = await searched.asimilarity_search_with_score(paragraph("word2b"), k=3)
+    expected = await bench.ask(paragraph("word2b"), strategy="similarity", top_k=3)
+    assert [(document.id, score) for document, score in found] == [
+        (match.id, match.score) for match in expected
+    ]
+    best, _ = found[0]
+    assert best.page_content == paragraph("word2b")
+    assert (best.metadata["kb_id"], best.metadata["uri"]) == ("docs", "docs/2.md")
+    other = await searched.asimilarity_search("word2b", filter={"uri": "docs/1.md"})
+    assert {document.metadata["uri"] for document in other} == {"docs/1.md"}
+    assert await searched.aget_by_ids([best.id or ""]) == [best]
+    assert best in await searched.amax_marginal_relevance_search(paragraph("word2b"), k=3)
+
+
+async def test_a_knowledge_base_is_not_written(bench: Bench) -> None:
+    """Adding and deleting are refused in words that say where to: an ingest would undo them."""
+    fill(bench)
+    await bench.ingest()
+    before = await bench.texts()
+    searched = KnowledgeBaseVectorStore(bench.kb)
+    with pytest.raises(UsageError, match=r"'docs' are those of its sources.*a collection"):
+        searched.add_documents([Document("by hand")])
+    with pytest.raises(UsageError, match="sources"):
+        await searched.adelete()
+    assert await bench.texts() == before
+
+
+async def test_nothing_ingested(bench: Bench) -> None:
+    """As for every search it is an error that names the command."""
+    with pytest.raises(NotIngestedError, match="lorebind knowledge ingest docs"):
+        await KnowledgeBaseVectorStore(bench.kb).asimilarity_search("word")
+
+
+async def test_a_reindex_meanwhile(
+    make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that is replaced between looking it up and searching it is looked up again."""
+    bench = make_bench("sqlite")
+    fill(bench)
+    await bench.ingest()
+    plain = type(bench.index.store).nearest
+    asked = []
+
+    def late(store: Any, space: Space, *arguments: Any) -> Any:
+        asked.append(space.index.number)
+        if len(asked) == 1:
+            bridge.run(bench.ingest(strategy="replace"))
+        return plain(store, space, *arguments)
+
+    monkeypatch.setattr(type(bench.index.store), "nearest", late)
+    found = await KnowledgeBaseVectorStore(bench.kb).asimilarity_search(paragraph("word1a"), k=1)
+    assert [document.page_content for document in found] == [paragraph("word1a")]
+    assert asked == [1, 2]
+
+
+async def test_an_ingest_leaves_a_collection_alone(tmp_path: Path) -> None:
+    """A collection of the same name in the same file is another thing than the knowledge base."""
+    made = service(tmp_path)
+    collection = made.collection("docs")
+    await collection.aadd_texts(["by hand"], ids=["1"])
+    await made.ingest("docs", strategy="replace")
+    (tmp_path / "docs" / "a.md").write_text("# Other\n\nSnow.\n")
+    report = await made.ingest("docs")
+    assert report.documents["removed"] == 0
+    assert await collection.aget_by_ids(["1"]) == [Document("by hand", id="1")]
+    searched = made.vector_store("docs")
+    assert [found.metadata["title"] for found in await searched.asimilarity_search("hand")] == [
+        "Other"
+    ]
+    await collection.adelete()
+    assert len(await searched.asimilarity_search("snow")) == 1
+    await made.close()
+
+
+async def test_collections_are_kept(tmp_path: Path) -> None:
+    """They outlast the process, and are the project's, the tenant's and the name's own."""
+    made = service(tmp_path)
+    await made.collection("notes").aadd_texts(["kept"], ids=["1"])
+    await made.close()
+    made = service(tmp_path)
+    assert [found.id for found in await made.collection("notes").asimilarity_search("x")] == ["1"]
+    assert await made.collection("others").asimilarity_search("x") == []
+    with tenant("acme"):
+        theirs = made.collection("notes")
+    assert await theirs.asimilarity_search("x") == []
+    await made.close()
+
+
+async def test_another_embedder_is_refused(tmp_path: Path) -> None:
+    """Vectors of two embedders never meet in one collection, whatever their dimension."""
+    made = service(tmp_path)
+    await made.collection("notes").aadd_texts(["one"])
+    with pytest.raises(IndexMismatchError, match="'notes' was begun with the embedder hashing"):
+        await made.collection("notes", embedder="more").asimilarity_search("x")
+    with pytest.raises(NotFoundError, match="'none'"):
+        made.collection("notes", embedder="none")
+    await made.close()
+
+
+async def test_failing_stores_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage is passed on and not asked about twice."""
+    fill(bench, 1)
+    await bench.ingest()
+    asked = []
+
+    def broken(store: Any, *arguments: Any) -> Any:
+        asked.append(arguments)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(type(bench.index.store), "nearest", broken)
+    with pytest.raises(OSError, match="gone"):
+        await KnowledgeBaseVectorStore(bench.kb).asimilarity_search("word")
+    assert len(asked) == 1

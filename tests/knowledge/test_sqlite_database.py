@@ -1,0 +1,397 @@
+"""The SQLite database that catalog and store share: connections, forks, errors, several users."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+
+from lorebind_knowledge.catalog import database as database_module
+from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+
+# What the other processes of these tests begin with: `database`, on the file given to them.
+PRELUDE = """
+import os, sys, threading, warnings
+from pathlib import Path
+from lorebind_knowledge.catalog.database import SqliteDatabase
+warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads are what is tried here
+database = SqliteDatabase(Path(sys.argv[1]))
+def put(value):
+    with database.writing() as connection:
+        connection.exec_driver_sql("create table if not exists t (x integer)")
+        connection.exec_driver_sql("insert into t values (?)", (value,))
+def read():
+    with database.reading() as connection:
+        return [x for (x,) in connection.exec_driver_sql("select x from t order by x")]
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[SqliteDatabase]:
+    """With one table of one row."""
+    with closing(SqliteDatabase(path)) as database:
+        fill(database)
+        yield database
+
+
+@pytest.fixture
+def memory() -> Iterator[SqliteDatabase]:
+    with closing(SqliteDatabase(None)) as database:
+        fill(database)
+        yield database
+
+
+def fill(database: SqliteDatabase) -> None:
+    with database.writing() as connection:
+        driver(connection).execute("create table t (x integer unique)")
+    put(database, 1)
+
+
+def driver(connection: Connection) -> sqlite3.Connection:
+    raw: Any = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw
+
+
+def put(database: SqliteDatabase, value: object) -> None:
+    with database.writing() as connection:
+        driver(connection).execute("insert into t values (?)", (value,))
+
+
+def read(database: SqliteDatabase) -> list[int]:
+    with database.reading() as connection:
+        return [x for (x,) in driver(connection).execute("select x from t order by x")]
+
+
+def run(script: str, path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PRELUDE + script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Transactions
+
+
+def test_a_block_that_raises_changes_nothing(
+    database: SqliteDatabase, memory: SqliteDatabase
+) -> None:
+    """What SQLAlchemy and what the driver has written is undone, and the next block works."""
+
+    def attempt(each: SqliteDatabase) -> None:
+        with each.writing() as connection:
+            driver(connection).execute("insert into t values (2)")
+            connection.execute(text("insert into t values (3)"))
+            raise ZeroDivisionError
+
+    for each in (database, memory):
+        with pytest.raises(ZeroDivisionError):
+            attempt(each)
+        assert read(each) == [1]
+        put(each, 4)
+        assert read(each) == [1, 4]
+
+
+def test_one_transaction_for_both(database: SqliteDatabase, memory: SqliteDatabase) -> None:
+    """What goes by the driver and what goes by SQLAlchemy is one transaction."""
+    for each in (database, memory):
+        with each.writing() as connection:
+            connection.execute(text("insert into t values (7)"))
+            driver(connection).execute("insert into t values (8)")
+            assert driver(connection).in_transaction
+        assert read(each) == [1, 7, 8]
+
+
+def test_a_view_does_not_change(database: SqliteDatabase) -> None:
+    """What is written meanwhile is not seen, and a view holds back no writer."""
+    with database.reading() as connection:
+        assert connection.execute(text("select count(*) from t")).scalar() == 1
+        put(database, 2)
+        assert connection.execute(text("select count(*) from t")).scalar() == 1
+    assert read(database) == [1, 2]
+
+
+def test_views_within_views(database: SqliteDatabase) -> None:
+    """Any number of threads hold a view and open another one in it, and none waits for another."""
+    ready = threading.Barrier(40, timeout=30)
+
+    def look(_: int) -> list[int]:
+        with database.reading() as connection:
+            driver(connection).execute("select 1 from t").fetchall()
+            ready.wait()
+            return read(database)
+
+    with ThreadPoolExecutor(40) as threads:
+        assert list(threads.map(look, range(40))) == [[1]] * 40
+
+
+@pytest.mark.parametrize("how", ["driver", "sqlalchemy"])
+def test_errors_are_named(database: SqliteDatabase, path: Path, how: str) -> None:
+    """Whichever way a statement went, its error names the file and what to do."""
+
+    def attempt(statement: str) -> None:
+        with database.writing() as connection:
+            if how == "driver":
+                driver(connection).execute(statement)
+            else:
+                connection.exec_driver_sql(statement)
+
+    for statement, said in {
+        "select * from missing": r"x\.db: no such table.*it is damaged; move the file away",
+        "insert into t values (1)": r"x\.db: UNIQUE constraint failed.*it is damaged",
+        "nonsense": r"x\.db: near \"nonsense\"",
+        f"insert into t values ('{chr(0xD800)}')": r"x\.db: not valid Unicode",
+    }.items():
+        with pytest.raises(StoreError, match=said):
+            attempt(statement)
+    assert read(database) == [1]
+
+
+def test_a_full_disk(database: SqliteDatabase) -> None:
+    """It is said that space is missing; nothing is lost."""
+
+    def attempt() -> None:
+        with database.writing() as connection:
+            driver(connection).execute("create table big (x blob)")
+            driver(connection).execute("pragma max_page_count = 100")
+            driver(connection).execute("insert into big values (zeroblob(10000000))")
+
+    with pytest.raises(StoreError, match=r"disk is full; free some space.*nothing is lost"):
+        attempt()
+    assert read(database) == [1]
+    put(database, 2)
+
+
+def test_the_first_switch_to_a_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file that another process holds at that moment is waited for."""
+    monkeypatch.setattr(database_module, "BUSY_SECONDS", 5)
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("create table t (x integer)")
+    holder.execute("begin exclusive")
+    release = threading.Timer(0.3, holder.execute, ["commit"])
+    release.start()
+    with closing(SqliteDatabase(path)) as database, closing(holder):
+        assert read(database) == []
+        release.join()
+
+
+def test_processes_that_make_the_file(path: Path) -> None:
+    """Processes that make the file and its tables at the same moment all succeed."""
+    script = PRELUDE + "for n in range(10): put(n)\ndatabase.close()"
+    command = [sys.executable, "-W", "error", "-c", script, str(path)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    with closing(SqliteDatabase(path)) as database:
+        assert len(read(database)) == 40
+
+
+# The file
+
+
+def test_without_a_catalog(path: Path) -> None:
+    """Where there is no catalog, none is made, and another program's tables are left alone."""
+    with closing(SqliteDatabase(path, for_catalog=False)) as database:
+        with database.reading() as connection:
+            assert connection.scalar(text("select count(*) from sqlite_master")) == 0
+        assert not path.exists()
+        with database.writing() as connection:
+            connection.execute(text("create table catalog_runs (id text)"))
+        with database.reading() as connection:
+            assert connection.scalar(text("select count(*) from sqlite_master")) == 1
+
+
+def test_from_another_folder(
+    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that changes its folder goes on with the same file."""
+    monkeypatch.chdir(tmp_path)
+    with closing(SqliteDatabase(Path("x.db"))) as relative:
+        assert read(relative) == [1]
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        relative.close()
+        assert read(relative) == [1]
+
+
+def test_a_file_that_was_removed_or_replaced(database: SqliteDatabase, path: Path) -> None:
+    """What is open to the file before is not used for the one that is there now."""
+    other = path.with_name("other.db")
+    with closing(sqlite3.connect(other)) as made, made:
+        made.execute("create table t (x integer)")
+        made.execute("insert into t values (5)")
+    with database.reading() as connection:
+        driver(connection).execute("select * from t").fetchall()
+        for file in path.parent.glob("x.db*"):
+            file.unlink()
+        other.rename(path)
+        assert read(database) == [5]
+    assert read(database) == [5]
+    path.unlink()
+    with pytest.raises(StoreError, match="no such table"):
+        read(database)
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are those of POSIX")
+def test_a_folder_that_may_not_be_looked_into(tmp_path: Path) -> None:
+    """It is said, and not answered as if nothing were there."""
+    inside = tmp_path / "x.db"
+    script = """
+if os.geteuid() == 0:
+    os.chown(os.path.dirname(sys.argv[1]), 0, 0)
+    os.setuid(65534)
+from lorebind_knowledge.errors import StoreError
+for attempt in (read, lambda: put(1)):
+    try:
+        attempt()
+    except StoreError as error:
+        print(error)
+"""
+    tmp_path.chmod(0o000)
+    try:
+        reading, writing = run(script, inside).splitlines()
+        assert "cannot be reached: Permission denied; check the rights of its folder" in reading
+        assert "Permission denied; make " in writing
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_close_gives_back_every_handle(database: SqliteDatabase) -> None:
+    """After `close` no thread's connection is left open, one in use as soon as it is given back."""
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(lambda _: read(database), range(100)))
+    assert handles(database) > 0
+    with database.reading() as connection:
+        driver(connection).execute("select * from t").fetchall()
+        database.close()
+        assert handles(database) > 0
+    assert handles(database) == 0
+    assert read(database) == [1]
+    database.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert handles(database) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_errors_leave_no_handle(database: SqliteDatabase) -> None:
+    """Blocks that fail do not pile up connections or hold the lock."""
+    read(database)
+    before = handles(database)
+    for _ in range(20):
+        with pytest.raises(StoreError):
+            put(database, 1)
+    assert handles(database) <= before
+    put(database, 2)
+
+
+def handles(database: SqliteDatabase) -> int:
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:  # the listing's own
+            continue
+    return sum(link.startswith(str(database.path)) for link in links)
+
+
+# Forks
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_forks(path: Path) -> None:
+    """Parent and child both go on, each with connections of its own, while threads read and write,
+    and while they read within a view."""
+    script = """
+put(0)
+memory = SqliteDatabase(None)
+stop = threading.Event()
+def busy():
+    while not stop.is_set():
+        with database.reading(), memory.reading():
+            assert read()[0] == 0
+def busy_writing():
+    while not stop.is_set():
+        put(-0)
+threads = [threading.Thread(target=work) for work in (busy, busy, busy_writing)]
+for thread in threads:
+    thread.start()
+for number in range(1, 21, 2):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            put(number)
+            assert number in read()
+            with memory.reading():
+                pass
+            status = 0
+        finally:
+            os._exit(status)
+    put(number + 1)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+for thread in threads:
+    thread.join()
+assert sorted(set(read())) == list(range(21)), read()
+database.close()
+print("done")
+"""
+    assert run(script, path) == "done"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_within_a_view(path: Path) -> None:
+    """A thread that forks while it has a view itself does not wait for itself."""
+    script = """
+import time
+put(1)
+with database.reading():
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            assert read() == [1]
+            put(2)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert time.monotonic() - begun < 5
+assert read() == [1, 2]
+database.close()
+print("done")
+"""
+    assert run(script, path) == "done"
