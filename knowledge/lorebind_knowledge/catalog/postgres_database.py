@@ -18,7 +18,7 @@ from lorebind_knowledge.catalog.database import SqliteDatabase, bring_up_to_date
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.postgres.address import import_psycopg
-from lorebind_knowledge.postgres.connections import limits
+from lorebind_knowledge.postgres.connections import idle_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ class PostgresDatabase:
             self._make_tables(engine)
         with self._named(), engine.begin() as connection:
             # A writer that is stopped in the middle loses the row of its lease before the lease.
-            connection.exec_driver_sql(limits())
+            connection.exec_driver_sql(idle_limit())
             yield connection
 
     @contextmanager
@@ -205,7 +205,7 @@ class PostgresDatabase:
                 f"{self._schema_sql()}{catalog_sql(version)}"
             )
         with self._named(), engine.begin() as connection:
-            connection.exec_driver_sql(limits())
+            connection.exec_driver_sql(idle_limit())
             # Other processes may be about to do the same.
             connection.execute(text(f"select pg_advisory_xact_lock({_number('making it')})"))
             if self._schema is not None:

@@ -75,7 +75,10 @@ class Connections:
     def writing(self) -> Iterator[psycopg.Connection]:
         """A transaction that is committed at the end of the block, or not at all."""
         with self._connected() as connection:
-            connection.execute(f"begin isolation level read committed; {limits()}")
+            connection.execute(
+                "begin isolation level read committed;"
+                f" set local lock_timeout = '{_LOCK_SECONDS}s'; {idle_limit()}"
+            )
             yield connection
             connection.execute("commit")
 
@@ -189,12 +192,9 @@ class Connections:
             connection.close()
 
 
-def limits() -> str:
-    """What bounds, for others that write, how long a transaction waits or is waited for."""
-    return (
-        f"set local lock_timeout = '{_LOCK_SECONDS}s';"
-        f" set local idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'"
-    )
+def idle_limit() -> str:
+    """What bounds how long others wait for a transaction whose process was stopped."""
+    return f"set local idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'"
 
 
 # `PQTRANS_ACTIVE`: a statement is under way, as after an interrupt, and cannot be waited for.
