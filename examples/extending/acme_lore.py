@@ -1,20 +1,24 @@
-"""A package of plugins: an embedder, a vector database and a source, each in a few lines."""
+"""A package of plugins: an embedder, a chunker, a reranker and a source, each in a few lines."""
 
 import json
+import re
 import zlib
 from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
+from lorebind_knowledge.chunking.base import Chunker
+from lorebind_knowledge.declarations.chunking import ChunkerBase
 from lorebind_knowledge.declarations.embedders import EmbedderBase
+from lorebind_knowledge.declarations.retrieval import RerankerBase
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
+from lorebind_knowledge.rerankers.base import Reranker
 from lorebind_knowledge.sources.base import Content, SourceItem
-from lorebind_knowledge.stores.memory import MemoryStore
 
 
 class AcmeEmbedder(Embedder):
@@ -56,21 +60,51 @@ class EmbedderPlugin:
         return AcmeEmbedder(declaration.dimension, environment.fill(declaration.api_key))
 
 
-class AcmeStore(MemoryStore):
-    """A store of one's own implements `VectorStore`; this one borrows it all."""
+class AcmeChunker(Chunker):
+    """Each question with its answer is a passage."""
 
-    persistent = False
+    def __init__(self, mark):
+        self.mark = re.compile(rf"^{re.escape(mark)}", re.MULTILINE)
+
+    @property
+    def fingerprint(self):
+        return f"from {self.mark.pattern}"
+
+    def split(self, text, start, end, boundaries=()):
+        cuts = [found.start() for found in self.mark.finditer(text, start, end)]
+        ends = sorted({start, *cuts, end})
+        return [part for part in pairwise(ends) if text[slice(*part)].strip()]
 
 
-class VectorDBPlugin:
-    class Declaration(VectorDBBase):
-        """Acme's vector database."""
+class ChunkerPlugin:
+    class Declaration(ChunkerBase):
+        """Cut before each question."""
 
-        type: Literal["acme"] = Field(description="Kept at Acme's.")
+        strategy: Literal["questions"] = Field(description="For questions with answers.")
+        mark: str = Field("Q:", min_length=1, description="What a question begins with.")
 
     @staticmethod
     def make(declaration, environment):
-        return AcmeStore()
+        return AcmeChunker(declaration.mark)
+
+
+class AcmeReranker(Reranker):
+    """Counts how many words of the question a passage has."""
+
+    def rerank(self, question, texts):
+        words = set(question.lower().split())
+        return [len(words & set(text.lower().split())) / len(words) for text in texts]
+
+
+class RerankerPlugin:
+    class Declaration(RerankerBase):
+        """Acme's reranker."""
+
+        provider: Literal["acme"] = Field(description="Counts words.")
+
+    @staticmethod
+    def make(declaration, environment):
+        return AcmeReranker()
 
 
 class AcmeWiki:
