@@ -51,7 +51,7 @@ async def examine(
         loaded: the project.
         service: its knowledge.
         models: its chat models.
-        deep: ask vector databases for every vector, instead of how many they have.
+        deep: look for every single vector, instead of their number and some of them.
     """
     project = loaded.project
     for embedder in defaults.embedders(project):

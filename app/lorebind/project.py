@@ -365,7 +365,7 @@ class Project(Faces):
         Nothing is written, and no part that fails stops the others.
 
         Args:
-            deep: ask vector databases for every vector, instead of how many they have.
+            deep: look for every single vector, instead of their number and some of them.
         """
         from lorebind.doctor import examine
 
@@ -373,13 +373,16 @@ class Project(Faces):
         return [found async for found in examined]
 
     async def apurge(self, *, dry_run: bool = True) -> list[Undeclared]:
-        """Remove what the vector databases hold of knowledge bases that nobody declares any more.
+        """Remove what is left of knowledge bases that the project does not declare any more.
+
+        Vectors, texts, words and runs go, of all tenants. Collections and other projects in the
+        same database are left alone, and so is the embedding cache.
 
         Args:
-            dry_run: only say what would be removed.
+            dry_run: only list what would be removed.
 
         Returns:
-            what was removed, or would be.
+            what was removed, or what would be.
 
         Raises:
             IngestRunningError: one of them is being ingested.
@@ -404,11 +407,11 @@ class Project(Faces):
     ) -> LorebindVectorStore:
         """Documents that are added by hand, as a LangChain `VectorStore`.
 
-        A collection is no knowledge base: no ingest finds or deletes what is in it, no binding
-        searches it. What refers to another embedder than it was begun with is refused.
+        A collection is not a knowledge base: no ingest finds or deletes its documents, and no
+        binding searches it. Its vectors are all of one embedder; another one is refused.
 
         Args:
-            name: what it is called; it is made when first used.
+            name: what it is called. It is made when it is first used.
             embedder, vector_db: declared ones; None means the project's defaults.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What moves between the parts: documents, chunks, stored records, and what a search returns."""
+"""What moves between the parts: spans, chunks with their vectors, and the results of searches."""
 
 from __future__ import annotations
 
@@ -81,11 +81,6 @@ class Record:
     """JSON values only; what `DocumentMatch.metadata` gives back."""
     context: str = ""
     """What the text stands under, its title and headings: its words are searched too."""
-
-    @property
-    def searched(self) -> str:
-        """The words that a lexical search looks through."""
-        return f"{self.context}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)

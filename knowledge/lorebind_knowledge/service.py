@@ -278,7 +278,7 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
     ) -> QueryResult:
-        """See `lorebind_knowledge.retrieval.several.search_several`."""
+        """See `lorebind_knowledge.retrieval.search.search_several`."""
         for kb_id in kb_ids:
             await self.start(kb_id, workflow=workflow)
         kbs = tuple(self.knowledge_base(kb_id, workflow) for kb_id in kb_ids)

@@ -11,7 +11,7 @@ def doctor(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
     deep: bool = typer.Option(
-        False, "--deep", help="Ask vector databases for every vector, not only how many they have."
+        False, "--deep", help="Look for every single vector, not only for their number and some."
     ),
 ) -> None:
     """Try each embedder, vector database, index and model, and say the repair of what fails."""

@@ -1,1 +1,1 @@
-"""The ledger of what has been ingested: indexes, documents, chunks, runs, cached embeddings."""
+"""Everything but the vectors: documents, versions, texts, words, runs, cached embeddings."""

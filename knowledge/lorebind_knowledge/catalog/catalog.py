@@ -1,4 +1,4 @@
-"""The catalog of one vector database: its ledger, its versions, its embedding cache."""
+"""The catalog of one vector database: its transactions, its ledger and its embedding cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Catalog:
-    """What must be as durable as the vectors it speaks of, and so lives beside them."""
+    """Keeps all that a vector database does not: see `schema`. Without it, vectors mean nothing."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ else:
         "RetrievalOverrides",
         __base__=Declaration,
         __module__=__name__,
-        __doc__="Every field of `retrieval`, to be overridden; null clears what was set before.",
+        __doc__="Overrides for each field of `retrieval`. null clears a value that was set before.",
         **{
             name: (_or_null(info), None) for name, info in RetrievalDeclaration.model_fields.items()
         },
@@ -50,7 +50,7 @@ def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
 
 
 class BindingDeclaration(RetrievalOverrides):
-    """A knowledge base, and what is different about its retrieval here."""
+    """A knowledge base, and the fields of its `retrieval` that are different here."""
 
     label: ClassVar[str] = "binding"
 
@@ -60,7 +60,8 @@ class BindingDeclaration(RetrievalOverrides):
         validation_alias=AliasChoices("id", "id_ref"), description="The id of a knowledge base."
     )
     retrieval: RetrievalOverrides | None = Field(
-        None, description="The same overrides, written together; each field in one place only."
+        None,
+        description="The same overrides, written together. Write each field in one place only.",
     )
 
     @model_validator(mode="before")

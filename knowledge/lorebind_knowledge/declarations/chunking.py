@@ -92,16 +92,17 @@ class SemanticDeclaration(Declaration):
 
     breakpoints: Literal["percentile", "standard_deviation", "interquartile", "gradient"] = Field(
         "percentile",
-        description="Which changes of the subject end a passage: the greatest by percentile, "
-        "by standard deviations above the mean, by interquartile ranges above the upper quartile, "
-        "or the steepest rises.",
+        description="How to find the changes of the subject that end a passage: by percentile, by "
+        "standard deviations above the mean, by interquartile ranges above the upper quartile, or "
+        "by the steepest rises.",
     )
     threshold: float = Field(
         default_factory=_usual_threshold,
         ge=0,
         le=1000,
-        description="For percentile and gradient the percentage that is below, 90 when left out; "
-        "for the others how many deviations or ranges, 1.5 when left out.",
+        description="How great a change must be. For `percentile` and `gradient` it is the "
+        "percentage of changes that are smaller, by default 90. For the others it is a number of "
+        "deviations or ranges, by default 1.5.",
     )
     structural_weight: float = Field(
         0.2,
@@ -170,27 +171,27 @@ class ChunkingDeclaration(ChunkerBase):
         "recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"
     ] = Field(
         "recursive_text_splitter",
-        description="Where documents are cut: at paragraphs, else lines, else words; after so many "
-        "tokens, or units; by headings and blocks of Markdown or of pages; at records; by the "
-        "syntax of a language; where the subject changes.",
+        description="Where documents are cut. `recursive_text_splitter`: at paragraphs, else "
+        "lines, else words; `token` and `fixed`: after a number of tokens or units; `markdown` and "
+        "`html`: by headings and blocks; `json`: at records; `code`: by the syntax of a language; "
+        "`semantic`: where the subject changes.",
     )
     unit: Literal["characters", "tokens"] = Field(
         default_factory=_usual_unit,
-        description="What size and overlap count; tokens are those of o200k_base. Characters when "
-        "left out, but for the strategy `token`.",
+        description="The unit of size and overlap. Tokens are counted with o200k_base. By default "
+        "`tokens` for the strategy `token`, and `characters` for the others.",
     )
     size: int = Field(
         default_factory=_usual_size,
         ge=64,
         le=8192,
-        description="The most that a chunk may hold, in units; 800 characters or 200 tokens when "
-        "left out.",
+        description="The most units in a chunk. By default 800 characters or 200 tokens.",
     )
     overlap: int = Field(
         default_factory=_usual_overlap,
         ge=0,
-        description="How much of a chunk its successor repeats, less than size; when left out "
-        "120 characters or 30 tokens, or an eighth of a size that is not larger.",
+        description="How many units of a chunk the next one repeats; less than size. By default "
+        "120 characters or 30 tokens, or an eighth of size if size is not larger than that.",
     )
     language: Language | None = Field(
         None, description="The programming language, for the strategy `code`, which needs it."

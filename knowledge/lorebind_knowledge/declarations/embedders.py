@@ -57,7 +57,7 @@ class LocalEmbedderConfig(Declaration):
 
     batch_size: int = Field(64, ge=1, le=1024, description="Texts per call.")
     threads: int | None = Field(
-        None, ge=1, description="Threads of the model; left out, it is fitted to the machine."
+        None, ge=1, description="Threads of the model. By default as many as fit the machine."
     )
     model_path: str | None = Field(
         None, description="Path of another model.onnx of the same architecture."
@@ -101,7 +101,7 @@ class HashingEmbedderDeclaration(EmbedderBase):
 
 
 class RetryConfig(Declaration):
-    """When a provider fails in a way that may pass: its limits, an overload, a lost connection."""
+    """How to try again after a failure that may pass: a limit, an overload, a lost connection."""
 
     attempts: int = Field(3, ge=1, le=20, description="Tries in all.")
     backoff_ms: int = Field(
@@ -120,23 +120,23 @@ class RetryConfig(Declaration):
 
 
 class OpenAIEmbedderConfig(Declaration):
-    """Settings of OpenAI's embedders, and of servers that speak their protocol."""
+    """Settings of OpenAI's embedders, and of servers with the same protocol."""
 
     templated: ClassVar[tuple[str, ...]] = ("base_url",)
 
     batch_size: int = Field(96, ge=1, le=2048, description="Texts per call.")
     dimension: int | None = Field(
-        None, ge=1, le=8192, description="Length of the vectors; left out, the model's own."
+        None, ge=1, le=8192, description="Length of the vectors. By default the model's own."
     )
     strip_newlines: bool = Field(False, description="Give the model spaces for line breaks.")
-    base_url: WebAddress | None = Field(
-        None, description="Another server that speaks the same protocol."
-    )
+    base_url: WebAddress | None = Field(None, description="Another server with the same protocol.")
     timeout_seconds: float = Field(60, gt=0, le=3600, description="How long a call may take.")
-    retry: RetryConfig = Field(default_factory=RetryConfig, description="What failures are worth.")
+    retry: RetryConfig = Field(
+        default_factory=RetryConfig, description="How to try again after a failure."
+    )
     max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="The most calls in a minute; left out, as many as there are."
+        None, ge=1, description="The most calls in a minute. By default there is no limit."
     )
 
 
@@ -148,7 +148,7 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
     provider: Literal["openai"] = Field(description="Calls OpenAI, or what speaks its protocol.")
     model: str = Field("text-embedding-3-small", min_length=1, description="The name of the model.")
     api_key: Secret | None = Field(
-        None, description="Only a template is accepted; left out, `{{ .env.OPENAI_API_KEY }}`."
+        None, description="Only a template is accepted. By default `{{ .env.OPENAI_API_KEY }}`."
     )
     price_per_million_tokens: float | None = Field(
         None,
@@ -214,7 +214,7 @@ class LangChainEmbedderDeclaration(EmbedderBase):
     )
     max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="The most calls in a minute; left out, as many as there are."
+        None, ge=1, description="The most calls in a minute. By default there is no limit."
     )
 
     @property

@@ -19,7 +19,7 @@ class ExtensionBase(Declaration):
 
 
 class PythonExtension(ExtensionBase):
-    """An extension class of the project's own, or of an installed package."""
+    """An extension class in the project folder, or in an installed package."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 

@@ -22,10 +22,13 @@ class KnowledgeBaseDeclaration(Declaration):
     id: Id = Field(description="The name by which bindings and queries refer to it.")
     description: str = Field("", description="What it is about.")
     embedder: str | None = Field(
-        None, description="The id of an embedder; left out, the project's default."
+        None,
+        description="The id of an embedder. By default the one called `default`, else the first.",
     )
     vector_db: str | None = Field(
-        None, description="The id of a vector database; left out, the project's default."
+        None,
+        description="The id of a vector database. By default the one called `default`, else the "
+        "first.",
     )
     ingest: Literal["manual", "on_start"] = Field(
         "manual",
@@ -38,11 +41,12 @@ class KnowledgeBaseDeclaration(Declaration):
         default_factory=ChunkingDeclaration, description="How documents are cut."
     )
     preprocess: PreprocessDeclaration = Field(
-        default_factory=PreprocessDeclaration, description="What is done to them before."
+        default_factory=PreprocessDeclaration,
+        description="What is done to its documents before they are cut.",
     )
     retrieval: RetrievalDeclaration = Field(
         default_factory=RetrievalDeclaration,
-        description="How it is searched where no binding says otherwise.",
+        description="How it is searched. A binding can override each field.",
     )
     metadata: MetadataMap = Field(
         default_factory=dict, description="Added to the metadata of every passage."

@@ -47,6 +47,6 @@ class LoadingDeclaration(Declaration):
         None,
         ge=0,
         le=64,
-        description="How many processes read documents at the same time; when left out, one for "
-        "each processor, at most 8. With 0, this process reads them itself, without limits.",
+        description="How many processes read documents at the same time. By default one for each "
+        "processor, at most 8. With 0, this process reads them itself, without limits.",
     )

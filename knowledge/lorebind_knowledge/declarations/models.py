@@ -20,7 +20,7 @@ EXTRACTIVE = "extractive"
 
 
 class ModelDeclaration(Declaration):
-    """A chat model: `extractive`, which quotes what was found, or one of LangChain's."""
+    """A chat model: `extractive`, which quotes the passages, or one of LangChain's."""
 
     label: ClassVar[str] = "model"
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
@@ -48,7 +48,7 @@ class ModelDeclaration(Declaration):
         default_factory=dict, description="Further arguments of the model, by name."
     )
     tokenizer: TokenizerDeclaration | None = Field(
-        None, description="Who counts its tokens; left out, its name tells."
+        None, description="How its tokens are counted. By default its name decides."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:

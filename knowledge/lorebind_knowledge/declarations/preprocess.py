@@ -11,8 +11,9 @@ class PreprocessDeclaration(Declaration):
     """What is done to documents before they are cut."""
 
     dedupe: bool = Field(
-        True, description="Find a text once, however many documents of the knowledge base hold it."
+        True,
+        description="Find a text only once if several documents of the knowledge base hold it.",
     )
     remove_html: bool = Field(
-        False, description="Take HTML tags out of Markdown and text; pages are read as HTML anyway."
+        False, description="Remove HTML tags from Markdown and text. HTML pages never keep theirs."
     )

@@ -27,7 +27,7 @@ class AutoloadDeclaration(Declaration):
         default_factory=list, description="Patterns of files, relative to the project folder."
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files to leave out."
+        default_factory=list, description="Patterns of files that are not loaded."
     )
 
 
@@ -39,10 +39,10 @@ class ProjectDeclaration(Declaration):
     name: Id = Field(description="The name of the project.")
     description: str = Field("", description="What the project is about.")
     embedders: list[EmbedderDeclaration] = Field(
-        default_factory=list, description="What turns texts into vectors; left out: `local`."
+        default_factory=list, description="What turns texts into vectors. By default `local`."
     )
     vector_dbs: list[VectorDBDeclaration] = Field(
-        default_factory=list, description="Where vectors are kept; left out: `sqlite`."
+        default_factory=list, description="Where vectors are kept. By default `sqlite`."
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
         default_factory=list, description="The knowledge bases that the whole project sees."
@@ -51,7 +51,7 @@ class ProjectDeclaration(Declaration):
         default_factory=list, description="The knowledge bases that everything may use."
     )
     models: list[ModelDeclaration] = Field(
-        default_factory=list, description="The chat models; left out: an extractive one."
+        default_factory=list, description="The chat models. By default an extractive one."
     )
     agents: list[AgentDeclaration] = Field(
         default_factory=list, description="The agents that all workflows see."
@@ -62,16 +62,17 @@ class ProjectDeclaration(Declaration):
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,
-        description="What stands around embedders, vector databases and searches, the outermost "
-        "first; a text is the path of a factory: `module:factory`.",
+        description="Wrappers around embedders, vector databases and searches, the outermost "
+        "first. A text is the path of a factory: `module:factory`.",
     )
     extensions: list[ExtensionDeclaration] = Field(
         default_factory=list,
-        description="What is told of every ingest and search; no other is, installed or not.",
+        description="Extensions that are told of every ingest and search. Others are not, even if "
+        "they are installed.",
     )
     loading: LoadingDeclaration = Field(
         default_factory=LoadingDeclaration,
-        description="What reading one PDF or Word document may take.",
+        description="Limits for reading one PDF or Word document.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration, description="Files of agents and workflows."

@@ -37,14 +37,14 @@ ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
 
 
 class FusionDeclaration(Declaration):
-    """How what vectors find and what words find become one ranking."""
+    """How the passages that vectors find and those that words find become one ranking."""
 
     method: Literal["weighted", "rrf"] = Field(
         "weighted",
         description="`weighted`: the figures, scaled to 0 to 1, added by weight; `rrf`: the ranks.",
     )
     dense_weight: float = Field(
-        0.7, ge=0, le=1, description="weighted: what the vectors count; the words count the rest."
+        0.7, ge=0, le=1, description="weighted: the weight of the vectors. The words have the rest."
     )
     rank_constant: int = Field(60, ge=1, le=1000, description="rrf: the constant k.")
     depth: int = Field(
@@ -85,14 +85,17 @@ class OnnxRerankDeclaration(RerankerBase):
         min_length=1, description="The model.onnx, relative to the project folder."
     )
     tokenizer_path: str | None = Field(
-        None, min_length=1, description="Its tokenizer.json; left out, the one beside the model."
+        None, min_length=1, description="Its tokenizer.json. By default the file beside the model."
     )
     max_length: int = Field(
-        512, ge=8, le=8192, description="Tokens of question and passage; what is longer is cut."
+        512,
+        ge=8,
+        le=8192,
+        description="The most tokens of question and passage. Longer ones are cut.",
     )
     batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
     threads: int | None = Field(
-        None, ge=1, description="Threads of the model; left out, it is fitted to the machine."
+        None, ge=1, description="Threads of the model. By default as many as fit the machine."
     )
 
 
@@ -112,12 +115,14 @@ AnyReranker: TypeAlias = Annotated[
 
 
 class StageDeclaration(Declaration):
-    """Another way to search, where what came before found too little."""
+    """Another way to search, used if the ones before it found too little."""
 
     strategy: Strategy | None = Field(None, description="Another strategy.")
-    min_score: float | None = Field(None, ge=0, le=1, description="Another bar; null is none.")
-    min_score_on: ScoredOn | None = Field(None, description="The figure that it is about.")
-    filters: JsonMap = Field(default_factory=dict, description="Other conditions; {} are none.")
+    min_score: float | None = Field(
+        None, ge=0, le=1, description="Another `min_score`; null means none."
+    )
+    min_score_on: ScoredOn | None = Field(None, description="The figure that is compared with it.")
+    filters: JsonMap = Field(default_factory=dict, description="Other filters; {} means none.")
 
     @model_validator(mode="after")
     def _changes_something(self) -> StageDeclaration:
@@ -130,7 +135,7 @@ class StageDeclaration(Declaration):
 
 
 class RetrievalDeclaration(Declaration):
-    """How a knowledge base is searched, and what a prompt is given of it."""
+    """How a knowledge base is searched, and what a prompt gets from it."""
 
     strategy: Strategy = Field(
         "hybrid",
@@ -140,12 +145,12 @@ class RetrievalDeclaration(Declaration):
     )
     top_k: int = Field(5, ge=1, le=50, description="The most passages to return.")
     min_score: float | None = Field(
-        None, ge=0, le=1, description="Passages that score lower are left out."
+        None, ge=0, le=1, description="Passages with a lower score are not returned."
     )
     min_score_on: ScoredOn | None = Field(
         None,
-        description="The figure that `min_score` is compared with; left out, the cosine, for "
-        "`rerank` the reranker's.",
+        description="The figure that is compared with `min_score`. By default the cosine, and for "
+        "`rerank` the reranker's score.",
     )
     max_tokens: int | None = Field(
         None, ge=1, description="The most tokens that the passages may take in a prompt."
@@ -157,23 +162,24 @@ class RetrievalDeclaration(Declaration):
         default_factory=FusionDeclaration, description="How vectors and words are brought together."
     )
     mmr_lambda: float = Field(
-        0.7, ge=0, le=1, description="mmr: 1 looks at relevance alone, 0 at diversity alone."
+        0.7, ge=0, le=1, description="mmr: with 1 only relevance counts, with 0 only diversity."
     )
     rerank: AnyReranker | None = Field(
-        None, description="The reranker; `rerank` needs one, the other strategies use none."
+        None, description="The reranker. Only the strategy `rerank` uses it."
     )
     neighbours: int = Field(
-        0, ge=0, le=5, description="How many chunks before and after a hit are put around it."
+        0, ge=0, le=5, description="How many chunks before and after a hit are added to it."
     )
     inject_as: InjectAs | None = Field(
         None,
-        description="A label for the block of passages, or the variable that a prompt places it "
-        "by: `context_docs` for `{{ .context_docs }}`, or `{{ .workflow.vars.NAME }}`.",
+        description="A label for the block of passages. A prompt can place the block by it: "
+        "`context_docs` for `{{ .context_docs }}`, or `{{ .workflow.vars.NAME }}`.",
     )
     render: Render = Field(
         "bullets",
-        description="How passages are written: `bullets`, `json`, `xml`, `markdown`; or a template "
-        "for each, which names `{{ .content }}` and `{{ .marker }}`; or the name of its file.",
+        description="How passages are written: `bullets`, `json`, `xml` or `markdown`; a template "
+        "for each passage, which names `{{ .content }}` and `{{ .marker }}`; or the name of a file "
+        "with such a template.",
     )
     fallback: str | None = Field(None, description="The text used when too little is found.")
     min_results: int = Field(
@@ -182,16 +188,18 @@ class RetrievalDeclaration(Declaration):
     stages: list[StageDeclaration] = Field(
         default_factory=list,
         max_length=5,
-        description="Further ways to search, tried in order while fewer than `min_results` are "
-        "found, or none that is likely to answer; each says what it changes of these settings.",
+        description="Further ways to search. They are tried in order while fewer than "
+        "`min_results` passages are found, or none that is likely to answer. Each overrides some "
+        "of these settings.",
     )
     on_error: Literal["fail", "fallback", "skip"] = Field(
         "fail",
-        description="When the search fails: `fail`, the error ends the call; `fallback`, the "
-        "fallback's text stands in; `skip`, nothing does.",
+        description="What happens if the search fails. `fail`: the error ends the call; "
+        "`fallback`: the text of `fallback` is used instead; `skip`: nothing is used.",
     )
     tool_fallback: Literal["never", "auto", "escalate"] = Field(
         "never",
-        description="When too little is found, an agent may search with words of its own (`auto`), "
-        "has to use a tool first (`escalate`), or keeps the tools it has (`never`).",
+        description="What an agent can do if too little is found. `auto`: it gets a tool to search "
+        "with its own words; `escalate`: it must use a tool before it answers; `never`: it keeps "
+        "the tools it has.",
     )

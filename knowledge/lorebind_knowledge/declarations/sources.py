@@ -36,7 +36,7 @@ class SourceBase(Declaration):
         DEFAULT_MAX_BYTES,
         ge=1,
         le=1024 * MEGABYTE,
-        description="A larger document fails; 4 MiB when left out.",
+        description="A larger document fails. By default 4 MiB.",
     )
 
 
@@ -60,7 +60,7 @@ class _Files(SourceBase):
         default_factory=list, description="Several files or patterns, beside or instead of `path`."
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files to leave out."
+        default_factory=list, description="Patterns of files that are not listed."
     )
 
     @property
@@ -164,7 +164,7 @@ class MediaTranscriptSource(_Web, _Files):
     languages: list[str] = Field(
         default_factory=lambda: ["en"],
         min_length=1,
-        description="Languages of the captions, the preferred first; `en` when left out.",
+        description="Languages of the captions, the preferred first. By default `en`.",
     )
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ class TiktokenTokenizer(TokenizerBase):
 
     provider: Literal["tiktoken"] = Field(description="Counts as OpenAI's models do.")
     encoding: Literal["o200k_base", "cl100k_base"] = Field(
-        "o200k_base", description="Which of the encodings."
+        "o200k_base", description="The name of the encoding."
     )
 
 

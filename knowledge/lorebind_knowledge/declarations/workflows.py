@@ -75,11 +75,13 @@ class BasicTask(Declaration):
     id: Id = Field(description="The name by which later templates refer to the task.")
     type: Literal["basic"] = Field("basic", description="The kind of the task.")
     agent: str | None = Field(
-        None, description="The id of the agent that answers; left out, the default model does."
+        None, description="The id of the agent that answers. By default the default model answers."
     )
-    prompt: str = Field(description="What is asked; a template.")
+    prompt: str = Field(description="The question or instruction for the model; a template.")
     query: str | None = Field(
-        None, description="What the knowledge is searched for; a template. Left out: the prompt."
+        None,
+        description="The question that the knowledge is searched for; a template. By default the "
+        "prompt.",
     )
     knowledge: list[BindingDeclaration] = Field(
         default_factory=list, description="The knowledge bases that the task may use."
@@ -97,7 +99,7 @@ class CompositeTask(Declaration):
     type: Literal["composite"] = Field(description="Runs another workflow.")
     workflow: str = Field(description="The id of the workflow; its output is the task's.")
     input: JsonMap = Field(
-        default_factory=dict, description="What the workflow is given, by name; templates."
+        default_factory=dict, description="The inputs of that workflow, by name; templates."
     )
 
 
@@ -113,19 +115,19 @@ TaskDeclaration: TypeAlias = Annotated[
 
 
 class WorkflowDeclaration(Declaration):
-    """Tasks that run one after the other, with what they need."""
+    """Tasks that run one after the other, and the knowledge and agents that they use."""
 
     label: ClassVar[str] = "workflow"
     templated: ClassVar[tuple[str, ...]] = ("vars", "outputs")
 
     resource: Literal["workflow"] | None = Field(
-        None, description="Says of a file of its own that it declares a workflow."
+        None, description="Written in a file that declares a workflow."
     )
     id: Id = Field(description="The name by which the workflow is run.")
     version: str | None = Field(None, description="The version of the workflow.")
     description: str = Field("", description="What the workflow is for.")
     input: dict[Id, InputDeclaration] = Field(
-        default_factory=dict, description="What a run is given, by name."
+        default_factory=dict, description="The inputs of a run, by name."
     )
     vars: JsonMap = Field(
         default_factory=dict, description="Values for templates: `{{ .workflow.vars.name }}`."
@@ -142,7 +144,7 @@ class WorkflowDeclaration(Declaration):
     )
     tasks: list[TaskDeclaration] = Field(min_length=1, description="The tasks, in order.")
     outputs: dict[str, str] = Field(
-        default_factory=dict, description="What a run returns, by name; templates."
+        default_factory=dict, description="The outputs of a run, by name; templates."
     )
 
 

@@ -22,14 +22,17 @@ class _Wrapper(Declaration):
 
 
 class CacheWrapper(_Wrapper):
-    """Answers a question that was asked before, until an ingest or the time makes it old."""
+    """Gives the same answer to the same question, until an ingest or until it is too old."""
 
-    type: Literal["cache"] = Field(description="Keeps what searches found.")
+    type: Literal["cache"] = Field(description="Keeps the results of searches.")
     max_entries: int = Field(
-        1000, ge=1, le=1_000_000, description="The most answers kept; the oldest make room."
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="How many results are kept. The oldest are removed first.",
     )
     ttl_seconds: float = Field(
-        300, gt=0, le=31_536_000, description="How long an answer may be given again."
+        300, gt=0, le=31_536_000, description="How long a result is used again."
     )
 
 
@@ -38,32 +41,36 @@ class RateLimitWrapper(_Wrapper):
 
     type: Literal["rate_limit"] = Field(description="Bounds the searches of each tenant.")
     queries_per_second: float = Field(
-        gt=0, le=100_000, description="How many, in the long run; 0.5 is one every two seconds."
+        gt=0,
+        le=100_000,
+        description="How many searches on average; 0.5 means one every two seconds.",
     )
     burst: int = Field(
-        1, ge=1, le=100_000, description="How many at once after a pause that was long enough."
+        1, ge=1, le=100_000, description="How many searches at once after a long enough pause."
     )
     when_exceeded: Literal["wait", "refuse"] = Field(
-        "wait", description="`wait`: the search begins later; `refuse`: an error says when."
+        "wait",
+        description="`wait`: the search begins later; `refuse`: it fails, and the error says when "
+        "to try again.",
     )
     max_wait_seconds: float = Field(
-        30, gt=0, le=3600, description="wait: a search that would begin later still is refused."
+        30, gt=0, le=3600, description="wait: a search that would have to wait longer fails."
     )
 
 
 class RetryWrapper(_Wrapper):
-    """Asks a vector database again that failed in passing: a lost connection, an overload."""
+    """Repeats calls of a vector database after a lost connection or an overload."""
 
     type: Literal["retry"] = Field(description="Repeats calls of vector databases.")
     retry: RetryConfig = Field(
-        default_factory=RetryConfig, description="How often and how patiently."
+        default_factory=RetryConfig, description="How often, and how long to wait."
     )
 
 
 class TracingWrapper(_Wrapper):
     """OpenTelemetry spans around embedders, vector databases and searches."""
 
-    type: Literal["tracing"] = Field(description="Makes spans.")
+    type: Literal["tracing"] = Field(description="Writes spans.")
     record_text: bool = Field(
         False, description="Write questions, and the texts that are embedded, into the spans."
     )
@@ -72,15 +79,15 @@ class TracingWrapper(_Wrapper):
 class IsolationWrapper(_Wrapper):
     """Checks that each passage that a search finds belongs to the knowledge base it searched."""
 
-    type: Literal["isolation"] = Field(description="Checks whose passages they are.")
+    type: Literal["isolation"] = Field(description="Checks the passages of every search.")
 
 
 class PythonWrapper(_Wrapper):
-    """A wrapper of the project's own, or of an installed package."""
+    """A wrapper in the project folder, or in an installed package."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
-    type: Literal["python"] = Field(description="What a factory makes.")
+    type: Literal["python"] = Field(description="A wrapper that a factory makes.")
     class_path: ClassPath = Field(
         alias="class",
         description="The factory, as 'module:factory', in the project folder or installed.",

@@ -1,4 +1,4 @@
-"""What belongs to knowledge bases that nobody declares any more: found, and removed when asked."""
+"""Finding and removing what is left of knowledge bases that are not declared any more."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def make_store(
 ) -> tuple[VectorStore, Catalog]:
     """A store and its catalog. Nothing is opened or written until it is used.
 
-    The catalog says what the store holds, so the two share one fate: one file, or memory.
+    The two belong together. They are in one file, one database or in memory; where a database can
+    hold vectors only, the catalog is in a file of the project, or where it is declared to be.
     """
     cache_bytes = declaration.embedding_cache.max_bytes
     match declaration:

@@ -50,9 +50,8 @@ class LangChainStore(VectorStore):
         """
         Args:
             recipe: what makes the wrapped store.
-            exact: whether that compares with every vector. Nobody can ask a class, and what is
-                believed to be exact is an error when it finds too little: so say it of those only
-                that are sure to be.
+            exact: whether the class compares with every vector. If an exact store finds too few
+                vectors, that is an error, so this is only for classes that are known to be exact.
         """
         self.is_exact = exact
         self._recipe = recipe
