@@ -60,10 +60,10 @@ class Server:
         path = f"?options=-csearch_path%3D{schema}%2Cpublic" if schema else ""
         return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/{database}{path}"
 
-    def connect(self) -> psycopg.Connection:
+    def connect(self, database: str = "postgres") -> psycopg.Connection:
         import psycopg
 
-        return psycopg.connect(self.dsn(), autocommit=True)
+        return psycopg.connect(self.dsn(database=database), autocommit=True)
 
     def start(self, *settings: str) -> None:
         """Start it, and wait until it answers.

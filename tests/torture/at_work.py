@@ -1,0 +1,191 @@
+"""Commands of `lorebind` in processes that may be stopped, killed or cut off at any moment.
+
+Each is forked from one process that has everything imported. Run as a program this is that one: it
+reads one JSON object per line, and answers each with a line.
+
+at_work.py SECONDS_OF_A_LEASE SECONDS_THAT_SQLITE_WAITS
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SECONDS = 100.0
+"""After which a process that does not end has failed."""
+
+
+class Running:
+    """A process at work."""
+
+    def __init__(self, server: Processes, process: int, printed: Path) -> None:
+        self.process = process
+        self._server, self._printed = server, printed
+        self._code: int | None = None
+
+    def code(self) -> int | None:
+        """Its exit code, negative for the signal that ended it; None while it works."""
+        if self._code is None:
+            self._code = self._server.ask(wait=self.process)
+        return self._code
+
+    def result(self) -> tuple[int, str]:
+        """Exit code and what it has printed, when it has ended."""
+        deadline = time.monotonic() + SECONDS
+        while (code := self.code()) is None:
+            assert time.monotonic() < deadline, f"does not end: {self.printed}"
+            time.sleep(0.01)
+        return code, self.printed
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text()
+
+    def stop(self) -> None:
+        """Stop all its threads, wherever they are."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, signal_: signal.Signals) -> None:
+        # One that has ended is kept by its parent until `code` has asked for it.
+        if self._code is None:
+            os.kill(self.process, signal_)
+
+
+class Processes:
+    """Starts them."""
+
+    def __init__(self, folder: Path, *, lease: float = 30, busy: float = 30) -> None:
+        """
+        Args:
+            folder: where they print to.
+            lease: the seconds that their leases last.
+            busy: the seconds that they wait for a SQLite file.
+        """
+        self._folder = folder
+        self._started: list[Running] = []
+        self._parent = subprocess.Popen(
+            [sys.executable, "-m", "tests.torture.at_work", str(lease), str(busy)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def lorebind(self, root: Path, *arguments: str, **variables: object) -> Running:
+        """Run a command in a project's folder, with more environment variables."""
+        return self.start(root, "lorebind.cli:main", *arguments, **variables)
+
+    def start(self, root: Path, function: str, *arguments: str, **variables: object) -> Running:
+        """Call a function, `module:name`, that reads its arguments from `sys.argv`."""
+        printed = self._folder / f"{len(self._started)}.txt"
+        process = self.ask(
+            start=function,
+            arguments=arguments,
+            folder=str(root),
+            printed=str(printed),
+            variables={name: str(value) for name, value in variables.items()},
+        )
+        self._started.append(Running(self, process, printed))
+        return self._started[-1]
+
+    def ask(self, **asked: Any) -> Any:
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.write(json.dumps(asked) + "\n")
+        self._parent.stdin.flush()
+        line = self._parent.stdout.readline()
+        assert line, f"the process that starts others has ended: {self._parent.wait()}"
+        return json.loads(line)
+
+    def end(self) -> None:
+        for running in self._started:
+            if running.code() is None:
+                running.kill()
+        self._parent.communicate()
+
+
+def _serve() -> None:
+    lease, busy = map(float, sys.argv[1:])
+    from lorebind_knowledge.catalog import database, leases
+    from lorebind_knowledge.postgres import connections
+
+    leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, lease / 3
+    _import_all()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "start" in asked:
+            process = os.fork()
+            if not process:
+                _run(asked)
+            print(process, flush=True)
+        else:
+            ended, status = os.waitpid(asked["wait"], os.WNOHANG)
+            print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
+
+
+def _import_all() -> None:
+    import filelock
+    import langchain_core.embeddings
+    import langchain_core.vectorstores
+    import numpy
+    import psycopg
+    import wcmatch.glob
+
+    import lorebind.cli.ingesting
+    import lorebind.doctor
+    import lorebind.project
+    import lorebind_knowledge.catalog.postgres_database
+    import lorebind_knowledge.chunking.recursive
+    import lorebind_knowledge.embedders.retrying
+    import lorebind_knowledge.service
+    import lorebind_knowledge.stores.langchain.store
+    import lorebind_knowledge.stores.pgvector.store
+    import lorebind_knowledge.stores.sqlite
+    import tests.acceptance.noting_embedder
+    import tests.app.slow_embedder
+
+    once = (filelock, langchain_core, numpy, psycopg, wcmatch, lorebind, lorebind_knowledge, tests)
+    assert all(once), "imported once, not in every process"
+
+
+def _run(asked: dict[str, Any]) -> None:
+    code: Any = 1
+    try:
+        printed = os.open(asked["printed"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(printed, stream)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(asked["folder"])
+        os.environ.update(asked["variables"])
+        sys.argv = ["lorebind", *asked["arguments"]]
+        module, _, name = asked["start"].partition(":")
+        __import__(module)
+        try:
+            getattr(sys.modules[module], name)()
+            code = 0
+        except SystemExit as left:
+            code = left.code or 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,76 @@
+"""A cable to a server that can be cut: at both ends, or so that only one end hears of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Cable:
+    """Carries TCP connections to a port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._changing = threading.Lock()
+        self._ends: list[tuple[socket.socket, socket.socket]] = []
+        """Of all connections, cut ones too, those of the client and of the server."""
+        self._cut = 0
+        """So many of the first of them."""
+        self._is_broken = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, *, told: bool, mended: bool) -> None:
+        """End all connections.
+
+        Args:
+            told: whether the server hears of it; otherwise its ends stay open.
+            mended: whether new ones can be made.
+        """
+        with self._changing:
+            self._is_broken = not mended
+            first, self._cut = self._cut, len(self._ends)
+            for client, server in self._ends[first:]:
+                _shut(client)
+                if told:
+                    _shut(server)
+
+    def close(self) -> None:
+        self.cut(told=True, mended=False)
+        _shut(self._listener)
+        self._listener.close()
+        with self._changing:
+            for pair in self._ends:
+                for end in pair:
+                    _shut(end)
+                    end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                with self._changing:
+                    if self._is_broken:
+                        client.close()
+                        continue
+                    server = socket.create_connection(("127.0.0.1", self._server))
+                    number = len(self._ends)
+                    self._ends.append((client, server))
+                for ends in ((client, server), (server, client)):
+                    carry = threading.Thread(target=self._carry, args=(number, *ends), daemon=True)
+                    carry.start()
+
+    def _carry(self, number: int, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        with self._changing:
+            if number >= self._cut:
+                _shut(other)
+
+
+def _shut(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

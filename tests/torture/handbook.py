@@ -1,0 +1,166 @@
+"""Sixty documents of five passages in two versions, in a project with a slow embedder.
+
+What a project serves is compared with what a fresh one does, and with what a reader has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind import Project
+from lorebind_knowledge.bridge import finish
+from tests.acceptance.helpers import served
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lorebind_knowledge.catalog.chunks import State
+    from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.index.index import Index
+
+BATCH = 5
+DOCUMENTS, PASSAGES = 60, 5
+URIS = [f"docs/{number:02}.md" for number in range(DOCUMENTS + 3)]
+
+PROJECT = f"""\
+name: handbook
+embedders:
+  - id: slow
+    provider: langchain
+    class: "tests.app.slow_embedder:Slow"
+    batch_size: {BATCH}
+    max_concurrent: CALLS_AT_ONCE
+vector_dbs:
+  - VECTOR_DB
+knowledge_bases:
+  - id: docs
+    embedder: slow
+    vector_db: db
+    sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
+    chunking: {{ size: 120, overlap: 0 }}
+    preprocess: {{ dedupe: false }}
+"""
+PGVECTOR = '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }'
+SQLITE = "{ id: db, type: sqlite }"
+MEMORY = "{ id: db, type: memory }"
+
+Served = dict[str, list[tuple[str, str]]]
+"""The ids and texts of the passages of each document, in their order."""
+
+
+def document(number: int, version: str) -> str:
+    """Five passages, of which the last is the same in every version."""
+    return "\n\n".join(
+        f"passage {part} of document {number} as of {which}, {f'word{number}x{part} ' * 6}"
+        for part, which in enumerate([version] * (PASSAGES - 1) + ["ever"])
+    )
+
+
+MONDAY = {uri: document(number, "monday") for number, uri in enumerate(URIS[:-3])}
+FRIDAY = {
+    uri: document(number, "monday" if number % 10 == 9 else "friday")
+    for number, uri in enumerate(URIS)
+    if number > 2
+}
+"""Three documents are gone and three are new, one of ten is as it was, the others are edited."""
+
+
+def write_project(root: Path, vector_db: str, *, calls: int = 2) -> Path:
+    """A project with the documents as of Monday."""
+    project = PROJECT.replace("VECTOR_DB", vector_db).replace("CALLS_AT_ONCE", str(calls))
+    return write(root, MONDAY | {"lorebind.yaml": project})
+
+
+def change(root: Path, after: Mapping[str, str] = FRIDAY) -> None:
+    """Let the documents be these."""
+    for uri in URIS:
+        (root / uri).unlink(missing_ok=True)
+    write(root, dict(after))
+
+
+def what_is_served(project: Project) -> Served:
+    found = served(project, "docs", URIS)
+    return {uri: [(one.id, one.text) for one in matches] for uri, matches in found.items()}
+
+
+def fresh(folder: Path, documents: Mapping[str, str]) -> Served:
+    """What a new index of these documents serves."""
+    root = write_project(folder, MEMORY)
+    change(root, documents)
+    with Project.load(root) as project:
+        assert project.ingest("docs").status == "completed"
+        return what_is_served(project)
+
+
+def entry_of(index: Index, project: Project) -> IndexEntry:
+    kb = project.knowledge.knowledge_base("docs")
+    entry = index.catalog.ledger.index(kb.namespace, "active")
+    assert entry is not None
+    return entry
+
+
+def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
+    """Searches find what is expected, the ledger knows of that, and the store has all of it.
+
+    Returns:
+        the state of the index, and how many vectors its store says it has.
+    """
+    assert what_is_served(project) == expected
+    index = project.knowledge.index("db")
+    entry = entry_of(index, project)
+    ledger = index.catalog.ledger.documents(entry.key)
+    assert {uri: one.chunk_count for uri, one in ledger.items()} == {
+        uri: len(passages) for uri, passages in expected.items()
+    }
+    assert {one.state for one in ledger.values()} == {"ready"}
+    live = sum(map(len, expected.values()))
+    assert index.compare(entry, deep=True)[:2] == (live, [])
+    namespace = entry.key.namespace
+    state = index.read(namespace, lambda view: view.state)
+    assert state.live == live
+    there = finish(index.store.count(entry.space))
+    return state, state.entered if there is None else there
+
+
+def read() -> None:
+    """Ask again and again, and say what was wrong: `lorebind.py STATES LAST`.
+
+    STATES is a file with two states of the documents, of which each document is in one or the
+    other; reading ends when there is a file LAST. What is printed is JSON.
+    """
+    states: list[Any] = json.loads(Path(sys.argv[1]).read_text())
+    before, after = ({uri: list(map(tuple, own)) for uri, own in one.items()} for one in states)
+    last = Path(sys.argv[2])
+    answers, faults = 0, []
+    with Project.load() as project:
+        for some in _in_turn():
+            begun = time.monotonic()
+            try:
+                found = served(project, "docs", some)
+            except Exception as error:
+                faults.append(f"{type(error).__name__}: {error}")
+                found = {}
+                if len(faults) > 9:
+                    break
+            else:
+                for uri in some:
+                    passages = [(one.id, one.text) for one in found.get(uri, [])]
+                    if passages not in (before.get(uri, []), after.get(uri, [])):
+                        faults.append(f"{uri}: {passages}")
+            answers += 1
+            if time.monotonic() - begun > 5:
+                faults.append(f"{some[0]}: answered after {time.monotonic() - begun:.1f} s")
+            if last.exists():
+                break
+    print(json.dumps({"answers": answers, "faults": faults[:10]}))
+
+
+def _in_turn() -> Iterator[list[str]]:
+    while True:
+        for start in range(0, len(URIS), 8):
+            yield URIS[start : start + 8]

@@ -1,0 +1,180 @@
+"""Ingests that are cut off or stopped while others follow: nothing is lost, and nothing mixed."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .at_work import Processes
+from .two_ingests import HELD, OVERTAKEN, Expected, make_expected, make_monday, making_scenes
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.postgres import Server
+
+    from .trials import Trials
+    from .two_ingests import Scene
+
+    MakeScene = Callable[[str, Processes], Scene]
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="stops by a signal of POSIX"),
+    pytest.mark.enable_socket,
+]
+
+LEASE, BUSY = 3.0, 1.0
+"""Seconds, in processes that are stopped: more than a busy machine lets one wait for its turn."""
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    return make_expected(tmp_path_factory.mktemp("expected"))
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """With leases as they are."""
+    started = Processes(tmp_path_factory.mktemp("printed"))
+    yield started
+    started.end()
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """With short leases."""
+    started = Processes(tmp_path_factory.mktemp("printed"), lease=LEASE, busy=BUSY)
+    yield started
+    started.end()
+
+
+@pytest.fixture(scope="module")
+def monday(
+    tmp_path_factory: pytest.TempPathFactory, processes: Processes, postgres: Server
+) -> dict[str, Path]:
+    return make_monday(tmp_path_factory.mktemp("monday"), processes, postgres)
+
+
+@pytest.fixture
+def make_scene(
+    tmp_path: Path, monday: dict[str, Path], expected: Expected, postgres: Server
+) -> Iterator[MakeScene]:
+    yield from making_scenes(tmp_path, monday, expected, postgres)
+
+
+def test_a_lock_that_is_lost(
+    trials: Trials, make_scene: MakeScene, processes: Processes, postgres: Server
+) -> None:
+    """The session that holds an ingest's lock is ended, and another ingest begins at once."""
+    holder = (
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+        " and query like '%%pg_try_advisory_lock%%'"
+    )
+
+    def check(case: random.Random) -> None:
+        scene = make_scene("pgvector", processes)
+        first = scene.begin(case)
+        with postgres.connect() as db:
+            while first.code() is None and not db.execute(holder, [scene.database]).rowcount:
+                time.sleep(0.005)
+        second = scene.ingest()
+        (code, printed), (after, said) = scene.check(first, second)
+        assert after == 0, said
+        assert code == 0 or OVERTAKEN in printed, printed
+
+    trials.run("leases lost locks", check, short=2, full=50)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
+def test_a_connection_that_is_cut(
+    trials: Trials, make_scene: MakeScene, hasty: Processes, told: bool
+) -> None:
+    """All sessions of an ingest end, perhaps without the server's hearing of it; another follows.
+
+    The first may come through again, or not.
+    """
+
+    def check(case: random.Random) -> None:
+        scene = make_scene("pgvector", hasty)
+        first = scene.begin(case, cable=True)
+        scene.cable.cut(told=told, mended=case.choice([True, False]))
+        scene.check(first, scene.follow())
+
+    trials.run(f"leases cut {'told' if told else 'untold'}", check, short=2, full=50)
+
+
+@pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
+def test_a_process_that_is_stopped(
+    trials: Trials, make_scene: MakeScene, hasty: Processes, kind: str
+) -> None:
+    """It is stopped beyond its lease; it goes on while another ingest is at work, or after that."""
+
+    def check(case: random.Random) -> None:
+        scene = make_scene(kind, hasty)
+        first = scene.begin(case)
+        first.stop()
+        second = scene.follow()
+        scene.wait(second, case.choice([0, 1, 5, 20, 1000]))
+        first.go_on()
+        (code, printed), (after, said) = scene.check(first, second)
+        assert after == 0, said
+        assert code == 0 or OVERTAKEN in printed or "idle-in-transaction" in printed, printed
+
+    trials.run(f"leases stopped {kind}", check, short=2, full=50)
+
+
+def within_postgres(scene: Scene, server: Server) -> bool:
+    """Whether somebody is in a transaction that holds the row of a lease."""
+    free = "select 1 from catalog_leases for no key update skip locked"
+    with server.connect(scene.database) as db:
+        return not db.execute(free).rowcount
+
+
+def within_sqlite(scene: Scene) -> bool:
+    """Whether somebody is writing the file."""
+    with closing(sqlite3.connect(scene.root / ".lorebind" / "lorebind.db", timeout=0)) as db:
+        try:
+            db.execute("begin immediate")
+        except sqlite3.OperationalError:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
+def test_a_process_that_is_stopped_as_it_writes(
+    trials: Trials, make_scene: MakeScene, hasty: Processes, postgres: Server, kind: str
+) -> None:
+    """PostgreSQL ends its transaction before the lease does; SQLite's file is held, which is said
+    to whoever wants it."""
+
+    def is_within(scene: Scene) -> bool:
+        return within_sqlite(scene) if kind == "sqlite" else within_postgres(scene, postgres)
+
+    def check(case: random.Random) -> None:
+        scene = make_scene(kind, hasty)
+        first = scene.begin(case)
+        while first.code() is None:
+            first.stop()
+            if is_within(scene):
+                break
+            first.go_on()
+            time.sleep(case.uniform(0, 0.01))
+        if kind == "sqlite" and first.code() is None:
+            code, printed = scene.ingest().result()
+            assert (code, HELD in printed) == (1, True), printed
+            first.go_on()
+            scene.check(first, scene.follow())
+            return
+        second = scene.follow()
+        scene.wait(second, case.choice([0, 1, 5, 20, 1000]))
+        first.go_on()
+        scene.check(first, second)
+
+    trials.run(f"leases stopped within {kind}", check, short=2, full=50)

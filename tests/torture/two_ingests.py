@@ -1,0 +1,205 @@
+"""Two ingests of one knowledge base, of which the first is disturbed, while a reader asks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from lorebind import Project
+
+from .cable import Cable
+from .handbook import (
+    BATCH,
+    DOCUMENTS,
+    FRIDAY,
+    MONDAY,
+    PASSAGES,
+    PGVECTOR,
+    SQLITE,
+    Served,
+    change,
+    check_agreement,
+    fresh,
+    write_project,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from tests.postgres import Server
+
+    from .at_work import Processes, Running
+
+INGEST = ("knowledge", "ingest", "docs")
+CALLS = DOCUMENTS * PASSAGES // BATCH
+SOON = 60.0
+OVERTAKEN = "another process took over"
+UNDER_WAY = "is under way; wait for it to end"
+HELD = "another process holds it; wait for it to end, or stop it"
+
+
+class Expected(NamedTuple):
+    """What fresh indexes serve."""
+
+    monday: Served
+    friday: Served
+
+
+def pace(log: Path, seconds: float = 0) -> dict[str, object]:
+    """What tells an embedder how slow it is, and where it notes what it is given."""
+    return {"SLOW_LOG": log, "SLOW_SECONDS": seconds, "SLOW_GATE": ""}
+
+
+class Scene:
+    """A project with Friday's documents, of which Monday's are ingested; a reader is at work."""
+
+    def __init__(
+        self, root: Path, processes: Processes, expected: Expected, server: Server, database: str
+    ) -> None:
+        self.root, self.database = root, database
+        self.cable = Cable(server.port)
+        self._processes, self._expected = processes, expected
+        self._dsn = server.dsn(database=database)
+        self._logs: list[Path] = []
+        self._last = root / "last"
+        self._runs: list[Running] = []
+        states = root / "states.json"
+        states.write_text(json.dumps(expected))
+        self._reader = processes.start(
+            root,
+            "tests.torture.handbook:read",
+            str(states),
+            str(self._last),
+            PG_DSN=self._dsn,
+            **pace(root / "questions"),
+        )
+        self._runs.append(self._reader)
+
+    def ingest(self, *options: str, seconds: float = 0, cable: bool = False) -> Running:
+        """Begin an ingest, with an embedder that takes some seconds for each call."""
+        dsn = self._dsn
+        if cable:
+            dsn = make_url(dsn).set(port=self.cable.port).render_as_string(hide_password=False)
+        log = self.root / f"embedded{len(self._logs)}.jsonl"
+        self._logs.append(log)
+        variables = pace(log, seconds) | {"PG_DSN": dsn}
+        self._runs.append(self._processes.lorebind(self.root, *INGEST, *options, **variables))
+        return self._runs[-1]
+
+    def begin(self, case: random.Random, *, cable: bool = False) -> Running:
+        """An ingest that has come to a random moment, perhaps to its end."""
+        run = self.ingest(seconds=0.02, cable=cable)
+        self.wait(run, case.randrange(CALLS))
+        time.sleep(case.uniform(0, 0.05))
+        return run
+
+    def follow(self) -> Running:
+        """An ingest that is let in, perhaps only when another one's lease has expired."""
+        deadline = time.monotonic() + SOON
+        while True:
+            run = self.ingest()
+            self.wait(run, 1)
+            if run.code() is None or not any(sign in run.printed for sign in (UNDER_WAY, HELD)):
+                return run
+            assert run.code() == 1
+            assert time.monotonic() < deadline, run.printed
+            time.sleep(0.05)
+
+    def wait(self, run: Running, calls: int) -> None:
+        """Until the ingest that was begun last has called its embedder so often, or has ended."""
+        log = self._logs[-1]
+        deadline = time.monotonic() + SOON
+        while run.code() is None:
+            if not calls or (log.exists() and log.read_bytes().count(b"\n") >= calls):
+                return
+            assert time.monotonic() < deadline, run.printed
+            time.sleep(0.005)
+
+    def check(self, *runs: Running) -> list[tuple[int, str]]:
+        """All that holds when these ingests have ended, of which one at least completed.
+
+        Returns:
+            their exit codes and what they printed.
+        """
+        results = [run.result() for run in runs]
+        for code, printed in results:
+            assert code in (0, 1), printed
+            assert "Traceback" not in printed, printed
+            assert code == 0 or "lorebind: " in printed, printed
+        assert 0 in [code for code, _ in results], results
+        friday = self._expected.friday
+        with Project.load(self.root, environ={"PG_DSN": self._dsn}) as project:
+            state, there = check_agreement(project, friday)
+            assert there >= state.entered, (state, there)
+        code, printed = self.ingest("-o", "json").result()
+        report = json.loads(printed)
+        assert (code, report["status"], report["texts_embedded"]) == (0, "completed", 0), printed
+        assert report["documents"]["unchanged"] == len(friday), printed
+        assert report["notices"] == [], printed
+        self._last.touch()
+        code, printed = self._reader.result()
+        assert code == 0, printed
+        read = json.loads(printed)
+        assert read["faults"] == []
+        assert read["answers"] > 0
+        with Project.load(self.root, environ={"PG_DSN": self._dsn}) as project:
+            state, there = check_agreement(project, friday)
+            assert (state.entered, there) == (state.live, state.live)
+        return results
+
+    def end(self) -> None:
+        for run in self._runs:
+            run.kill()
+            run.result()
+        self.cable.close()
+        shutil.rmtree(self.root)
+
+
+def make_monday(folder: Path, processes: Processes, server: Server) -> dict[str, Path]:
+    """Projects with Friday's documents in which Monday's are ingested, by their database."""
+    with server.connect() as db:
+        db.execute("create database monday")
+    roots = {}
+    for kind, vector_db in (("pgvector", PGVECTOR), ("sqlite", SQLITE)):
+        root = roots[kind] = write_project(folder / kind, vector_db)
+        variables = pace(root / "log") | {"PG_DSN": server.dsn(database="monday")}
+        code, printed = processes.lorebind(root, *INGEST, **variables).result()
+        assert code == 0, printed
+        change(root)
+    return roots
+
+
+def make_expected(folder: Path) -> Expected:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in pace(folder / "log").items():
+            patch.setenv(name, str(value))
+        return Expected(fresh(folder / "monday", MONDAY), fresh(folder / "friday", FRIDAY))
+
+
+def making_scenes(
+    folder: Path, monday: dict[str, Path], expected: Expected, server: Server
+) -> Iterator[Callable[[str, Processes], Scene]]:
+    """What makes scenes by the kind of their database; the one before is ended."""
+    made: list[Scene] = []
+
+    def make(kind: str, processes: Processes) -> Scene:
+        while made:
+            made.pop().end()
+        root = Path(shutil.copytree(monday[kind], folder / "scene"))
+        database = f"friday_{time.monotonic_ns()}"
+        if kind == "pgvector":
+            with server.connect() as db:
+                db.execute(f"create database {database} template monday")
+        made.append(Scene(root, processes, expected, server, database))
+        return made[-1]
+
+    yield make
+    while made:
+        made.pop().end()
