@@ -16,12 +16,13 @@ whom why will with would you your yours yourself yourselves
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
 
 
 def query_words(question: str) -> list[str]:
     """The words of a question in lower case, without stop words and single letters.
 
+    As in texts, an underscore ends a word: `max_tokens` is looked for as two.
     A word that comes twice is given twice: long questions repeat what they are about, and BM25
     weights it so. A single character outside ASCII stays, it may be a word of its own.
     """

@@ -36,7 +36,6 @@ SPANS = Span.__slots__
 """Where a chunk stands moves with every edit before it: stores are not told."""
 
 _GROWTH = 4
-_LOOKED_UP_AT_ONCE = 64
 _SAMPLE = 20
 
 
@@ -250,14 +249,12 @@ class View:
 
     def _passing(self, numbers: Sequence[int], only: _Filter) -> dict[int, str]:
         """The ids of those that are live and pass a filter."""
-        if only.among is not None:
-            inside = np.isin(np.array(numbers, np.int64), only.among)
-            numbers = [n for n, there in zip(numbers, inside, strict=True) if there]
-        elif only.where:
+        if only.among is None and only.where:
             allows = compile_filter(only.where)
             whole = self.chunks(numbers)
             return {n: chunk.id for n, chunk in whole.items() if allows(chunk.metadata)}
-        return chunks.ids_of(self._sql, self._space.birth, numbers)
+        inside = _inside(numbers, only.among)
+        return chunks.ids_of(self._sql, self._space.birth, inside)
 
     def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
         """The best `k` where all the others have the score 0: they tie, and go by id."""
@@ -270,19 +267,16 @@ class View:
         return _in_order([*related, *others])[:k]
 
     def _best_worded(self, figures: Mapping[int, float], k: int, only: _Filter) -> list[Found]:
-        ranked = sorted(figures, key=figures.__getitem__, reverse=True)
+        ranked = _inside(sorted(figures, key=figures.__getitem__, reverse=True), only.among)
         hits: list[Found] = []
-        scores: list[float] = []
-        start, size = 0, max(k + 1, _LOOKED_UP_AT_ONCE)
-        while some := ranked[start : start + size]:
-            names = self._passing(some, only)
-            hits += [Found(n, names[n], figures[n]) for n in some if n in names]
-            scores = [score_of(one.figure / hits[0].figure) for one in hits]
-            if len(hits) > k and scores[-1] < scores[k - 1]:  # all that tie with the last are there
-                break
-            start, size = start + size, size * _GROWTH
-        order = sorted(zip(scores, hits, strict=True), key=lambda pair: (-pair[0], pair[1].id))
-        return [one for _, one in order[:k]]
+        start, wanted = 0, k
+        while len(hits) < k and start < len(ranked):
+            end = _end_of_ties(ranked, figures, start + wanted)
+            names = self._passing(ranked[start:end], only)
+            hits += [Found(n, names[n], figures[n]) for n in ranked[start:end] if n in names]
+            start, wanted = end, wanted * _GROWTH
+        scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
+        return [one for *_, one in sorted(scored)[:k]]
 
     def _check(self, vector: Vector) -> None:
         if vector.shape != (self._space.dimension,):
@@ -327,6 +321,24 @@ class View:
             f"{self._store} has lost {count} of the {self.state.live} vectors of {self._space}; "
             f"{way_out}"
         )
+
+
+def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence[int]:
+    """Those numbers that pass; all where all do."""
+    if among is None:
+        return numbers
+    inside = np.isin(np.array(numbers, np.int64), among)
+    return [number for number, there in zip(numbers, inside, strict=True) if there]
+
+
+def _end_of_ties(ranked: Sequence[int], figures: Mapping[int, float], end: int) -> int:
+    """How many of the best there are with all that may have the score of the last of them."""
+    if end >= len(ranked):
+        return len(ranked)
+    least = figures[ranked[end - 1]] - MARGIN * figures[ranked[0]]
+    while end < len(ranked) and figures[ranked[end]] >= least:
+        end += 1
+    return end
 
 
 def _in_order(found: Iterable[Found]) -> list[Found]:

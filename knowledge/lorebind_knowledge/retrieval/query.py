@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,7 +37,7 @@ class Candidate:
 
     def scored(self, score: float, **figures: float) -> Candidate:
         """The same with another score, and further figures beside those it has."""
-        return replace(self, score=score, scores={**self.scores, **figures})
+        return Candidate(self.kb_id, self.number, self.id, score, {**self.scores, **figures})
 
 
 Ranking: TypeAlias = "list[Candidate]"
