@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing import VectorStoreConformance
@@ -35,18 +36,16 @@ class TestSqliteStore(VectorStoreConformance):
 
 
 class TestSqliteStoreBesideACatalog(VectorStoreConformance):
-    """In a database that others use too, and that is theirs to close."""
+    """In a file that holds a catalog too."""
 
     @pytest.fixture
-    def database(self, tmp_path: Path) -> Iterator[SqliteDatabase]:
-        database = SqliteDatabase(tmp_path / "lorebind.db")
-        yield database
-        database.close()
+    def store(self, tmp_path: Path) -> Iterator[SqliteStore]:
+        catalog, store = Catalog(tmp_path / "both.db"), SqliteStore(tmp_path / "both.db")
+        with catalog.lease(Namespace("default", "test", "project", "docs")):
+            yield store
+        store.close()
+        catalog.close()
 
     @pytest.fixture
-    def store(self, database: SqliteDatabase) -> SqliteStore:
-        return SqliteStore(database)
-
-    @pytest.fixture
-    def reopen(self, database: SqliteDatabase) -> Callable[[], SqliteStore]:
-        return lambda: SqliteStore(database)
+    def reopen(self, tmp_path: Path) -> Callable[[], SqliteStore]:
+        return lambda: SqliteStore(tmp_path / "both.db")

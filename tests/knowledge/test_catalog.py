@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lorebind_knowledge.catalog import database
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest, remove_documents
 from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.sqlite import database
 
 from .bench import CountingEmbedder
 
@@ -184,8 +184,8 @@ def test_states_of_indexes(catalog: Catalog, lease: Lease) -> None:
     assert ledger.retired_indexes(HERE) == [replace(first, state="retired")]
     for index in (first, second):
         ledger.put_documents(lease, index.key, [DocumentEntry("a.md", "s")], "run")
-    with catalog.writing(lease) as connection:
-        ledger.drop_index(connection, first.key)
+    with catalog.writing(lease) as sql:
+        ledger.drop_index(sql, first.key)
     assert ledger.retired_indexes(HERE) == []
     assert ledger.documents(first.key) == {}
     assert set(ledger.documents(second.key)) == {"a.md"}
@@ -206,8 +206,8 @@ def test_retiring_a_successor(catalog: Catalog, lease: Lease) -> None:
 def test_births(catalog: Catalog, lease: Lease) -> None:
     """An index that gets the number of one that was dropped is another one all the same."""
     first = catalog.ledger.create_index(lease, MANIFEST)
-    with catalog.writing(lease) as connection:
-        catalog.ledger.drop_index(connection, first.key)
+    with catalog.writing(lease) as sql:
+        catalog.ledger.drop_index(sql, first.key)
     second = catalog.ledger.create_index(lease, MANIFEST)
     assert first.key == second.key
     assert first.birth != second.birth
@@ -233,8 +233,8 @@ def test_documents(catalog: Catalog, lease: Lease) -> None:
     assert stored.updated_at > 0
     ledger.put_documents(lease, key, [entry._replace(state="ready")], "run-2")
     assert ledger.documents(key)["ä.md"].state == "ready"
-    with catalog.writing(lease) as connection:
-        remove_documents(connection, key, ["ä.md"])
+    with catalog.writing(lease) as sql:
+        remove_documents(sql, key, ["ä.md"])
     assert ledger.documents(key) == {}
 
 
@@ -249,9 +249,9 @@ def test_namespaces_do_not_touch(catalog: Catalog, field: str) -> None:
         ledger.activate_index(ours, here)
         assert ledger.index(other, "active") is None
         run = ledger.start_run(ours, "upsert")
-        with catalog.writing(theirs) as connection:
-            remove_documents(connection, there, ["a.md"])
-            ledger.drop_index(connection, there)
+        with catalog.writing(theirs) as sql:
+            remove_documents(sql, there, ["a.md"])
+            ledger.drop_index(sql, there)
         ledger.start_run(theirs, "upsert")
     assert set(ledger.documents(here)) == {"a.md"}
     runs = ledger.last_runs(HERE, 9)

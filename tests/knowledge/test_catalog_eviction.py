@@ -18,7 +18,7 @@ import pytest
 
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import Recency
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
@@ -31,9 +31,8 @@ from .bench import Bench, CountingEmbedder, fill, paragraph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.sql import Sql
 
 VECTOR = 64 * 4
 """Bytes of one vector of the embedder here."""
@@ -64,7 +63,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     if request.param == "postgres":
         made = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
     else:
-        made = SqliteDatabase(tmp_path / "x.db" if request.param == "file" else None)
+        made = EmbeddedDatabase(tmp_path / "x.db" if request.param == "file" else None)
     yield made
     made.close()
 
@@ -134,16 +133,16 @@ async def test_many_go(database: Database, clock: Clock) -> None:
     assert kept(cache, texts) == texts[::130]
 
 
-class Watched(SqliteDatabase):
+class Watched(EmbeddedDatabase):
     """Counts its transactions that write."""
 
     writes = 0
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Sql]:
         self.writes += 1
-        with super().writing() as connection:
-            yield connection
+        with super().writing() as sql:
+            yield sql
 
 
 async def test_reading_seldom_writes(clock: Clock) -> None:
@@ -211,7 +210,7 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
 
     def opened() -> Database:
         if kind == "file":
-            return SqliteDatabase(tmp_path / "x.db")
+            return EmbeddedDatabase(tmp_path / "x.db")
         return PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
 
     databases = [opened() for _ in range(4)]
@@ -256,7 +255,7 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from tests.fatal_step import Steps
 from tests.knowledge.bench import CountingEmbedder
@@ -265,7 +264,7 @@ async def work(day, at, trimming):
     steps = Steps()
     if not trimming:
         steps.kill_at(at)
-    cache = EmbeddingCache(SqliteDatabase(Path(sys.argv[2])), 400 * 256, lambda: day * 86_400.0)
+    cache = EmbeddingCache(EmbeddedDatabase(Path(sys.argv[2])), 400 * 256, lambda: day * 86_400.0)
     for first in range(0, 600, 300):
         await cache.embed(CountingEmbedder(), [f"text {n}" for n in range(first, first + 300)])
     if trimming:
@@ -301,7 +300,7 @@ def test_killed_anywhere(tmp_path: Path) -> None:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
         wrong = "select count(*) from catalog_embeddings where size != length(vector)"
         assert db.execute(wrong).fetchone() == (0,)
-    database = SqliteDatabase(path)
+    database = EmbeddedDatabase(path)
     cache, embedder = EmbeddingCache(database, 100 * VECTOR), CountingEmbedder()
     texts = [f"text {number}" for number in range(600)]
     found = asyncio.run(cache.embed(embedder, texts))

@@ -11,9 +11,9 @@ import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
-from lorebind_knowledge.data_folder import connect, file_identity, unchanged
 from lorebind_knowledge.errors import ReadOnlyError, StoreError
 from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.sqlite.file import connect, file_identity, unchanged
 
 if TYPE_CHECKING:
     from pathlib import Path

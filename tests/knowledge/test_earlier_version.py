@@ -16,7 +16,6 @@ from lorebind import NotIngestedError, StoreError, tenant
 from lorebind_knowledge.catalog import earlier_postgres, earlier_sqlite
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.pgvector.table import Table
@@ -80,8 +79,8 @@ def relations(dsn: str) -> set[str]:
 
 def chunks(project: Project) -> list[Any]:
     """All that the catalog keeps of chunks that are found, in the order of their documents."""
-    with project.knowledge.index().catalog.reading() as connection:
-        return Sql(connection).run(
+    with project.knowledge.index().catalog.reading() as sql:
+        return sql.run(
             "select i.tenant, i.scope, v.uri, v.generation, c.id, c.context, c.text, c.metadata"
             " from catalog_chunks as c join catalog_versions as v on v.version = c.version"
             " join catalog_indexes as i on i.birth = c.space"

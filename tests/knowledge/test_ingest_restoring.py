@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
@@ -62,8 +61,8 @@ LOSSES: list[Callable[[Bench], int]] = [some, all_of_an_index, another_store]
 
 
 def forget_embeddings(bench: Bench) -> None:
-    with bench.catalog._database.writing() as connection:
-        connection.execute(text("delete from catalog_embeddings"))
+    with bench.catalog._database.writing() as sql:
+        sql.run("delete from catalog_embeddings")
 
 
 async def check_whole(bench: Bench) -> None:

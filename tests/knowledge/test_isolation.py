@@ -221,8 +221,8 @@ def test_ledgers_of_one_catalog(kind: str, examples: int, new_dsn: Callable[[], 
                 ledger.activate_index(lease, mine.key)
                 run_id = ledger.start_run(lease, "upsert")
                 ledger.finish_run(lease, run_id, "completed", {})
-                with catalog.writing(lease) as connection:
-                    ledger.drop_index(connection, mine.key)
+                with catalog.writing(lease) as sql:
+                    ledger.drop_index(sql, mine.key)
                 for owner in others:
                     with catalog.lease(owner):
                         active = ledger.index(owner, "active")

@@ -335,8 +335,8 @@ async def test_a_forged_row_is_found_out(tmp_path: Path) -> None:
     service = _service(tmp_path, {"type": "isolation"})
     await service.ingest("docs")
     kb = service.knowledge_base("docs")
-    with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as connection:
-        connection.exec_driver_sql("update catalog_chunks set text = 'forged' where text like 'K%'")
+    with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as sql:
+        sql.run("update catalog_chunks set text = 'forged' where text like 'K%'")
     with pytest.raises(StoreError, match="nothing of the answer was used"):
         await service.query("docs", "keys")
     await service.close()

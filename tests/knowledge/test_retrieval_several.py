@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.ledger import IndexEntry
+    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import QueryResult, Vector
 
@@ -266,7 +265,7 @@ def _meet_within_a_read(bench: Bench, meeting: threading.Barrier) -> None:
     reading = bench.catalog.reading
 
     @contextmanager
-    def late() -> Iterator[Connection]:
+    def late() -> Iterator[Sql]:
         with reading() as connection:
             with suppress(threading.BrokenBarrierError):
                 meeting.wait(0.5)

@@ -1,4 +1,4 @@
-"""The SQLite database that catalog and store share: connections, forks, errors, several users."""
+"""Transactions on SQLite: connections, forks, errors, several users."""
 
 from __future__ import annotations
 
@@ -12,34 +12,31 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import text
 
-from lorebind_knowledge.catalog import database as database_module
-from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.sqlite import database as database_module
+from lorebind_knowledge.sqlite.database import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from sqlalchemy import Connection
 
 # What the other processes of these tests begin with: `database`, on the file given to them.
 PRELUDE = """
 import os, sys, threading, warnings
 from pathlib import Path
-from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.database import EmbeddedDatabase
 warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads are what is tried here
-database = SqliteDatabase(Path(sys.argv[1]))
+database = EmbeddedDatabase(Path(sys.argv[1]))
 def put(value):
-    with database.writing() as connection:
-        connection.exec_driver_sql("create table if not exists t (x integer)")
-        connection.exec_driver_sql("insert into t values (?)", (value,))
+    with database.writing() as sql:
+        sql.run("create table if not exists t (x integer)")
+        sql.run("insert into t values (:value)", value=value)
 def read():
-    with database.reading() as connection:
-        return [x for (x,) in connection.exec_driver_sql("select x from t order by x")]
+    with database.reading() as sql:
+        return [x for (x,) in sql.run("select x from t order by x")]
 """
 
 
@@ -51,38 +48,32 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[SqliteDatabase]:
     """With one table of one row."""
-    with closing(SqliteDatabase(path)) as database:
+    with closing(SqliteDatabase(path, "x.db")) as database:
         fill(database)
         yield database
 
 
 @pytest.fixture
 def memory() -> Iterator[SqliteDatabase]:
-    with closing(SqliteDatabase(None)) as database:
+    with closing(SqliteDatabase(None, "x.db")) as database:
         fill(database)
         yield database
 
 
 def fill(database: SqliteDatabase) -> None:
-    with database.writing() as connection:
-        driver(connection).execute("create table t (x integer unique)")
+    with database.writing() as db:
+        db.execute("create table t (x integer unique)")
     put(database, 1)
 
 
-def driver(connection: Connection) -> sqlite3.Connection:
-    raw: Any = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
-    return raw
-
-
 def put(database: SqliteDatabase, value: object) -> None:
-    with database.writing() as connection:
-        driver(connection).execute("insert into t values (?)", (value,))
+    with database.writing() as db:
+        db.execute("insert into t values (?)", (value,))
 
 
 def read(database: SqliteDatabase) -> list[int]:
-    with database.reading() as connection:
-        return [x for (x,) in driver(connection).execute("select x from t order by x")]
+    with database.reading() as db:
+        return [x for (x,) in db.execute("select x from t order by x")]
 
 
 def run(script: str, path: Path) -> str:
@@ -103,12 +94,12 @@ def run(script: str, path: Path) -> str:
 def test_a_block_that_raises_changes_nothing(
     database: SqliteDatabase, memory: SqliteDatabase
 ) -> None:
-    """What SQLAlchemy and what the driver has written is undone, and the next block works."""
+    """What was written is undone, and the next block works."""
 
     def attempt(each: SqliteDatabase) -> None:
-        with each.writing() as connection:
-            driver(connection).execute("insert into t values (2)")
-            connection.execute(text("insert into t values (3)"))
+        with each.writing() as db:
+            db.execute("insert into t values (2)")
+            db.execute("insert into t values (3)")
             raise ZeroDivisionError
 
     for each in (database, memory):
@@ -119,22 +110,12 @@ def test_a_block_that_raises_changes_nothing(
         assert read(each) == [1, 4]
 
 
-def test_one_transaction_for_both(database: SqliteDatabase, memory: SqliteDatabase) -> None:
-    """What goes by the driver and what goes by SQLAlchemy is one transaction."""
-    for each in (database, memory):
-        with each.writing() as connection:
-            connection.execute(text("insert into t values (7)"))
-            driver(connection).execute("insert into t values (8)")
-            assert driver(connection).in_transaction
-        assert read(each) == [1, 7, 8]
-
-
 def test_a_view_does_not_change(database: SqliteDatabase) -> None:
     """What is written meanwhile is not seen, and a view holds back no writer."""
-    with database.reading() as connection:
-        assert connection.execute(text("select count(*) from t")).scalar() == 1
+    with database.reading() as db:
+        assert db.execute("select count(*) from t").fetchone()[0] == 1
         put(database, 2)
-        assert connection.execute(text("select count(*) from t")).scalar() == 1
+        assert db.execute("select count(*) from t").fetchone()[0] == 1
     assert read(database) == [1, 2]
 
 
@@ -143,8 +124,8 @@ def test_views_within_views(database: SqliteDatabase) -> None:
     ready = threading.Barrier(40, timeout=30)
 
     def look(_: int) -> list[int]:
-        with database.reading() as connection:
-            driver(connection).execute("select 1 from t").fetchall()
+        with database.reading() as db:
+            db.execute("select 1 from t").fetchall()
             ready.wait()
             return read(database)
 
@@ -152,16 +133,12 @@ def test_views_within_views(database: SqliteDatabase) -> None:
         assert list(threads.map(look, range(40))) == [[1]] * 40
 
 
-@pytest.mark.parametrize("how", ["driver", "sqlalchemy"])
-def test_errors_are_named(database: SqliteDatabase, path: Path, how: str) -> None:
-    """Whichever way a statement went, its error names the file and what to do."""
+def test_errors_are_named(database: SqliteDatabase) -> None:
+    """An error names the file and what to do."""
 
     def attempt(statement: str) -> None:
-        with database.writing() as connection:
-            if how == "driver":
-                driver(connection).execute(statement)
-            else:
-                connection.exec_driver_sql(statement)
+        with database.writing() as db:
+            db.execute(statement)
 
     for statement, said in {
         "select * from missing": r"x\.db: no such table.*it is damaged; move the file away",
@@ -178,10 +155,10 @@ def test_a_full_disk(database: SqliteDatabase) -> None:
     """It is said that space is missing; nothing is lost."""
 
     def attempt() -> None:
-        with database.writing() as connection:
-            driver(connection).execute("create table big (x blob)")
-            driver(connection).execute("pragma max_page_count = 100")
-            driver(connection).execute("insert into big values (zeroblob(10000000))")
+        with database.writing() as db:
+            db.execute("create table big (x blob)")
+            db.execute("pragma max_page_count = 100")
+            db.execute("insert into big values (zeroblob(10000000))")
 
     with pytest.raises(StoreError, match=r"disk is full; free some space.*nothing is lost"):
         attempt()
@@ -197,7 +174,7 @@ def test_the_first_switch_to_a_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
     holder.execute("begin exclusive")
     release = threading.Timer(0.3, holder.execute, ["commit"])
     release.start()
-    with closing(SqliteDatabase(path)) as database, closing(holder):
+    with closing(SqliteDatabase(path, "x.db")) as database, closing(holder):
         assert read(database) == []
         release.join()
 
@@ -210,23 +187,23 @@ def test_processes_that_make_the_file(path: Path) -> None:
     for process in processes:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
-    with closing(SqliteDatabase(path)) as database:
+    with closing(SqliteDatabase(path, "x.db")) as database:
         assert len(read(database)) == 40
 
 
 # The file
 
 
-def test_without_a_catalog(path: Path) -> None:
-    """Where there is no catalog, none is made, and another program's tables are left alone."""
-    with closing(SqliteDatabase(path, for_catalog=False)) as database:
-        with database.reading() as connection:
-            assert connection.scalar(text("select count(*) from sqlite_master")) == 0
+def test_nothing_is_made_by_reading(path: Path) -> None:
+    """A file is made when it is first written, and holds what was written into it."""
+    with closing(SqliteDatabase(path, "x.db")) as database:
+        with database.reading() as db:
+            assert db.execute("select count(*) from sqlite_master").fetchone()[0] == 0
         assert not path.exists()
-        with database.writing() as connection:
-            connection.execute(text("create table catalog_runs (id text)"))
-        with database.reading() as connection:
-            assert connection.scalar(text("select count(*) from sqlite_master")) == 1
+        with database.writing() as db:
+            db.execute("create table catalog_runs (id text)")
+        with database.reading() as db:
+            assert db.execute("select count(*) from sqlite_master").fetchone()[0] == 1
 
 
 def test_from_another_folder(
@@ -234,7 +211,7 @@ def test_from_another_folder(
 ) -> None:
     """A process that changes its folder goes on with the same file."""
     monkeypatch.chdir(tmp_path)
-    with closing(SqliteDatabase(Path("x.db"))) as relative:
+    with closing(SqliteDatabase(Path("x.db"), "x.db")) as relative:
         assert read(relative) == [1]
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
@@ -248,8 +225,8 @@ def test_a_file_that_was_removed_or_replaced(database: SqliteDatabase, path: Pat
     with closing(sqlite3.connect(other)) as made, made:
         made.execute("create table t (x integer)")
         made.execute("insert into t values (5)")
-    with database.reading() as connection:
-        driver(connection).execute("select * from t").fetchall()
+    with database.reading() as db:
+        db.execute("select * from t").fetchall()
         for file in path.parent.glob("x.db*"):
             file.unlink()
         other.rename(path)
@@ -291,8 +268,8 @@ def test_close_gives_back_every_handle(database: SqliteDatabase) -> None:
     with ThreadPoolExecutor(12) as threads:
         list(threads.map(lambda _: read(database), range(100)))
     assert handles(database) > 0
-    with database.reading() as connection:
-        driver(connection).execute("select * from t").fetchall()
+    with database.reading() as db:
+        db.execute("select * from t").fetchall()
         database.close()
         assert handles(database) > 0
     assert handles(database) == 0
@@ -335,7 +312,7 @@ def test_forks(path: Path) -> None:
     and while they read within a view."""
     script = """
 put(0)
-memory = SqliteDatabase(None)
+memory = EmbeddedDatabase(None)
 stop = threading.Event()
 def busy():
     while not stop.is_set():

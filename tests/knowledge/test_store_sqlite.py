@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lorebind_knowledge.catalog import database as database_module
-from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.records import Space
+from lorebind_knowledge.sqlite import database as database_module
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.store_driver import INDEX, vectors
@@ -289,22 +288,6 @@ def test_lives_beside_other_tables(path: Path) -> None:
     assert names == ["catalog_runs", "store_spaces", "store_vectors"]
 
 
-def test_a_database_that_is_shared(path: Path) -> None:
-    """A store that was given a database leaves it open to those that use it too."""
-    with closing(SqliteDatabase(path)) as database:
-        first, second = SqliteStore(database), SqliteStore(database)
-        put(first, 1)
-        assert found(second) == [1]
-        with database.reading() as connection:
-            connection.exec_driver_sql("select * from catalog_runs").fetchall()
-            put(second, 2)
-            assert found(first) == [1, 2]
-        first.close()
-        with pytest.raises(StoreError, match="closed"):
-            found(first)
-        assert found(second) == [1, 2]
-
-
 def test_removed_file_is_noticed(store: SqliteStore, path: Path) -> None:
     """A file that is removed, or replaced by another, is not answered from memory."""
     put(store, 1)
@@ -323,9 +306,8 @@ def test_removed_file_is_noticed(store: SqliteStore, path: Path) -> None:
 
 def test_memory_is_refused() -> None:
     """SQLite's name for a database in memory would be a file here, so it is refused."""
-    for file in (":memory:", SqliteDatabase(None)):
-        with pytest.raises(UsageError, match="MemoryStore"):
-            SqliteStore(file)
+    with pytest.raises(UsageError, match="MemoryStore"):
+        SqliteStore(":memory:")
 
 
 # What goes wrong with it

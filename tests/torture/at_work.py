@@ -118,8 +118,9 @@ class Processes:
 
 def _serve() -> None:
     lease, busy = map(float, sys.argv[1:])
-    from lorebind_knowledge.catalog import database, leases
+    from lorebind_knowledge.catalog import leases
     from lorebind_knowledge.postgres import connections
+    from lorebind_knowledge.sqlite import database
 
     leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, lease / 3
     _import_all()

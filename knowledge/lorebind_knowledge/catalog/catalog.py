@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.catalog import leases
-from lorebind_knowledge.catalog.database import SqliteDatabase
+from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
-from lorebind_knowledge.data_folder import make_data_folder, refuse_frozen
+from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.errors import IngestRunningError, StoreError
+from lorebind_knowledge.sqlite.file import refuse_frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.namespace import Namespace
 
 
@@ -43,26 +43,26 @@ class Catalog:
             cache_bytes: the most that the cached vectors may take; None is no bound.
         """
         self._path, self._postgres = path, postgres
-        self._database: Database = postgres or SqliteDatabase(path)
+        self._database: Database = postgres or EmbeddedDatabase(path)
         self.ledger = Ledger(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[Sql]:
         """One consistent view. What was not made yet reads as empty, and is not made."""
         return self._database.reading()
 
     @contextmanager
-    def writing(self, lease: Lease) -> Iterator[Connection]:
+    def writing(self, lease: Lease) -> Iterator[Sql]:
         """A transaction of the holder of a lease.
 
         Raises:
             LeaseLostError: another process has taken over; nothing is written.
         """
-        with self._database.writing() as connection:
-            leases.check(connection, lease)
-            yield connection
+        with self._database.writing() as sql:
+            leases.check(sql, lease)
+            yield sql
 
     @contextmanager
     def lease(self, namespace: Namespace) -> Iterator[Lease]:

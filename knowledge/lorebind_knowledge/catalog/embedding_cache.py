@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.eviction import Recency
-from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.identity import digest
@@ -156,8 +155,8 @@ class EmbeddingCache:
 
     def _rows(self, columns: str, keys: Iterable[str]) -> list[Any]:
         query = f"select {columns} from catalog_embeddings where key in (:*keys)"
-        with self._database.reading() as connection:
-            return Sql(connection).run(query, keys=list(keys))
+        with self._database.reading() as sql:
+            return sql.run(query, keys=list(keys))
 
     def _write(self, vectors: Mapping[str, Vector]) -> None:
         shared = {"created_at": self._clock(), "used_on": self._recency.today}
@@ -166,8 +165,8 @@ class EmbeddingCache:
             # In one order, or two processes that store the same texts could wait for each other.
             for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
-        with self._database.writing() as connection:
-            Sql(connection).many(_PUT, rows)
+        with self._database.writing() as sql:
+            sql.many(_PUT, rows)
 
 
 def _is_sound(_: Any, vector: Any, used_on: Any, size: Any) -> bool:

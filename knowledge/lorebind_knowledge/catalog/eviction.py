@@ -11,18 +11,13 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, select
-
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.catalog.schema import embeddings
-from lorebind_knowledge.catalog.sql import Sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.sql import Sql
 
 _SECONDS_PER_DAY = 86_400
 _NOTED_AT_ONCE = 2_000
@@ -86,8 +81,8 @@ class Recency:
         with self._lock:
             noted, self._noted = sorted(self._noted), set()
         if noted:
-            with self._alone() as connection:
-                Sql(connection).run(
+            with self._alone() as sql:
+                sql.run(
                     "update catalog_embeddings set used_on = :today where key in (:*keys)",
                     today=self.today,
                     keys=noted,
@@ -96,42 +91,39 @@ class Recency:
     def _evict_some(self) -> int:
         if self._max_bytes is None:
             return 0
-        with self._database.reading() as connection:
-            if _bytes_of_all(connection) <= self._max_bytes:
+        with self._database.reading() as sql:
+            if _bytes_of_all(sql) <= self._max_bytes:
                 return 0
-        with self._alone() as connection:
+        with self._alone() as sql:
             # Asked again: another process may have made room meanwhile.
-            excess = _bytes_of_all(connection) - self._max_bytes
+            excess = _bytes_of_all(sql) - self._max_bytes
             going: list[str] = []
-            for key, size in connection.execute(_OLDEST).all():
+            for key, size in sql.run(_OLDEST, limit=_GOING_AT_ONCE):
                 if excess <= 0:
                     break
                 going.append(key)
                 excess -= size
-            connection.execute(delete(embeddings).where(embeddings.c.key.in_(going)))
+            sql.run("delete from catalog_embeddings where key in (:*going)", going=going)
         return len(going)
 
     @contextmanager
-    def _alone(self) -> Iterator[Connection]:
+    def _alone(self) -> Iterator[Sql]:
         """A transaction beside which no other process changes days or evicts.
 
         SQLite has one writer anyway. PostgreSQL has many, and two that lock the same rows in
         different orders would wait for each other.
         """
-        with self._database.writing() as connection:
-            if connection.dialect.name == "postgresql":
-                schema = func.hashtextextended(func.current_schema(), 0)
-                name = func.hashtextextended("lorebind embedding cache", schema)
-                connection.execute(select(func.pg_advisory_xact_lock(name)))
-            yield connection
+        with self._database.writing() as sql:
+            if sql.is_postgres:
+                sql.run(
+                    "select pg_advisory_xact_lock(hashtextextended('lorebind embedding cache',"
+                    " hashtextextended(current_schema(), 0)))"
+                )
+            yield sql
 
 
-_OLDEST = (
-    select(embeddings.c.key, embeddings.c.size)
-    .order_by(embeddings.c.used_on, embeddings.c.created_at)
-    .limit(_GOING_AT_ONCE)
-)
+_OLDEST = "select key, size from catalog_embeddings order by used_on, created_at limit :limit"
 
 
-def _bytes_of_all(connection: Connection) -> int:
-    return int(connection.scalar(select(func.sum(embeddings.c.size))) or 0)
+def _bytes_of_all(sql: Sql) -> int:
+    return int(sql.run("select coalesce(sum(size), 0) from catalog_embeddings")[0][0])

@@ -12,16 +12,14 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.errors import LeaseLostError, StoreError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.namespace import Namespace
 
 SECONDS = 30.0
@@ -56,8 +54,7 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
             ended, and is followed at once; anyone else is followed when the lease has expired.
     """
     name = lease_name(namespace)
-    with database.writing() as connection:
-        sql = Sql(connection)
+    with database.writing() as sql:
         sql.run(
             "insert into catalog_leases (name, number, expires, locked)"
             " values (:name, 0, 0, true) on conflict do nothing",
@@ -74,13 +71,12 @@ def take(database: Database, namespace: Namespace, *, alone: bool) -> Lease | No
     return Lease(namespace, taken[0][0]) if taken else None
 
 
-def check(connection: Connection, lease: Lease) -> None:
+def check(sql: Sql, lease: Lease) -> None:
     """To be called first in every transaction that writes what the lease is about.
 
     Raises:
         LeaseLostError: another one has been taken since.
     """
-    sql = Sql(connection)
     if sql.is_postgres:
         # Locks the row: who takes the lease waits for this transaction.
         held = (
@@ -118,8 +114,7 @@ def kept(database: Database, lease: Lease) -> Iterator[None]:
 
 
 def _set_end(database: Database, lease: Lease, seconds: float) -> None:
-    with database.writing() as connection:
-        sql = Sql(connection)
+    with database.writing() as sql:
         sql.run(
             f"update catalog_leases set expires = {sql.now} + :seconds"
             " where name = :name and number = :number",

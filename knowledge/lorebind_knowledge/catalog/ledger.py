@@ -11,11 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, delete, func, insert, select, update
-
 from lorebind_knowledge.catalog import leases
-from lorebind_knowledge.catalog.schema import documents, indexes, runs
-from lorebind_knowledge.catalog.sql import Sql, upsert_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
@@ -24,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import ColumnElement, Connection, Table
-
     from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.catalog.sql import Sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,93 +94,86 @@ class Ledger:
 
     def index(self, namespace: Namespace, state: str) -> IndexEntry | None:
         """The newest index in that state, if there is one."""
-        with self._database.reading() as connection:
-            return self.index_within(connection, namespace, state)
+        with self._database.reading() as sql:
+            return self.index_within(sql, namespace, state)
 
-    def index_within(
-        self, connection: Connection, namespace: Namespace, state: str
-    ) -> IndexEntry | None:
+    def index_within(self, sql: Sql, namespace: Namespace, state: str) -> IndexEntry | None:
         """The same, within a transaction."""
-        found = self._indexes_within(connection, namespace, state)
+        found = self._indexes_within(sql, namespace, state)
         return found[0] if found else None
 
     def namespaces(self, project: str) -> list[Namespace]:
         """Whose indexes and runs of a project the catalog holds, of all tenants."""
-        columns = ", ".join(Namespace.__slots__)
         query = " union ".join(
-            f"select {columns} from {table} where project = :project"
+            f"select tenant, project, scope, kb from {table} where project = :project"
             for table in ("catalog_indexes", "catalog_runs")
         )
-        with self._database.reading() as connection:
-            return sorted(Namespace(*row) for row in Sql(connection).run(query, project=project))
-
-    def forget_runs(self, lease: Lease) -> None:
-        with self._writing(lease) as connection:
-            connection.execute(delete(runs).where(_of(runs, lease.namespace)))
+        with self._database.reading() as sql:
+            return sorted(Namespace(*row) for row in sql.run(query, project=project))
 
     def create_index(self, lease: Lease, manifest: Manifest) -> IndexEntry:
         """A new index, `building` until it is activated."""
         namespace = lease.namespace
-        with self._decoding(self._writing(lease), "indexes") as connection:
-            last = connection.scalar(
-                select(func.max(indexes.c.number)).where(_of(indexes, namespace))
+        with self._decoding(self._writing(lease), "indexes") as sql:
+            ((number,),) = sql.run(
+                f"select coalesce(max(number), 0) + 1 from catalog_indexes where {_OURS}",
+                **_owner(namespace),
             )
-            key = IndexKey(namespace, (last or 0) + 1)
+            key = IndexKey(namespace, number)
             entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
-            connection.execute(
-                insert(indexes).values(
-                    **_columns(namespace),
-                    number=key.number,
-                    state=entry.state,
-                    manifest=asdict(manifest),
-                    birth=entry.birth,
-                    created_at=time.time(),
-                )
+            sql.run(
+                f"insert into catalog_indexes"
+                f" ({_OWNER}, number, state, manifest, birth, created_at) values"
+                " (:tenant, :project, :scope, :kb, :number, :state, :manifest, :birth, :now)",
+                **_place(key),
+                state=entry.state,
+                manifest=json.dumps(asdict(manifest)),
+                birth=entry.birth,
+                now=time.time(),
             )
         return entry
 
     def activate_index(self, lease: Lease, key: IndexKey) -> None:
         """In one step this index is the one searched, and the one before it is retired."""
-        ours = _of(indexes, key.namespace)
-        with self._writing(lease) as connection:
-            connection.execute(
-                update(indexes).where(ours, indexes.c.state == "active").values(state="retired")
+        with self._writing(lease) as sql:
+            sql.run(
+                f"update catalog_indexes set state = 'retired' where {_OURS} and state = 'active'",
+                **_owner(key.namespace),
             )
-            connection.execute(
-                update(indexes).where(ours, indexes.c.number == key.number).values(state="active")
-            )
+            sql.run(f"update catalog_indexes set state = 'active' where {_HERE}", **_place(key))
 
     def retire_index(self, lease: Lease, key: IndexKey) -> None:
         """This index is to be dropped: nothing goes on with it, whatever is left of it."""
-        with self._writing(lease) as connection:
-            connection.execute(update(indexes).where(_in(indexes, key)).values(state="retired"))
+        with self._writing(lease) as sql:
+            sql.run(f"update catalog_indexes set state = 'retired' where {_HERE}", **_place(key))
 
     def set_manifest(self, lease: Lease, key: IndexKey, manifest: Manifest) -> None:
-        with self._writing(lease) as connection:
-            connection.execute(
-                update(indexes)
-                .where(_of(indexes, key.namespace), indexes.c.number == key.number)
-                .values(manifest=asdict(manifest))
+        with self._writing(lease) as sql:
+            sql.run(
+                f"update catalog_indexes set manifest = :manifest where {_HERE}",
+                **_place(key),
+                manifest=json.dumps(asdict(manifest)),
             )
 
     def retired_indexes(self, namespace: Namespace) -> list[IndexEntry]:
-        with self._database.reading() as connection:
-            return self._indexes_within(connection, namespace, "retired")
+        with self._database.reading() as sql:
+            return self._indexes_within(sql, namespace, "retired")
 
-    def drop_index(self, connection: Connection, key: IndexKey) -> None:
+    def drop_index(self, sql: Sql, key: IndexKey) -> None:
         """Forget an index and its documents, within a transaction that writes."""
-        connection.execute(delete(documents).where(_in(documents, key)))
-        connection.execute(delete(indexes).where(_in(indexes, key)))
+        for table in ("catalog_documents", "catalog_indexes"):
+            sql.run(f"delete from {table} where {_HERE}", **_place(key))
 
     def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
         """All documents of an index, by uri."""
-        columns = [documents.c[name] for name in DocumentEntry._fields]
-        query = select(*columns).where(_in(documents, key)).order_by("uri")
+        columns = ", ".join(DocumentEntry._fields)
+        query = f"select {columns} from catalog_documents where {_HERE} order by uri"
         entries = {}
-        with self._decoding(self._database.reading(), "documents") as connection:
-            for row in connection.execute(query):
+        with self._decoding(self._database.reading(), "documents") as sql:
+            for row in sql.run(query, **_place(key)):
                 _check_types(row, _DOCUMENT_TYPES)
-                entries[row.uri] = DocumentEntry(*row)
+                entry = DocumentEntry(*row)
+                entries[entry.uri] = entry
         return entries
 
     def put_documents(
@@ -193,61 +181,67 @@ class Ledger:
     ) -> None:
         """Write documents' rows, whether they were there or not, all of them or none."""
         if entries:
-            with self._writing(lease) as connection:
-                put_documents(connection, key, entries, run_id)
+            with self._writing(lease) as sql:
+                put_documents(sql, key, entries, run_id)
 
     def start_run(self, lease: Lease, strategy: str) -> str:
         """A new run; earlier ones that never ended have failed, for their leases are gone."""
         run_id = uuid.uuid4().hex[:12]
-        namespace = lease.namespace
-        with self._writing(lease) as connection:
-            connection.execute(
-                update(runs)
-                .where(_of(runs, namespace), runs.c.status == "running")
-                .values(status="failed", finished_at=time.time())
+        ours = {**_owner(lease.namespace), "now": time.time()}
+        with self._writing(lease) as sql:
+            sql.run(
+                "update catalog_runs set status = 'failed', finished_at = :now"
+                f" where {_OURS} and status = 'running'",
+                **ours,
             )
-            connection.execute(
-                insert(runs).values(
-                    **_columns(namespace),
-                    run_id=run_id,
-                    strategy=strategy,
-                    status="running",
-                    started_at=time.time(),
-                )
+            sql.run(
+                f"insert into catalog_runs ({_OWNER}, run_id, strategy, status, started_at)"
+                " values (:tenant, :project, :scope, :kb, :run_id, :strategy, 'running', :now)",
+                **ours,
+                run_id=run_id,
+                strategy=strategy,
             )
         return run_id
 
     def finish_run(
         self, lease: Lease, run_id: str, status: str, report: Mapping[str, Any] | None
     ) -> None:
-        with self._writing(lease) as connection:
-            connection.execute(
-                update(runs)
-                .where(_of(runs, lease.namespace), runs.c.run_id == run_id)
-                .values(status=status, finished_at=time.time(), report=report)
+        with self._writing(lease) as sql:
+            sql.run(
+                "update catalog_runs set status = :status, finished_at = :now, report = :report"
+                f" where {_OURS} and run_id = :run_id",
+                **_owner(lease.namespace),
+                run_id=run_id,
+                status=status,
+                now=time.time(),
+                report=json.dumps(report),
             )
 
     def last_runs(self, namespace: Namespace, limit: int) -> Sequence[Mapping[str, Any]]:
+        columns = ("run_id", "strategy", "status", "started_at")
         query = (
-            select(runs.c.run_id, runs.c.strategy, runs.c.status, runs.c.started_at)
-            .where(_of(runs, namespace))
-            .order_by(runs.c.started_at.desc())
-            .limit(limit)
+            f"select {', '.join(columns)} from catalog_runs where {_OURS}"
+            " order by started_at desc limit :limit"
         )
-        with self._decoding(self._database.reading(), "runs") as connection:
-            rows = connection.execute(query).all()
+        with self._decoding(self._database.reading(), "runs") as sql:
+            rows = sql.run(query, **_owner(namespace), limit=limit)
             for row in rows:
                 _check_types(row, (str, str, str, float))
-        return [dict(row._mapping) for row in rows]
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def _indexes_within(
-        self, connection: Connection, namespace: Namespace, state: str
-    ) -> list[IndexEntry]:
+    def forget_runs(self, lease: Lease) -> None:
+        with self._writing(lease) as sql:
+            sql.run(f"delete from catalog_runs where {_OURS}", **_owner(lease.namespace))
+
+    def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
         """All in that state, the newest first."""
+        query = (
+            f"select number, manifest, birth from catalog_indexes where {_OURS} and state = :state"
+            " order by number desc"
+        )
         found = []
-        with self._decoding(nullcontext(connection), "indexes"):
-            for row in Sql(connection).run(_INDEXES, **_columns(namespace), state=state):
-                number, encoded, birth = row
+        with self._decoding(nullcontext(sql), "indexes"):
+            for number, encoded, birth in sql.run(query, **_owner(namespace), state=state):
                 given = json.loads(encoded) if isinstance(encoded, str) else encoded
                 manifest = Manifest(**given)
                 values = (number, birth, *asdict(manifest).values())
@@ -256,23 +250,21 @@ class Ledger:
         return found
 
     @contextmanager
-    def _writing(self, lease: Lease) -> Iterator[Connection]:
-        with self._database.writing() as connection:
-            leases.check(connection, lease)
-            yield connection
+    def _writing(self, lease: Lease) -> Iterator[Sql]:
+        with self._database.writing() as sql:
+            leases.check(sql, lease)
+            yield sql
 
     @contextmanager
-    def _decoding(
-        self, transaction: AbstractContextManager[Connection], what: str
-    ) -> Iterator[Connection]:
+    def _decoding(self, transaction: AbstractContextManager[Sql], what: str) -> Iterator[Sql]:
         """A transaction in which rows that nobody can have written are an error of their own.
 
         Raises:
             StoreError: naming the database and the repair.
         """
         try:
-            with transaction as connection:
-                yield connection
+            with transaction as sql:
+                yield sql
         except (TypeError, ValueError) as error:
             raise StoreError(
                 f"{self._database}: its {what} are damaged: {error}; move it away and ingest "
@@ -280,19 +272,20 @@ class Ledger:
             ) from error
 
 
-def put_documents(
-    connection: Connection, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
-) -> None:
+def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:
     """Write documents' rows within a transaction, whether they were there or not."""
     if entries:
-        shared = {**_owner(key), "run_id": run_id, "updated_at": time.time()}
-        Sql(connection).many(_PUT, [entry._asdict() | shared for entry in entries])
+        shared = {**_place(key), "run_id": run_id, "updated_at": time.time()}
+        sql.many(_PUT, [entry._asdict() | shared for entry in entries])
 
 
-def remove_documents(connection: Connection, key: IndexKey, uris: Sequence[str]) -> None:
+def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
     """Remove documents' rows within a transaction."""
-    for uri in uris:
-        connection.execute(delete(documents).where(_in(documents, key), documents.c.uri == uri))
+    sql.run(
+        f"delete from catalog_documents where {_HERE} and uri in (:*uris)",
+        **_place(key),
+        uris=list(uris),
+    )
 
 
 def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
@@ -303,30 +296,27 @@ def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
         raise TypeError("expected {1.__name__}, found {0.__name__}".format(*wrong))
 
 
-def _columns(namespace: Namespace) -> dict[str, str]:
+def _owner(namespace: Namespace) -> dict[str, str]:
     return {name: getattr(namespace, name) for name in Namespace.__slots__}
 
 
-def _owner(key: IndexKey) -> dict[str, Any]:
-    return {**_columns(key.namespace), "number": key.number}
+def _place(key: IndexKey) -> dict[str, Any]:
+    return {**_owner(key.namespace), "number": key.number}
 
 
-def _of(table: Table, namespace: Namespace) -> ColumnElement[bool]:
-    return and_(*(table.c[name] == value for name, value in _columns(namespace).items()))
-
-
-def _in(table: Table, key: IndexKey) -> ColumnElement[bool]:
-    return and_(_of(table, key.namespace), table.c.number == key.number)
-
+_OWNER = "tenant, project, scope, kb"
+_OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
+_HERE = f"{_OURS} and number = :number"
 
 _MANIFEST_TYPES = (str, str, int, str)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
-
-_INDEXES = (
-    "select number, manifest, birth from catalog_indexes where tenant = :tenant"
-    " and project = :project and scope = :scope and kb = :kb and state = :state"
-    " order by number desc"
+_WRITTEN = (*(name for name in DocumentEntry._fields if name != "uri"), "run_id")
+_PUT = (
+    f"insert into catalog_documents ({_OWNER}, number, uri, {', '.join(_WRITTEN)})"
+    " values (:tenant, :project, :scope, :kb, :number, :uri,"
+    f" {', '.join(f':{name}' for name in _WRITTEN)})"
+    f" on conflict ({_OWNER}, number, uri) do update set "
+    + ", ".join(f"{name} = excluded.{name}" for name in _WRITTEN)
 )
-_PUT = upsert_of(documents)

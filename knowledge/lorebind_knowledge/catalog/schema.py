@@ -1,21 +1,8 @@
-"""The catalog's tables. Every row carries its namespace: tenant, project, scope, knowledge base."""
+"""The catalog's tables. What belongs to a knowledge base names tenant, project, scope and kb."""
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-)
+from lorebind_knowledge.catalog import postgres_words
 
 SCHEMA_VERSION = 5
 
@@ -47,135 +34,124 @@ MIGRATIONS = {
 NUMBERED = 5
 """The version from which the catalog knows chunks, and stores know vectors by numbers."""
 
-NEW_TABLES = ("catalog_leases", "catalog_versions", "catalog_chunks", "catalog_vectors")
-"""The tables that came with it."""
 
-metadata = MetaData()
+_OWNER = ", ".join(f"{name} varchar not null" for name in ("tenant", "project", "scope", "kb"))
 
-
-def _namespace() -> list[Column[str]]:
-    return [Column(name, String, primary_key=True) for name in ("tenant", "project", "scope", "kb")]
-
-
-versions = Table("catalog_version", metadata, Column("version", Integer, primary_key=True))
-
-indexes = Table(
-    "catalog_indexes",
-    metadata,
-    *_namespace(),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("state", String, nullable=False),  # building | active | retired
-    Column("manifest", JSON, nullable=False),
-    Column("created_at", Float, nullable=False),
-    # Random: an index that gets the number of one that was dropped is another one all the same.
-    Column("birth", BigInteger, nullable=False, server_default="0"),
-    # Counts what searches can see: it grows with every publication.
-    Column("version", BigInteger, nullable=False, server_default="0"),
-    # Of the vectors that were found at this version or later, none has been deleted.
-    Column("swept", BigInteger, nullable=False, server_default="0"),
-    Column("live", BigInteger, nullable=False, server_default="0"),  # chunks that searches find
-    Column("entered", BigInteger, nullable=False, server_default="0"),  # vectors not yet forgotten
-    Column("next_number", BigInteger, nullable=False, server_default="1"),  # of a vector
-)
-
-documents = Table(
-    "catalog_documents",
-    metadata,
-    *_namespace(),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    # In the order of code points in every database, whatever its language.
-    Column("uri", String().with_variant(String(collation="C"), "postgresql"), primary_key=True),
-    Column("source", String, nullable=False),
-    Column("title", String, nullable=False, default=""),
-    Column("state", String, nullable=False),  # pending | ready | failed
-    Column("reason", Text, nullable=False, default=""),
-    Column("attempts", Integer, nullable=False, default=0),
-    # What the visible generation was made of; a document with the same one is unchanged.
-    Column("signature", String, nullable=False, default=""),
-    Column("generation", Integer, nullable=False, default=0),  # the visible one; 0 is none
-    Column("chunk_count", Integer, nullable=False, default=0),
-    Column("run_id", String, nullable=False, default=""),
-    Column("updated_at", Float, nullable=False),
-    Column("version", String, nullable=False, default="", server_default=""),  # its source's name
-    Column("recipe", String, nullable=False, default="", server_default=""),  # how it was cut
-    Column("refused", String, nullable=False, default="", server_default=""),  # see the ledger
-)
-
-leases = Table(
-    "catalog_leases",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("number", BigInteger, nullable=False),
-    Column("expires", Float, nullable=False),  # in seconds since 1970
-    # Whether its holder has the lock of processes too, which is then free when it has ended.
-    Column("locked", Boolean, nullable=False),
-)
-
-_RowNumber = BigInteger().with_variant(Integer, "sqlite")
-
-# A generation of a document's chunks. What is dead never becomes live again.
-versions_of_documents = Table(
-    "catalog_versions",
-    metadata,
-    Column("version", _RowNumber, primary_key=True),
-    Column("space", BigInteger, nullable=False),  # the birth of its index
-    Column("uri", String().with_variant(String(collation="C"), "postgresql"), nullable=False),
-    Column("generation", Integer, nullable=False),
-    Column("state", Integer, nullable=False),  # see STAGED, LIVE, DEAD in `versions`
-    Index("catalog_versions_document", "space", "uri", "generation"),
-    Index("catalog_versions_state", "space", "state"),
-    sqlite_autoincrement=True,
-)
-
-chunks = Table(
-    "catalog_chunks",
-    metadata,
-    # In the order of the document, within a version.
-    Column("row", _RowNumber, primary_key=True),
-    Column("space", BigInteger, nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("number", BigInteger, nullable=False),  # of its vector in the store
-    Column("id", String().with_variant(String(collation="C"), "postgresql"), nullable=False),
-    Column("context", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("metadata", Text, nullable=False),  # as JSON
-    Index("catalog_chunks_version", "version"),
-    Index("catalog_chunks_number", "space", "number"),
-    Index("catalog_chunks_id", "space", "id"),
-    sqlite_autoincrement=True,
-)
-
-# For vector databases that do not give vectors back.
-vectors = Table(
-    "catalog_vectors",
-    metadata,
-    Column("row", _RowNumber, primary_key=True),
-    Column("space", BigInteger, nullable=False),
-    Column("number", BigInteger, nullable=False),
-    Column("vector", LargeBinary, nullable=False),  # little-endian float32
-    Index("catalog_vectors_number", "space", "number", unique=True),
-)
-
-runs = Table(
-    "catalog_runs",
-    metadata,
-    *_namespace(),
-    Column("run_id", String, primary_key=True),
-    Column("strategy", String, nullable=False),
-    Column("status", String, nullable=False),  # running, else IngestReport.status
-    Column("started_at", Float, nullable=False),
-    Column("finished_at", Float),
-    Column("report", JSON),
-)
-
-embeddings = Table(
-    "catalog_embeddings",
-    metadata,
-    Column("key", String, primary_key=True),  # SHA-256 over the embedder's fingerprint and the text
-    Column("vector", LargeBinary, nullable=False),  # little-endian float32
-    Column("created_at", Float, nullable=False),
-    Column("used_on", Integer, nullable=False, server_default="0"),  # in days since 1970
-    Column("size", Integer, nullable=False, server_default="0"),  # of the vector, in bytes
+_STATEMENTS = (
+    "create table if not exists catalog_version (version integer primary key)",
+    f"""create table if not exists catalog_indexes ({_OWNER},
+  number integer not null,
+  state varchar not null, -- building | active | retired
+  manifest json not null,
+  created_at float not null,
+  -- Random: an index that gets the number of one that was dropped is another one all the same.
+  birth bigint not null default 0,
+  -- Counts what searches can see: it grows with every publication.
+  version bigint not null default 0,
+  -- Of the vectors that were found at this version or later, none has been deleted.
+  swept bigint not null default 0,
+  live bigint not null default 0, -- chunks that searches find
+  entered bigint not null default 0, -- vectors not yet forgotten
+  next_number bigint not null default 1, -- of a vector
+  primary key (tenant, project, scope, kb, number)
+)""",
+    f"""create table if not exists catalog_documents ({_OWNER},
+  number integer not null, -- of the index
+  uri [name] not null,
+  source varchar not null,
+  title varchar not null,
+  state varchar not null, -- pending | ready | failed
+  reason text not null,
+  attempts integer not null,
+  -- What the visible generation was made of; a document with the same one is unchanged.
+  signature varchar not null,
+  generation integer not null, -- the visible one; 0 is none
+  chunk_count integer not null,
+  run_id varchar not null,
+  updated_at float not null,
+  version varchar not null default '', -- its source's name
+  recipe varchar not null default '', -- how it was cut
+  refused varchar not null default '', -- see the ledger
+  primary key (tenant, project, scope, kb, number, uri)
+)""",
+    """create table if not exists catalog_leases (
+  name varchar primary key,
+  number bigint not null,
+  expires float not null, -- in seconds since 1970
+  -- Whether its holder has the lock of processes too, which is then free when it has ended.
+  locked boolean not null
+)""",
+    # A generation of a document's chunks. What is dead never becomes live again.
+    """create table if not exists catalog_versions (
+  version [count],
+  space bigint not null, -- the birth of its index
+  uri [name] not null,
+  generation integer not null,
+  state integer not null -- see STAGED, LIVE, DEAD in `versions`
+)""",
+    "create index if not exists catalog_versions_document"
+    " on catalog_versions (space, uri, generation)",
+    "create index if not exists catalog_versions_state on catalog_versions (space, state)",
+    """create table if not exists catalog_chunks (
+  row [count], -- in the order of the document, within a version
+  space bigint not null,
+  version bigint not null,
+  number bigint not null, -- of its vector in the store
+  id [name] not null,
+  context text not null,
+  text text not null,
+  metadata text not null -- as JSON
+)""",
+    "create index if not exists catalog_chunks_version on catalog_chunks (version)",
+    "create index if not exists catalog_chunks_number on catalog_chunks (space, number)",
+    "create index if not exists catalog_chunks_id on catalog_chunks (space, id)",
+    # For vector databases that do not give vectors back.
+    """create table if not exists catalog_vectors (
+  row [count],
+  space bigint not null,
+  number bigint not null,
+  vector [bytes] not null -- little-endian float32
+)""",
+    "create unique index if not exists catalog_vectors_number on catalog_vectors (space, number)",
+    f"""create table if not exists catalog_runs ({_OWNER},
+  run_id varchar not null,
+  strategy varchar not null,
+  status varchar not null, -- running, else IngestReport.status
+  started_at float not null,
+  finished_at float,
+  report json,
+  primary key (tenant, project, scope, kb, run_id)
+)""",
+    """create table if not exists catalog_embeddings (
+  key varchar primary key, -- SHA-256 over the embedder's fingerprint and the text
+  vector [bytes] not null, -- little-endian float32
+  created_at float not null,
+  used_on integer not null default 0, -- in days since 1970
+  size integer not null default 0 -- of the vector, in bytes
+)""",
     # Holds all that is asked about size and use, so that no vector is read for it.
-    Index("catalog_embeddings_use", "used_on", "created_at", "size"),
+    "create index if not exists catalog_embeddings_use"
+    " on catalog_embeddings (used_on, created_at, size)",
 )
+
+_SQLITE = {
+    "[count]": "integer primary key autoincrement",
+    "[name]": "varchar",
+    "[bytes]": "blob",
+}
+_POSTGRES = {
+    "[count]": "bigserial primary key",
+    # In the order of code points, whatever the language of the database.
+    "[name]": 'varchar collate "C"',
+    "[bytes]": "bytea",
+}
+
+
+def statements(*, postgres: bool) -> list[str]:
+    """What makes the tables and their indexes where they are missing."""
+    made = []
+    for statement in _STATEMENTS:
+        for word, kind in (_POSTGRES if postgres else _SQLITE).items():
+            statement = statement.replace(word, kind)
+        made.append(statement)
+    return [*made, *(postgres_words.SQL if postgres else ())]

@@ -1,21 +1,16 @@
-"""SQL that SQLite and PostgreSQL both understand, run by their drivers.
-
-SQLAlchemy takes a hundred microseconds for a statement that SQLite answers in seven. What every
-search and every batch of an ingest asks goes by this way, within a transaction of the catalog.
-"""
+"""SQL that SQLite and PostgreSQL both understand, run by their drivers."""
 
 from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from sqlalchemy import Connection, Table
 
 
 class Sql:
@@ -24,10 +19,10 @@ class Sql:
     A value is named by `:name`, and `in (:*name)` takes a list of any length.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self.driver: Any = connection.connection.driver_connection
-        """The connection as its driver has it."""
-        self.is_postgres = connection.dialect.name == "postgresql"
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        """The connection: sqlite3's or psycopg's."""
+        self.is_postgres = not isinstance(driver, sqlite3.Connection)
 
     def run(self, statement: str, **values: Any) -> list[Any]:
         """The rows that a statement gives."""
@@ -51,22 +46,16 @@ class Sql:
             values = [row[name] for row in some for name in names]
             self.driver.execute(_of_rows(statement, len(some)), values)
 
+    def has_table(self, name: str) -> bool:
+        if self.is_postgres:
+            return bool(self.run("select to_regclass(:name) is not null", name=name)[0][0])
+        found = "select 1 from sqlite_master where type = 'table' and name = :name"
+        return bool(self.run(found, name=name))
+
     @property
     def now(self) -> str:
         """The time in seconds since 1970 by the database's clock, as an expression."""
         return "extract(epoch from clock_timestamp())" if self.is_postgres else repr(time.time())
-
-
-def upsert_of(table: Table) -> str:
-    """The statement for `Sql.many` that writes rows of a table, over those that are there."""
-    names = [column.name for column in table.columns]
-    keys = [column.name for column in table.primary_key]
-    written = [f"{name} = excluded.{name}" for name in names if name not in keys]
-    return (
-        f"insert into {table.name} ({', '.join(names)})"
-        f" values ({', '.join(f':{name}' for name in names)})"
-        f" on conflict ({', '.join(keys)}) do update set {', '.join(written)}"
-    )
 
 
 _VALUE = re.compile(r"(?<!:):(\w+)")

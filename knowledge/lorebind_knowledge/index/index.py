@@ -22,7 +22,6 @@ from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks, versions
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
-from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.errors import LeaseLostError, StoreError
 from lorebind_knowledge.index.masks import Masks
 from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
@@ -31,11 +30,10 @@ from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
+    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.catalog.versions import Change
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import Record, Space, Vector
@@ -119,8 +117,8 @@ class Index:
         """
         for attempt in range(_ATTEMPTS):
             lost: LostVectorsError | None = None
-            with self.catalog.reading() as connection:
-                views = self._views(connection, namespaces)
+            with self.catalog.reading() as sql:
+                views = self._views(sql, namespaces)
                 try:
                     answer = ask(views)
                 except LostVectorsError as error:
@@ -138,20 +136,17 @@ class Index:
 
     def version(self, namespace: Namespace) -> Version | None:
         """What changes whenever something else can be found; None where there is no index."""
-        with self.catalog.reading() as connection:
-            index = self.catalog.ledger.index_within(connection, namespace, "active")
-            state = None if index is None else chunks.state_of(Sql(connection), index.birth)
+        with self.catalog.reading() as sql:
+            index = self.catalog.ledger.index_within(sql, namespace, "active")
+            state = None if index is None else chunks.state_of(sql, index.birth)
         if index is None or state is None:
             return None
         return Version(index.birth, state.version, index.manifest.embedder_key)
 
-    def _views(
-        self, connection: Connection, namespaces: Sequence[Namespace]
-    ) -> dict[Namespace, View]:
-        sql = Sql(connection)
+    def _views(self, sql: Sql, namespaces: Sequence[Namespace]) -> dict[Namespace, View]:
         views = {}
         for namespace in namespaces:
-            index = self.catalog.ledger.index_within(connection, namespace, "active")
+            index = self.catalog.ledger.index_within(sql, namespace, "active")
             state = None if index is None else chunks.state_of(sql, index.birth)
             if index is not None and state is not None:
                 views[namespace] = View(index, state, sql, self.store, self._masks_of)
@@ -161,8 +156,7 @@ class Index:
         """Whether the store may have deleted what one of the views could see."""
         if not views:
             return False
-        with self.catalog.reading() as connection:
-            sql = Sql(connection)
+        with self.catalog.reading() as sql:
             for view in views:
                 swept = chunks.swept(sql, view.index.birth)
                 if swept is None or swept > view.state.version:
@@ -185,8 +179,7 @@ class Index:
         entries = entries_of(records, space)
         if not entries:
             return
-        with self.catalog.writing(lease) as connection:
-            sql = Sql(connection)
+        with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
             new = versions.stage(sql, space.birth, entries, self._told)
             if not self.store.gives_vectors:
@@ -216,19 +209,18 @@ class Index:
             LeaseLostError: another writer has taken over; nothing was changed.
             StoreError: a newer generation is live already; an outage. Nothing was changed.
         """
-        with self.catalog.writing(lease) as connection:
-            sql = Sql(connection)
+        with self.catalog.writing(lease) as sql:
             _check_there(sql, index)
             changes = versions.publish(sql, index.birth, generations)
-            put_documents(connection, index.key, rows, run_id)
+            put_documents(sql, index.key, rows, run_id)
         self._sweep_sometimes(lease, index)
         return changes
 
     def remove(self, lease: Lease, index: IndexEntry, uris: Sequence[str]) -> int:
         """Remove documents and their rows in the ledger; how many chunks that were."""
-        with self.catalog.writing(lease) as connection:
-            count = versions.remove(Sql(connection), index.birth, uris)
-            remove_documents(connection, index.key, uris)
+        with self.catalog.writing(lease) as sql:
+            count = versions.remove(sql, index.birth, uris)
+            remove_documents(sql, index.key, uris)
         self._sweep_sometimes(lease, index)
         return count
 
@@ -241,44 +233,43 @@ class Index:
             abandon: count as dead what an earlier writer has staged and not published.
         """
         self._swept[index.birth] = time.monotonic()
-        with self.catalog.writing(lease) as connection:
-            sql = Sql(connection)
+        with self.catalog.writing(lease) as sql:
             if abandon:
                 versions.abandon(sql, index.birth)
             dead = versions.condemn(sql, index.birth)
         if not dead.versions:
             return
         self._delete(index.space, dead.numbers)
-        with self.catalog.writing(lease) as connection:
-            versions.forget(Sql(connection), index.birth, dead)
+        with self.catalog.writing(lease) as sql:
+            versions.forget(sql, index.birth, dead)
 
     def drop(self, lease: Lease, index: IndexEntry) -> None:
         """Remove an index that is not in use, in the store and then in the catalog."""
-        with self.catalog.writing(lease) as connection:
-            Sql(connection).run(
+        with self.catalog.writing(lease) as sql:
+            sql.run(
                 "update catalog_indexes set swept = version + 1 where birth = :space",
                 space=index.birth,
             )
         finish(self.store.drop(index.space))
-        with self.catalog.writing(lease) as connection:
-            versions.drop(Sql(connection), index.birth)
-            self.catalog.ledger.drop_index(connection, index.key)
+        with self.catalog.writing(lease) as sql:
+            versions.drop(sql, index.birth)
+            self.catalog.ledger.drop_index(sql, index.key)
         self._masks.pop(index.birth, None)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Of each document a generation that is newer than all it has."""
-        with self.catalog.reading() as connection:
-            return versions.next_generations(Sql(connection), index.birth, uris)
+        with self.catalog.reading() as sql:
+            return versions.next_generations(sql, index.birth, uris)
 
     def uris(self, index: IndexEntry) -> list[str]:
         """The documents that have chunks or had some."""
-        with self.catalog.reading() as connection:
-            return versions.live_documents(Sql(connection), index.birth)
+        with self.catalog.reading() as sql:
+            return versions.live_documents(sql, index.birth)
 
     def chunk_ids(self, index: IndexEntry, uri: str) -> list[str]:
         """The ids of a document's chunks that are live, in its order."""
-        with self.catalog.reading() as connection:
-            return chunks.ids_of_document(Sql(connection), index.birth, uri)
+        with self.catalog.reading() as sql:
+            return chunks.ids_of_document(sql, index.birth, uri)
 
     def finish_load(self, index: IndexEntry) -> None:
         """To be called at the end of an ingest: some stores build an approximate index then."""
@@ -293,8 +284,7 @@ class Index:
         By the count of vectors and a few of them, which takes milliseconds; a database that cannot
         count is asked for the few alone. `deep` asks for every vector.
         """
-        with self.catalog.reading() as connection:
-            sql = Sql(connection)
+        with self.catalog.reading() as sql:
             state = chunks.state_of(sql, index.birth)
             if state is None:
                 return Agreement(0, [])
@@ -303,20 +293,20 @@ class Index:
         # As many as there should be may be others: those of a copy that was brought back.
         if not deep and counted in (None, state.entered) and not self._missing(index.space, newest):
             return Agreement(state.live, [])
-        with self.catalog.reading() as connection:
-            numbers = chunks.live_numbers(Sql(connection), index.birth)
+        with self.catalog.reading() as sql:
+            numbers = chunks.live_numbers(sql, index.birth)
         has_strays = counted is not None and counted > state.entered
         return Agreement(state.live, self._missing(index.space, numbers), has_strays)
 
     def lost_texts(self, index: IndexEntry, numbers: Collection[int]) -> dict[int, str]:
         """All that the embedder read of chunks whose vectors were lost, by number."""
-        with self.catalog.reading() as connection:
-            return chunks.embedded_texts(Sql(connection), index.birth, numbers)
+        with self.catalog.reading() as sql:
+            return chunks.embedded_texts(sql, index.birth, numbers)
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under the numbers that they had."""
-        with self.catalog.writing(lease) as connection:
-            whole = chunks.chunks_of(Sql(connection), index.birth, vectors.keys())
+        with self.catalog.writing(lease) as sql:
+            whole = chunks.chunks_of(sql, index.birth, vectors.keys())
         added = [
             StoredVector(
                 n, unit_vector(vectors[n]), chunk.text, self._told(json.dumps(chunk.metadata))
@@ -330,8 +320,8 @@ class Index:
 
         No search finds them, but they hide from a count what the store has lost.
         """
-        with self.catalog.writing(lease) as connection:
-            numbers = chunks.forgotten_numbers(Sql(connection), index.birth)
+        with self.catalog.writing(lease) as sql:
+            numbers = chunks.forgotten_numbers(sql, index.birth)
         self._delete(index.space, numbers)
 
     def close(self) -> None:
@@ -349,8 +339,8 @@ class Index:
                 pass
         except LeaseLostError:
             numbers = [vector.number for vector in vectors]
-            with self.catalog.reading() as connection:
-                live = chunks.ids_of(Sql(connection), index.birth, numbers)
+            with self.catalog.reading() as sql:
+                live = chunks.ids_of(sql, index.birth, numbers)
             # What is not live now is dead or never was: it is not wanted again.
             finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
             raise

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.postgres.address import PostgresAddress
 
-_LOCK_SECONDS = 30
 IDLE_SECONDS = 10.0
 """How long the server lets a writer that says nothing keep its locks: it may have been stopped.
 Less than a lease lasts."""
@@ -43,6 +42,7 @@ class Connections:
         min_size: int = 0,
         max_size: int = 8,
         timeout_seconds: float = 30,
+        own_schema: str | None = None,
     ) -> None:
         """
         Args:
@@ -51,9 +51,12 @@ class Connections:
             min_size: connections that are kept when they are idle.
             max_size: the most connections at a time.
             timeout_seconds: how long a call waits for a connection.
+            own_schema: the schema that transactions are in; None means the address's.
         """
         self.name = name
         self._address = address
+        # For the transaction only: a pooler may hand the connection to others.
+        self._enter = "" if own_schema is None else f'; set local search_path to "{own_schema}"'
         self._min_size = min_size
         self._max_size = max_size
         self._timeout_seconds = timeout_seconds
@@ -67,7 +70,7 @@ class Connections:
     def reading(self) -> Iterator[psycopg.Connection]:
         """A transaction that sees one state of the database and changes nothing."""
         with self._connected() as connection:
-            connection.execute("begin isolation level repeatable read, read only")
+            connection.execute(f"begin isolation level repeatable read, read only{self._enter}")
             yield connection
             connection.execute("commit")
 
@@ -75,9 +78,10 @@ class Connections:
     def writing(self) -> Iterator[psycopg.Connection]:
         """A transaction that is committed at the end of the block, or not at all."""
         with self._connected() as connection:
+            # A writer that is stopped in the middle must not keep others waiting.
             connection.execute(
-                "begin isolation level read committed;"
-                f" set local lock_timeout = '{_LOCK_SECONDS}s'; {idle_limit()}"
+                "begin isolation level read committed; set local"
+                f" idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'{self._enter}"
             )
             yield connection
             connection.execute("commit")
@@ -95,7 +99,15 @@ class Connections:
 
     def close(self) -> None:
         self._closed = True
-        self._close_idle()
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody uses at this moment."""
+        with self._lock:
+            idle = self._idle.copy()
+            self._idle.clear()
+        for _, connection in idle:
+            connection.close()
 
     def abandon(self) -> None:
         """Forget the parent's connections after a fork: closing one here would end its session.
@@ -168,7 +180,7 @@ class Connections:
                 self._give_back(connection)
                 return
         connection.close()
-        self._close_idle()
+        self.close_idle()
 
     def _give_back(self, connection: psycopg.Connection) -> None:
         now = time.monotonic()
@@ -184,17 +196,6 @@ class Connections:
                 expired.append(self._idle.pop(0)[1])
         for old in expired:
             old.close()
-
-    def _close_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for _, connection in idle:
-            connection.close()
-
-
-def idle_limit() -> str:
-    """What bounds how long others wait for a transaction whose process was stopped."""
-    return f"set local idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'"
 
 
 # `PQTRANS_ACTIVE`: a statement is under way, as after an interrupt, and cannot be waited for.

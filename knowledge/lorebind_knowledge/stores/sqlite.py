@@ -14,19 +14,17 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorebind_knowledge.catalog.database import SqliteDatabase
 from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.sqlite.database import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection
 
     from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import Nominees, StoredVector
@@ -66,17 +64,11 @@ class SqliteStore(VectorStore):
     those named `store_…`. Any number of threads and processes may use it at once.
     """
 
-    def __init__(self, file: Path | str | SqliteDatabase) -> None:
-        """
-        Args:
-            file: where it is, or a database that others use too; that one is theirs to close.
-        """
-        self._is_shared = isinstance(file, SqliteDatabase)
-        if not isinstance(file, SqliteDatabase):
-            file = SqliteDatabase(Path(file), for_catalog=False)
-        if file.path is None or file.path.name == ":memory:":
+    def __init__(self, file: Path | str) -> None:
+        if Path(file).name == ":memory:":
             raise UsageError("SqliteStore keeps a file; use MemoryStore to keep nothing")
-        self._database = file
+        self._name = f"sqlite store {Path(file).absolute()}"
+        self._database = SqliteDatabase(Path(file), self._name)
         self._latest: dict[Space, _Latest] = {}
         self._closed = False
 
@@ -89,8 +81,7 @@ class SqliteStore(VectorStore):
         self._check_open()
         if not rows:
             return
-        with self._database.writing() as connection:
-            db = _driver(connection)
+        with self._database.writing() as db:
             db.execute(_SPACES)
             db.execute(_VECTORS)
             added = db.executemany(
@@ -130,8 +121,7 @@ class SqliteStore(VectorStore):
     def delete(self, space: Space, numbers: Collection[int]) -> None:
         if not self._has(space):
             return
-        with self._database.writing() as connection:
-            db = _driver(connection)
+        with self._database.writing() as db:
             deleted = db.execute(
                 f"delete from store_vectors where {_AMONG}", (space.birth, _json(numbers))
             )
@@ -149,8 +139,7 @@ class SqliteStore(VectorStore):
 
     def drop(self, space: Space) -> None:
         if self._has(space):
-            with self._database.writing() as connection:
-                db = _driver(connection)
+            with self._database.writing() as db:
                 db.execute("delete from store_vectors where space = ?", (space.birth,))
                 db.execute("delete from store_spaces where space = ?", (space.birth,))
         self._latest.pop(space, None)
@@ -158,18 +147,17 @@ class SqliteStore(VectorStore):
     def close(self) -> None:
         self._closed = True
         self._latest = {}
-        if not self._is_shared:
-            self._database.close()
+        self._database.close()
 
     def __str__(self) -> str:
-        return f"sqlite store {self._database.path}"
+        return self._name
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         self._check_open()
         try:
-            with self._database.reading() as connection:
-                yield _driver(connection)
+            with self._database.reading() as db:
+                yield db
         except (TypeError, ValueError) as error:  # what was read is not what was written
             raise StoreError(
                 f"{self}: is damaged; move the file away, then ingest again ({error})"
@@ -206,10 +194,6 @@ class SqliteStore(VectorStore):
 
 _AMONG = "space = ? and number in (select value from json_each(?))"
 """One parameter for any number of numbers: how many SQLite takes varies with its build."""
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def _json(numbers: Collection[int]) -> str:

@@ -14,14 +14,13 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from lorebind_knowledge.data_folder import file_identity
+from lorebind_knowledge.sqlite.file import file_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from sqlalchemy import Connection
+    from sqlite3 import Connection
 
 _IDLE_KEPT = 8
 _SECONDS_BEFORE_A_FORK = 10.0
