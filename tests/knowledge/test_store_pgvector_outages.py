@@ -17,6 +17,7 @@ from lorebind_knowledge.postgres import connections
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.postgres import PASSWORD
 
@@ -163,7 +164,7 @@ def test_a_lock_that_is_held(
     dsn: str, make_store: Callable[..., PgvectorStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer does not wait for ever for somebody else's transaction."""
-    monkeypatch.setattr(connections, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(store_module, "_LOCK_SECONDS", 0.05)
     store = add(make_store(dsn), 1)
     with psycopg.connect(dsn) as db:
         db.execute("lock table knowledge_chunks_vectors in share mode")

@@ -42,6 +42,7 @@ class Connections:
         min_size: int = 0,
         max_size: int = 8,
         timeout_seconds: float = 30,
+        lock_seconds: float | None = None,
         own_schema: str | None = None,
     ) -> None:
         """
@@ -51,12 +52,14 @@ class Connections:
             min_size: connections that are kept when they are idle.
             max_size: the most connections at a time.
             timeout_seconds: how long a call waits for a connection.
+            lock_seconds: how long a writer waits for others' locks; None leaves it to the server.
             own_schema: the schema that transactions are in; None means the address's.
         """
         self.name = name
         self._address = address
         # For the transaction only: a pooler may hand the connection to others.
         self._enter = "" if own_schema is None else f'; set local search_path to "{own_schema}"'
+        self._wait = "" if lock_seconds is None else f"; set local lock_timeout = '{lock_seconds}s'"
         self._min_size = min_size
         self._max_size = max_size
         self._timeout_seconds = timeout_seconds
@@ -81,7 +84,8 @@ class Connections:
             # A writer that is stopped in the middle must not keep others waiting.
             connection.execute(
                 "begin isolation level read committed; set local"
-                f" idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'{self._enter}"
+                f" idle_in_transaction_session_timeout = '{IDLE_SECONDS:g}s'"
+                f"{self._wait}{self._enter}"
             )
             yield connection
             connection.execute("commit")

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 # Vectors that are read, written or deleted by one statement.
 _BLOCK = 1000
+_LOCK_SECONDS = 30
 
 
 class PgvectorStore(VectorStore):
@@ -89,6 +90,7 @@ class PgvectorStore(VectorStore):
             min_size=pool.min_size,
             max_size=pool.max_size,
             timeout_seconds=pool.timeout_seconds,
+            lock_seconds=_LOCK_SECONDS,
         )
         self._ensure_schema = ensure_schema
         self.is_exact = not ensure_index
