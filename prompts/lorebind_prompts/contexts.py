@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lorebind_prompts.tokens import TokenCounter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class RetrievedContext:
     """A passage on its way into a prompt."""
 
@@ -21,23 +21,38 @@ class RetrievedContext:
     content: str
     score: float
     """In [0, 1], higher is better."""
-    token_estimate: int
-    """Tokens of the bare content, without the markup that a block adds."""
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span, and, where known, `heading`, `page`, `time_start`."""
-    id: str = ""
+    id: str
     """The chunk's id; empty when the passage comes from elsewhere."""
+    _tokens: int | TokenCounter = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        binding_id: str,
+        content: str,
+        score: float,
+        token_estimate: int | TokenCounter,
+        metadata: Mapping[str, Any],
+        id: str = "",  # noqa: A002 - the name of the field
+    ) -> None:
+        """
+        Args:
+            token_estimate: how many tokens the content has, or what counts them when it is asked.
+        """
+        given = (binding_id, content, score, metadata, id, token_estimate)
+        for name, value in zip(self.__slots__, given, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def token_estimate(self) -> int:
+        """Tokens of the bare content, without the markup that a block adds."""
+        known = self._tokens
+        return known if isinstance(known, int) else known.count(self.content)
 
     @classmethod
     def from_match(
         cls, binding_id: str, match: DocumentMatch, counter: TokenCounter
     ) -> RetrievedContext:
         """The context made of what a search found for a binding."""
-        return cls(
-            binding_id=binding_id,
-            content=match.text,
-            score=match.score,
-            token_estimate=counter.count(match.text),
-            metadata=match.metadata,
-            id=match.id,
-        )
+        return cls(binding_id, match.text, match.score, counter, match.metadata, match.id)

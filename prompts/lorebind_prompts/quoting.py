@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.bm25.query import STOP_WORDS as SEARCH_STOP_WORDS
 from lorebind_prompts.units import Unit, split_units
 
 if TYPE_CHECKING:
@@ -22,16 +23,12 @@ if TYPE_CHECKING:
 
     from lorebind_prompts.rendering.base import Passage
 
-_STOP_WORDS = """
-a about after all also am an and any are as at be been before being both but by can cannot
-could did do does doing done each for from get give gives had has have having he her here him
-his how i if in into is it its just let like may me might more most much must my need needed
-no nor not of on one only or our out over own please shall she should so some such tell than
-that the their them then there these they this those through to too up us use used using via
-want was way we were what when where which while who whom whose why will with without would
-yes you your show explain describe make makes
+# How questions are asked, beside the words that no search looks for.
+_ASKING = """
+cannot done get give gives let like may me might much must need needed please shall tell use used
+using via want way us whose without yes show explain describe make makes
 """
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+STOP_WORDS = SEARCH_STOP_WORDS | frozenset(_ASKING.split())
 
 _WORD = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)+")

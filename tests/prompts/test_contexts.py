@@ -6,8 +6,23 @@ from lorebind_knowledge.records import DocumentMatch
 from lorebind_prompts import EstimateCounter, RetrievedContext
 
 
+class Counter(EstimateCounter):
+    texts: list[str]
+
+    def __init__(self) -> None:
+        self.texts = []
+
+    def count(self, text: str) -> int:
+        self.texts.append(text)
+        return super().count(text)
+
+
 def test_a_match_keeps_what_it_is() -> None:
-    """Id, text, score and metadata of a match survive, and its tokens are counted."""
+    """Id, text, score and metadata survive, and the tokens are counted when somebody asks."""
     match = DocumentMatch("c1", 0.7, {"dense": 0.7}, "eight ch", {"uri": "a.md"})
-    made = RetrievedContext.from_match("docs", match, EstimateCounter())
+    counter = Counter()
+    made = RetrievedContext.from_match("docs", match, counter)
+    assert counter.texts == []
     assert made == RetrievedContext("docs", "eight ch", 0.7, 2, {"uri": "a.md"}, "c1")
+    assert (made.token_estimate, counter.texts) == (2, ["eight ch"])
+    assert RetrievedContext("docs", "eight ch", 0.7, 9, {}).token_estimate == 9

@@ -197,7 +197,7 @@ def _context(document: Document, counter: TokenCounter) -> RetrievedContext:
         binding_id=str(metadata.get("kb_id", "")),
         content=document.page_content,
         score=float(score) if isinstance(score, int | float) and math.isfinite(score) else 1.0,
-        token_estimate=counter.count(document.page_content),
+        token_estimate=counter,
         metadata=metadata,
         id=document.id or "",
     )
