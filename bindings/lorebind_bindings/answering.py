@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.prompt_template import literal
-from lorebind_knowledge.bridge import iterate
+from lorebind_knowledge.bridge import call_client, run
 from lorebind_knowledge.errors import LorebindError, ModelError, UsageError
 from lorebind_knowledge.namespace import current_tenant, tenant
 from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -102,12 +102,8 @@ async def answer(
         LorebindError: retrieval failed, see `retrieve`.
     """
     asked = await _prepare(service, bindings, counter, request)
-    try:
-        response = await model.ainvoke(asked.messages, request.config)
-    except LorebindError:
-        raise
-    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        raise _failed(model, error) from error
+    with _naming_failures(model):
+        response = await call_client(model.invoke, model.ainvoke, asked.messages, request.config)
     return _finished(asked, response)
 
 
@@ -119,9 +115,15 @@ class AnswerStream:
     the model. Whoever reads it, it is the answer for the tenant that asked.
     """
 
-    def __init__(self, parts: AsyncGenerator[str | Answer, None]) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        model: BaseChatModel,
+        config: RunnableConfig | None,
+        prepare: Callable[[], Coroutine[Any, Any, _Asked]],
+    ) -> None:
+        self._model, self._config, self._prepare = model, config, prepare
         self._begun = False
+        self._whole: Any = None
         self._answer: Answer | None = None
 
     @property
@@ -136,18 +138,34 @@ class AnswerStream:
         return self._answer
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
+        self._begin()
+        asked = await self._prepare()
+        chunks: Any = self._model.astream(asked.messages, self._config)
+        with _naming_failures(self._model):
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    if text := self._heard(chunk):
+                        yield text
+        self._answer = _finished(asked, self._whole)
+
+    def __iter__(self) -> Iterator[str]:
+        self._begin()
+        asked = run(self._prepare())
+        chunks: Any = self._model.stream(asked.messages, self._config)
+        with _naming_failures(self._model), closing(chunks):
+            for chunk in chunks:
+                if text := self._heard(chunk):
+                    yield text
+        self._answer = _finished(asked, self._whole)
+
+    def _begin(self) -> None:
         if self._begun:
             raise UsageError("a stream is read once; ask for another one to read it again")
         self._begun = True
-        async with aclosing(self._parts):
-            async for part in self._parts:
-                if isinstance(part, str):
-                    yield part
-                else:
-                    self._answer = part
 
-    def __iter__(self) -> Iterator[str]:
-        return iterate(self.__aiter__())
+    def _heard(self, chunk: Any) -> str:
+        self._whole = chunk if self._whole is None else self._whole + chunk
+        return str(chunk.text)
 
 
 def stream(
@@ -161,22 +179,11 @@ def stream(
 
     asking = current_tenant()  # it is often read where another is, or none
 
-    async def parts() -> AsyncGenerator[str | Answer, None]:
+    async def prepare() -> _Asked:
         with tenant(asking):
-            asked = await _prepare(service, bindings, counter, request)
-        whole: Any = None
-        try:
-            async for chunk in model.astream(asked.messages, request.config):
-                whole = chunk if whole is None else whole + chunk
-                if text := str(chunk.text):
-                    yield text
-        except LorebindError:
-            raise
-        except Exception as error:  # as above
-            raise _failed(model, error) from error
-        yield _finished(asked, whole)
+            return await _prepare(service, bindings, counter, request)
 
-    return AnswerStream(parts())
+    return AnswerStream(model, request.config, prepare)
 
 
 async def _prepare(
@@ -229,5 +236,11 @@ def _finished(asked: _Asked, response: AIMessage) -> Answer:
     )
 
 
-def _failed(model: BaseChatModel, error: Exception) -> ModelError:
-    return ModelError(f"the chat model failed: {said_by(error, holder=model)}")
+@contextmanager
+def _naming_failures(model: BaseChatModel) -> Iterator[None]:
+    try:
+        yield
+    except LorebindError:
+        raise
+    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error

@@ -4,6 +4,9 @@ Logic is written once. What talks to the outside is written in the colour that i
 `def` or `async def`, and `call` awaits either of them; what users see is written `async def`, and
 `sync` derives the blocking twin. The twin runs on one private event-loop thread per process: it
 works in scripts, in notebooks, inside a running loop, from many threads, and after a fork.
+
+A client that has methods of both colours, as those of LangChain have, is never awaited on that
+loop: `call_client` calls its blocking method for callers that block.
 """
 
 from __future__ import annotations
@@ -16,28 +19,24 @@ import inspect
 import os
 import threading
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-_ITEMS_AHEAD = 16
 
 
-class _LoopThread:
-    """An event loop that runs for ever in a daemon thread of its own."""
+class _LoopThread(threading.Thread):
+    """A daemon thread with an event loop of its own, which runs for ever."""
 
     def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
         self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self.thread.start()
+        self.start()
 
-    def _serve(self) -> None:
+    def run(self) -> None:
         asyncio.set_event_loop(self.loop)
         while True:
             try:
@@ -48,12 +47,12 @@ class _LoopThread:
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._wind_up(), self.loop)
-        self.thread.join(timeout=5)
-        if not self.thread.is_alive():
+        self.join(timeout=5)
+        if not self.is_alive():
             self.loop.close()
 
     async def _wind_up(self) -> None:
-        """Cancel what nobody waits for any more, such as a stream that was not read to its end."""
+        """Cancel what nobody waits for any more, such as what a second interrupt left behind."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -103,7 +102,7 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         RuntimeError: when called from the private loop itself, which would wait for ever.
     """
     private = _loop_thread()
-    if threading.current_thread() is private.thread:
+    if threading.current_thread() is private:
         coroutine.close()
         raise RuntimeError(
             "a blocking call was made from code that Lorebind itself awaits; "
@@ -131,54 +130,6 @@ def run(coroutine: Coroutine[Any, Any, R]) -> R:
         private.loop.call_soon_threadsafe(stop)
         outcome.exception()
         raise
-
-
-def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of an asynchronous generator, for a plain loop.
-
-    One task on the private loop brings them, a few ahead of who takes them; it is cancelled, and
-    the generator closed, when they are no longer wanted. Context variables of the caller are seen
-    by the generator.
-
-    Raises:
-        RuntimeError: as `run` does.
-    """
-    waiting, bringing = run(_begin_bringing(items))
-    try:
-        while found := run(_next(waiting, bringing)):
-            yield found[0]
-    finally:
-        with suppress(RuntimeError):  # the loop is closed when the interpreter ends
-            bringing.get_loop().call_soon_threadsafe(bringing.cancel)
-
-
-async def _begin_bringing(
-    items: AsyncGenerator[T, None],
-) -> tuple[asyncio.Queue[T], asyncio.Task[None]]:
-    waiting: asyncio.Queue[T] = asyncio.Queue(_ITEMS_AHEAD)
-
-    async def bring() -> None:
-        async with aclosing(items):
-            async for item in items:
-                await waiting.put(item)
-
-    return waiting, asyncio.create_task(bring())
-
-
-async def _next(waiting: asyncio.Queue[T], bringing: asyncio.Task[None]) -> tuple[T] | None:
-    """The next item; None at the end, and what ended it before is raised."""
-    taking = asyncio.ensure_future(waiting.get())
-    try:
-        await asyncio.wait({taking, bringing}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        taking.cancel()  # no matter to one that is done
-    await asyncio.wait({taking})
-    if not taking.cancelled():
-        return (taking.result(),)
-    if not waiting.empty():
-        return (waiting.get_nowait(),)
-    await bringing
-    return None
 
 
 def _hand_over(outcome: Future[R], task: asyncio.Task[R]) -> None:
@@ -214,6 +165,34 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if inspect.isawaitable(result):
         result = await result
     return result
+
+
+async def call_client(
+    blocking: Callable[P, R], awaited: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Call a client that has a method of each colour: `call_client(m.invoke, m.ainvoke, "hello")`.
+
+    An asynchronous client keeps connections that belong to the event loop which opened them, and
+    clients often share them. So the asynchronous method is called on the caller's own loop only.
+    For a caller that blocks it is the other one, in a thread of its own.
+
+    Cancelling this does not wait for such a thread, which nobody could interrupt, and drops what it
+    returns. The thread is a daemon, so that the process can end before it.
+    """
+    if not isinstance(threading.current_thread(), _LoopThread):
+        return await awaited(*args, **kwargs)
+    answer: Future[R] = Future()
+    answer.set_running_or_notify_cancel()  # or it could be cancelled, and then not be set
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            answer.set_result(context.run(blocking, *args, **kwargs))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name="lorebind-client", daemon=True).start()
+    return await asyncio.wrap_future(answer)
 
 
 def finish(result: R | Awaitable[R]) -> R:

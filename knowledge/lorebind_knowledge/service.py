@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.registry import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.embedders.registry import make_embedder
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.embedding_cache import Embedded
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import (
         AnyReranker,
@@ -382,5 +382,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Vectors for a chunker: it works in a thread, and so does the loop that they need."""
-    return asyncio.run(catalog.embeddings.embed(embedder, texts)).vectors
+    """Vectors for a chunker, which works in a thread."""
+    embedded: Embedded = finish(catalog.embeddings.embed(embedder, texts))
+    return embedded.vectors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -335,7 +336,7 @@ class Parts(Scripted):
     def model_post_init(self, context: Any) -> None:
         self.ended = threading.Event()
 
-    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+    def _stream(self, *args: Any, **kwargs: Any) -> Any:
         from langchain_core.messages import AIMessageChunk
         from langchain_core.outputs import ChatGenerationChunk
 
@@ -343,11 +344,16 @@ class Parts(Scripted):
             for text in self.says:
                 self.said.append(text)
                 yield ChatGenerationChunk(message=AIMessageChunk(content=text))
-                await asyncio.sleep(0)
             if self.breaks:
                 raise ConnectionError("cut")
         finally:
             self.ended.set()
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        with closing(self._stream()) as chunks:
+            for chunk in chunks:
+                yield chunk
+                await asyncio.sleep(0)
 
 
 def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from lorebind_knowledge.embedders.openai import OpenAIEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+S = TypeVar("S", bound="EmbeddingServer")
 
 DIMENSION = 8
 KEY = "sk-test-0123456789abcdef"
@@ -144,15 +146,22 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+def embedding_server() -> contextlib.AbstractContextManager[EmbeddingServer]:
+    return serving(EmbeddingServer())
+
+
 @contextlib.contextmanager
-def embedding_server() -> Iterator[EmbeddingServer]:
-    with EmbeddingServer() as server:
+def serving(made: S) -> Iterator[S]:
+    """The server, at work."""
+    with made as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield server
-        server.ended.set()
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.ended.set()
+            server.shutdown()
+            thread.join()
 
 
 def openai_embedder(server: EmbeddingServer, **settings: Any) -> OpenAIEmbedder:

@@ -83,6 +83,102 @@ async def test_cancelling_again_does_not_wait() -> None:
     release.set()
 
 
+class _Client:
+    """Says in which thread each of its methods was called, and for whom."""
+
+    def ask(self, question: str) -> tuple[str, int, str]:
+        return question, threading.get_ident(), current_tenant()
+
+    async def aask(self, question: str) -> tuple[str, int, str]:
+        return f"a{question}", threading.get_ident(), current_tenant()
+
+
+async def test_a_client_is_awaited_on_the_callers_loop() -> None:
+    """An asynchronous caller has the asynchronous method called, on the loop that it runs on."""
+    client = _Client()
+    with tenant("acme"):
+        said = await bridge.call_client(client.ask, client.aask, question="why")
+    assert said == ("awhy", threading.get_ident(), "acme")
+
+
+def test_a_client_is_never_awaited_on_a_loop_of_ours() -> None:
+    """A caller that blocks has the blocking method called, in a thread that is no loop's."""
+
+    async def ask() -> tuple[tuple[str, int, str], int]:
+        client = _Client()
+        said = await bridge.call_client(client.ask, client.aask, "why")
+        return said, threading.get_ident()
+
+    def outcomes() -> list[tuple[tuple[str, int, str], int]]:
+        return [bridge.run(ask()), bridge.finish(ask())]
+
+    with tenant("acme"):
+        for (said, thread, name), loop in outcomes():
+            assert (said, name) == ("why", "acme")
+            assert thread != loop
+
+
+def test_a_clients_error_is_raised() -> None:
+    """What the client raises in its thread reaches the caller as it is."""
+    error = ValueError("as it is")
+
+    def fail() -> None:
+        raise error
+
+    async def afail() -> None:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="as it is") as caught:
+        bridge.run(bridge.call_client(fail, afail))
+    assert caught.value is error
+
+
+def test_a_client_does_not_hold_up_a_cancelled_caller() -> None:
+    """A time limit ends a call though the client hangs; what it says later is dropped."""
+    release, ended = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        release.wait(60)
+        ended.set()
+
+    async def ahang() -> None:
+        raise AssertionError
+
+    async def limited() -> None:
+        async with asyncio.timeout(0.01):
+            await bridge.call_client(hang, ahang)
+
+    with pytest.raises(TimeoutError):
+        bridge.run(limited())
+    assert not ended.is_set()
+    release.set()
+    assert ended.wait(60)
+    assert bridge.run(_double(2)) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_interrupt_does_not_wait_for_a_client() -> None:
+    """Ctrl-C ends a program at once, though a client hangs."""
+    with _program("""
+import time
+from lorebind_knowledge.bridge import call_client, run
+def ask():
+    print("begun")
+    time.sleep(60)
+async def aask():
+    pass
+try:
+    run(call_client(ask, aask))
+except KeyboardInterrupt:
+    print("interrupted")
+""") as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        program.send_signal(signal.SIGINT)
+        out, errors = program.communicate(timeout=30)
+    assert (out.split(), errors) == (["interrupted"], "")
+
+
 def test_run_from_many_threads() -> None:
     """Threads share the private loop, and each gets its own result."""
     with ThreadPoolExecutor(16) as threads:
@@ -189,22 +285,26 @@ except KeyboardInterrupt:
 
 
 def test_a_loop_that_is_left_ends_quietly() -> None:
-    """Items that nobody takes any more are closed with the interpreter, without a word."""
+    """A call that nobody waits for any more is cancelled with the interpreter, without a word."""
     with _program("""
-import asyncio
-from lorebind_knowledge.bridge import iterate
-async def items():
+import asyncio, threading
+from contextlib import suppress
+from lorebind_knowledge.bridge import run
+begun = threading.Event()
+async def work():
     try:
-        while True:
-            await asyncio.sleep(0)
-            yield 1
+        begun.set()
+        await asyncio.sleep(60)
     finally:
         print("closed")
-reader = iterate(items())
-print(next(reader))
+def call():
+    with suppress(asyncio.CancelledError):
+        run(work())
+threading.Thread(target=call, daemon=True).start()
+begun.wait()
 """) as program:
         out, errors = program.communicate(timeout=60)
-    assert (out.split(), errors) == (["1", "closed"], "")
+    assert (out.split(), errors) == (["closed"], "")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no fork here")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from lorebind_knowledge.bridge import call_client
 from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.failures import said_by_provider
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.records import Matrix, Vector
 
+T = TypeVar("T")
+
 
 class LangChainEmbedder(Embedder):
-    """Wraps a live `Embeddings`; its asynchronous methods are used, which it always has."""
+    """Wraps a live `Embeddings`, whose methods of the caller's colour are called."""
 
     def __init__(
         self,
@@ -58,18 +61,24 @@ class LangChainEmbedder(Embedder):
         return counted(map(encodable, texts)) if self._is_openai else estimated(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        vectors: Any = await self._asked(self._embeddings.aembed_documents(list(texts)))
+        vectors: Any = await self._asked(
+            self._embeddings.embed_documents, self._embeddings.aembed_documents, list(texts)
+        )
         matrix: Matrix = vectors  # lists of floats: checked and made a matrix by every caller
         return matrix
 
     async def embed_query(self, text: str) -> Vector:
-        numbers: Any = await self._asked(self._embeddings.aembed_query(text))
+        numbers: Any = await self._asked(
+            self._embeddings.embed_query, self._embeddings.aembed_query, text
+        )
         vector: Vector = numbers  # as above
         return vector
 
-    async def _asked(self, answer: Awaitable[Any]) -> Any:
+    async def _asked(
+        self, blocking: Callable[[T], Any], awaited: Callable[[T], Awaitable[Any]], given: T
+    ) -> Any:
         try:
-            return await answer
+            return await call_client(blocking, awaited, given)
         except Exception as error:  # any provider's own exceptions, in words that hold no key
             said = self._say(error)
             raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.bridge import call_client
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.rerankers.base import Reranker, logistic
 
@@ -28,7 +29,10 @@ class LangChainReranker(Reranker):
         from langchain_core.documents import Document
 
         documents = [Document(text, metadata={"lorebind_at": at}) for at, text in enumerate(texts)]
-        found = await self._compressor.acompress_documents(documents, question)
+        compressor = self._compressor
+        found = await call_client(
+            compressor.compress_documents, compressor.acompress_documents, documents, question
+        )
         figures: list[float | None] = [None] * len(texts)
         written = [document.metadata.get("relevance_score") for document in found]
         raw = [figure for figure in written if figure is not None]
