@@ -12,7 +12,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import END, START, StateGraph
 
 from lorebind import ModelError, NotFoundError, UsageError, tenant
@@ -274,6 +274,46 @@ def test_callbacks_reach_the_model(tmp_path: Path) -> None:
         config = {"callbacks": [Seen()], "tags": ["mine"]}
         project.generate(QUESTION, model=Scripted(), config=config)
     assert seen == [["mine"]]
+
+
+@pytest.mark.parametrize("way", ["generate", "stream", "run"])
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_the_callers_callbacks_reach_the_model(tmp_path: Path, way: str, colour: str) -> None:
+    """Within a chain, an agent or a graph, the call of the model is a part of their run."""
+    parents = {}
+
+    class Seen(BaseCallbackHandler):
+        def on_chain_start(self, *args: Any, run_id: Any, parent_run_id: Any, **more: Any) -> None:
+            parents[run_id] = parent_run_id
+
+        def on_chat_model_start(
+            self, *args: Any, run_id: Any, parent_run_id: Any, **more: Any
+        ) -> None:
+            parents["model"] = parent_run_id
+
+    with shop(tmp_path) as project:
+        calls: Any = {
+            "generate": lambda _: project.generate(QUESTION, model=Scripted()),
+            "stream": lambda _: list(project.stream(QUESTION, model=Scripted())),
+            "run": lambda _: project.run("reply", {"question": QUESTION}),
+        }
+
+        async def call(_: Any) -> Any:
+            if way == "stream":
+                return [part async for part in project.astream(QUESTION, model=Scripted())]
+            if way == "generate":
+                return await project.agenerate(QUESTION, model=Scripted())
+            return await project.arun("reply", {"question": QUESTION})
+
+        config: Any = {"callbacks": [Seen()]}
+        if colour == "sync":
+            RunnableLambda(calls[way]).invoke("", config)
+        else:
+            asyncio.run(RunnableLambda(call).ainvoke("", config))
+    at = parents["model"]
+    while parents[at] is not None:
+        at = parents[at]
+    assert at == next(iter(parents))
 
 
 def test_places_that_are_not_there(tmp_path: Path) -> None:

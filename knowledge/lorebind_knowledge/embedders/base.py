@@ -48,6 +48,10 @@ def _key(fingerprint: Fingerprint) -> str:
 class Embedder(Protocol):
     """Turns texts into vectors. Write the methods `def` or `async def`, whichever is native.
 
+    A method written `def` is called in a thread. One written `async def` is awaited on the event
+    loop of an async caller, and on a loop of Lorebind's own for callers that block: open
+    connections for each loop. `bridge.call_client` suits a client that has both kinds of methods.
+
     An implementation inherits the protocol to get its defaults. Vectors are float32; row i of the
     result belongs to text i. Exceptions of a provider may pass through as they are: callers see
     them as `EmbedderError`.
