@@ -383,5 +383,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:
     """Vectors for a chunker, which works in a thread."""
-    embedded: Embedded = finish(catalog.embeddings.embed(embedder, texts))
+    embedding: Any = catalog.embeddings.embed(embedder, texts)
+    embedded: Embedded = finish(embedding)
     return embedded.vectors
