@@ -1,6 +1,7 @@
 """Readers that look without rest while a writer is killed again and again.
 
-    python benchmarks/readers.py [--store sqlite|memory|pgvector] [--seconds N] [--answers N]
+    python benchmarks/readers.py [--store sqlite|pgvector|langchain|memory] [--seconds N]
+    python benchmarks/readers.py --store pgvector --answers 50000 --kills 500
 
 One writer replaces documents, and now and then the whole index. It is killed with SIGKILL at random
 moments, and another one goes on. Every answer of every reader is checked: each document must be
@@ -8,8 +9,11 @@ there, whole, of one generation, and never of an older one than before. At the e
 catalog must agree.
 
 `sqlite`: one file; writer and readers are processes. `pgvector`: the same with one PostgreSQL,
-which is started unless `--dsn` names one. `memory`: a store in memory beside a catalog in a file;
-writer and readers are threads, and the writer ends by an exception at a random step.
+which is started unless `--dsn` names one. `langchain`: the same with a catalog in a file and
+LangChain's own store in PostgreSQL. `memory`: a store in memory beside a catalog in a file; writer
+and readers are threads, and the writer ends by an exception at a random step.
+
+It ends after `--seconds`; or when there are so many answers and kills, however long that takes.
 
 Printed are the publications; the answers; how often readers began again, because what they saw was
 deleted meanwhile; how many gave up after that; the kills; answers in which something was missing,
@@ -33,7 +37,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import filelock  # noqa: F401 - here once, not in every process
 import numpy as np
+from langchain_postgres import PGEngine, PGVectorStore
+from sqlalchemy.exc import ProgrammingError
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
@@ -43,6 +50,8 @@ from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Record
+from lorebind_knowledge.stores.langchain.recipe import Recipe
+from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
@@ -50,6 +59,8 @@ from lorebind_knowledge.testing.watched_store import WatchedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from langchain_core.embeddings import Embeddings
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
@@ -72,30 +83,40 @@ GAVE_UP = "again and again"
 
 class Options(NamedTuple):
     store: str
-    place: str
-    """A folder or a DSN."""
+    folder: Path
+    dsn: str
+    """Of a PostgreSQL, where the store needs one."""
     readers: int
     sweep_every: int
     seconds: float
     answers: int
+    kills: int
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--store", choices=("sqlite", "memory", "pgvector"), default="sqlite")
+    parser.add_argument("--store", choices=(*OPENED, "memory"), default="sqlite")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--answers", type=int, default=0, help="end after so many")
+    parser.add_argument("--answers", type=int, default=0, help="so many at least")
+    parser.add_argument("--kills", type=int, default=0, help="so many at least")
     parser.add_argument("--readers", type=int, default=4)
     parser.add_argument("--sweep-every", type=int, default=5, help="publications")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dsn", help="of a database with pgvector that may be written to")
     given = parser.parse_args()
     random.seed(given.seed)
-    with place(given.store, given.dsn) as where:
+    with tempfile.TemporaryDirectory() as folder, postgres(given.store, given.dsn) as dsn:
         options = Options(
-            given.store, where, given.readers, given.sweep_every, given.seconds, given.answers
+            given.store,
+            Path(folder),
+            dsn,
+            given.readers,
+            given.sweep_every,
+            given.seconds,
+            given.answers,
+            given.kills,
         )
         run = in_threads if given.store == "memory" else in_processes
         seen, kills, seconds, left = run(options)
@@ -109,10 +130,9 @@ def main() -> None:
 
 
 @contextmanager
-def place(store: str, dsn: str | None) -> Iterator[str]:
-    if store != "pgvector":
-        with tempfile.TemporaryDirectory() as folder:
-            yield folder
+def postgres(store: str, dsn: str | None) -> Iterator[str]:
+    if store in ("sqlite", "memory"):
+        yield ""
         return
     from pgvector import database
 
@@ -121,11 +141,33 @@ def place(store: str, dsn: str | None) -> Iterator[str]:
 
 
 def opened(options: Options) -> Index:
-    if options.store == "pgvector":
-        catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(options.place)))
-        return Index(PgvectorStore(options.place), catalog)
-    file = Path(options.place, "lorebind.db")
+    return OPENED[options.store](options)
+
+
+def in_sqlite(options: Options) -> Index:
+    file = options.folder / "lorebind.db"
     return Index(SqliteStore(file), Catalog(file))
+
+
+def in_pgvector(options: Options) -> Index:
+    catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(options.dsn)))
+    return Index(PgvectorStore(options.dsn), catalog)
+
+
+def in_langchain(options: Options) -> Index:
+    def make(embedding: Embeddings) -> PGVectorStore:
+        engine = PGEngine.from_connection_string(
+            options.dsn.replace("postgresql:", "postgresql+psycopg:")
+        )
+        with suppress(ProgrammingError):  # it is there already
+            engine.init_vectorstore_table("chunks", DIMENSION)
+        return PGVectorStore.create_sync(engine, embedding, "chunks")
+
+    store = LangChainStore(Recipe("langchain_postgres:PGVectorStore", make), exact=True)
+    return Index(store, Catalog(options.folder / "catalog.db"))
+
+
+OPENED = {"sqlite": in_sqlite, "pgvector": in_pgvector, "langchain": in_langchain}
 
 
 # The writer.
@@ -301,7 +343,7 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
     started = time.monotonic()
     readers = [forked(read) for _ in range(options.readers)]
     kills = 0
-    while going(options, started, answers.value) and all(one.is_alive() for one in readers):
+    while going(options, started, answers.value, kills) and all(one.is_alive() for one in readers):
         last = publications.value + random.randint(0, LONGEST_LIFE)
         writer = forked(write_for_ever)
         while publications.value < last and writer.exitcode is None:
@@ -343,7 +385,7 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
         return False
 
     def new_index(inner: Any = store) -> Index:
-        return Index(inner, Catalog(Path(options.place, "catalog.db")))
+        return Index(inner, Catalog(options.folder / "catalog.db"))
 
     def read() -> None:
         seen: Counter[str] = Counter()
@@ -367,7 +409,7 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
         thread.start()
     kills = 0
     fatal[0] = 0.02
-    while going(options, started, sum(one["answers"] for one in counts)) and not failures:
+    while going(options, started, sum(one["answers"] for one in counts), kills) and not failures:
         with suppress(End):
             write(writer, options.sweep_every, published)
         kills += 1
@@ -380,9 +422,10 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
     return seen, kills, seconds, left_in(writer)
 
 
-def going(options: Options, started: float, answers: int) -> bool:
-    late = time.monotonic() - started > options.seconds
-    return not late and not (options.answers and answers >= options.answers)
+def going(options: Options, started: float, answers: int, kills: int) -> bool:
+    if options.answers or options.kills:
+        return answers < options.answers or kills < options.kills
+    return time.monotonic() - started < options.seconds
 
 
 def left_in(index: Index) -> str:
@@ -394,9 +437,10 @@ def left_in(index: Index) -> str:
     lost = index.compare(entry, deep=True).lost
     count = index.store.count(entry.space)
     index.close()
-    if lost or not count == state.live == state.entered == len(URIS) * SIZE:
+    there = state.entered if count is None else count  # LangChain's stores cannot count
+    if lost or not there == state.live == state.entered == len(URIS) * SIZE:
         sys.exit(f"afterwards: {state}, {count} vectors, {len(lost)} lost")
-    return f"afterwards {count} vectors, as the catalog says"
+    return f"afterwards {there} vectors, as the catalog says"
 
 
 if __name__ == "__main__":
