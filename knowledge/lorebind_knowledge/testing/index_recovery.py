@@ -86,6 +86,7 @@ def documents(view: View) -> dict[str, str]:
     assert sorted(one.id for one in view.nearest(vector(_SLANT), 100)) == sorted(every)
     worded, _ = view.worded("bread butter milk cheese", 100)
     assert sorted(one.id for one in worded) == sorted(every)
+    assert view.nearest(vector(_SLANT), 5, {"no": "passage"}) == []
     assert view.state.live == len(every)
     return seen
 
