@@ -147,7 +147,7 @@ class Scene:
         code, printed = self._reader.result()
         assert code == 0, printed
         read = json.loads(printed)
-        assert read["faults"] == []
+        assert not read["faults"], read["faults"]
         assert read["answers"] > 0
         with Project.load(self.root, environ={"PG_DSN": self._dsn}) as project:
             state, there = check_agreement(project, friday)
