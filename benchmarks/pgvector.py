@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import struct
 import sys
 import tempfile
 import time
@@ -36,7 +37,6 @@ from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.postgres.binary_copy import copy_rows
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.rows import rows_of
@@ -133,7 +133,7 @@ class Clock:
 def load(dsn: str, process: int | None, texts: list[str], batch: int, rounds: int) -> None:
     """Print what each way takes for a row, and how many times that ours takes."""
     vectors = vectors_of(texts)
-    binaries = list(rows_of(SPACE, vectors))
+    binaries = [copy_row(row) for row in rows_of(SPACE, vectors)]
     few = max(batch, len(texts) // 10)
     times: dict[str, list[Times]] = {}
     for _ in range(rounds):
@@ -222,12 +222,17 @@ def copied(dsn: str, binaries: list[bytes], batch: int, clock: Clock, *, indexes
         db.execute(f"create table bare (like knowledge_chunks_vectors {what})")
         for start in range(0, len(binaries), batch):
             with clock:
-                copy_rows(
-                    db,
-                    "bare (space, number, embedding, fields)",
-                    binaries[start : start + batch],
-                )
+                copy = "copy bare (space, number, embedding, fields) from stdin (format binary)"
+                with db.cursor().copy(copy) as to:
+                    head = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+                    to.write(b"".join([head, *binaries[start : start + batch], b"\xff\xff"]))
         db.execute("drop table bare")
+
+
+def copy_row(values: Sequence[bytes]) -> bytes:
+    """A row in the binary format of COPY."""
+    sized = [struct.pack(">i", len(value)) + value for value in values]
+    return b"".join([struct.pack(">h", len(values)), *sized])
 
 
 def theirs(dsn: str, vectors: list[StoredVector], batch: int, clock: Clock) -> None:

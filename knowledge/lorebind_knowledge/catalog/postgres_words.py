@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bm25.query import query_words
 from lorebind_knowledge.bm25.tokenize import count_words
-from lorebind_knowledge.postgres.binary_copy import array, bigint, copy_rows, integer, sized
+from lorebind_knowledge.postgres.binary_rows import array, bigint, insert_rows, integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,7 +31,6 @@ SQL = (
 )
 """The statements that make the tables."""
 
-_COLUMNS = b"\0\5"
 # What PostgreSQL calls the types bigint and integer.
 _BIGINT, _INTEGER = 20, 23
 _REMEMBERED = 32_768
@@ -45,18 +44,19 @@ def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]])
     """Let the words of passages count, each given with its number."""
     counted = count_words([text for _, text in passages])
     lengths = [words.total() for words in counted]
-    copy_rows(
+    insert_rows(
         db,
         "catalog_words (space, number, terms, times, length)",
-        (
-            _COLUMNS
-            + bigint(space)
-            + bigint(number)
-            + array(_BIGINT, [sized(_term(space, word)) for word in words])
-            + array(_INTEGER, [integer(times) for times in words.values()])
-            + integer(length)
+        [
+            (
+                bigint(space),
+                bigint(number),
+                array(_BIGINT, [_term(space, word) for word in words]),
+                array(_INTEGER, [integer(times) for times in words.values()]),
+                integer(length),
+            )
             for (number, _), words, length in zip(passages, counted, lengths, strict=True)
-        ),
+        ],
     )
     db.execute(
         "insert into catalog_word_counts as c (space, passages, words) values (%s, %s, %s)"

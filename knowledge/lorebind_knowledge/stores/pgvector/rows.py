@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.postgres.binary_copy import sized
+from lorebind_knowledge.postgres.binary_rows import bigint
 from lorebind_knowledge.stores.pgvector.filters import as_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -21,43 +21,37 @@ if TYPE_CHECKING:
 _JSONB_VERSION = b"\x01"
 
 
-def rows_of(space: Space, vectors: Sequence[StoredVector]) -> Iterator[bytes]:
+def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
     """Rows of the columns `space`, `number`, `embedding` and `fields`.
 
     Raises:
         StoreError: a vector has another dimension, or metadata that JSON cannot hold.
     """
-    for row, one in zip(_without_fields(space, vectors), vectors, strict=True):
+    packed = _packed(space, vectors)
+    birth = bigint(space.birth)
+    rows: list[tuple[bytes, ...]] = []
+    for vector, one in zip(packed, vectors, strict=True):
         try:
             fields = as_fields(one.metadata).encode()
         except (TypeError, ValueError) as error:
             raise StoreError(
                 f"{space}: the metadata of vector {one.number} is not JSON: {error}"
             ) from error
-        yield row.tobytes() + sized(_JSONB_VERSION + fields)
+        rows.append((birth, bigint(one.number), vector.tobytes(), _JSONB_VERSION + fields))
+    return rows
 
 
-def _without_fields(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
-    """Each row up to its last column; a value is preceded by its size."""
+def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
     for one in vectors:
         if one.vector.shape != (space.dimension,):
             raise StoreError(
                 f"{space}: vector {one.number} has the shape {one.vector.shape}, "
                 f"expected the dimension {space.dimension}"
             )
-    head = [("columns", ">i2")]
-    key = [("space_size", ">i4"), ("space", ">i8"), ("number_size", ">i4"), ("number", ">i8")]
-    rows = np.zeros(
-        len(vectors), [*head, *key, ("vector_size", ">i4"), ("vector", _kind(space.dimension))]
-    )
-    rows["columns"] = 4
-    rows["space_size"] = rows["number_size"] = 8
-    rows["space"] = space.birth
-    rows["number"] = [one.number for one in vectors]
-    rows["vector_size"] = rows["vector"].itemsize
-    rows["vector"]["dimension"] = space.dimension
-    rows["vector"]["values"] = [one.vector for one in vectors]
-    return rows
+    packed = np.zeros(len(vectors), _kind(space.dimension))
+    packed["dimension"] = space.dimension
+    packed["values"] = [one.vector for one in vectors]
+    return packed
 
 
 def vectors_of(values: Sequence[bytes], dimension: int) -> Matrix:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig, PoolConfig
 from lorebind_knowledge.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.postgres.binary_copy import copy_rows
+from lorebind_knowledge.postgres.binary_rows import insert_rows
 from lorebind_knowledge.postgres.connections import Connections
 from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
@@ -107,14 +107,8 @@ class PgvectorStore(VectorStore):
                 self._table.make(db, self._name, allowed=self._ensure_schema)
         target = f"{self._table.quoted} (space, number, embedding, fields)"
         with self._using(self._db.writing()) as db:
-            # COPY fails over a number that is there: nobody else may add to the space meanwhile.
-            db.execute(f"select pg_advisory_xact_lock({space.birth})")
             for block in _blocks(vectors):
-                new = {one.number: one for one in block}
-                for (number,) in db.execute(self._among("select number", space), [list(new)]):
-                    del new[number]
-                if new:
-                    copy_rows(db, target, rows_of(space, list(new.values())))
+                insert_rows(db, target, rows_of(space, block), "on conflict do nothing")
 
     def nearest(
         self,

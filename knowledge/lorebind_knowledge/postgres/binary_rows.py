@@ -1,0 +1,87 @@
+"""Many rows in one statement, their values in PostgreSQL's binary format and packed by the caller.
+
+Not by COPY: the server waits for its data without end when the process that owes them was stopped
+or cut off, and holds its locks. A transaction without a statement is ended, see `idle_limit`.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.postgres.address import import_psycopg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+_BIGINT, _INTEGER, _SIZE = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">i")
+# Its dimensions, a flag for nulls, the type of its members, their count, the number of the first.
+_ARRAY = struct.Struct(">5i")
+_MOST_VALUES = 65_535
+"""PostgreSQL takes no more in a statement."""
+
+
+class Packed(bytes):
+    """A value in the binary format of its column's type."""
+
+
+def insert_rows(
+    db: psycopg.Connection, target: str, rows: Sequence[tuple[bytes, ...]], after: str = ""
+) -> None:
+    """Write rows into a table.
+
+    Args:
+        db: a transaction.
+        target: the table and the names of its columns, as `table (a, b)`.
+        rows: the values of each, packed as below.
+        after: ends the statement, as `on conflict do nothing`.
+    """
+    if not rows:
+        return
+    cursor = import_psycopg().RawCursor(db)
+    cursor.adapters.register_dumper(Packed, _dumper())
+    width = len(rows[0])
+    at_once = _MOST_VALUES // width
+    for start in range(0, len(rows), at_once):
+        some = rows[start : start + at_once]
+        values = [Packed(value) for row in some for value in row]
+        cursor.execute(f"insert into {target} {_values(width, len(some))} {after}", values)
+
+
+@lru_cache(maxsize=32)
+def _values(width: int, count: int) -> str:
+    rows = (range(first, first + width) for first in range(1, 1 + count * width, width))
+    return "values " + ", ".join(f"({', '.join(f'${number}' for number in row)})" for row in rows)
+
+
+@cache
+def _dumper() -> Any:
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
+
+    class PackedDumper(Dumper):
+        """Leaves the type to the server, which knows the columns."""
+
+        format = Format.BINARY
+
+        def dump(self, obj: Any) -> Any:
+            return obj
+
+    return PackedDumper
+
+
+def bigint(value: int) -> bytes:
+    return _BIGINT.pack(value)
+
+
+def integer(value: int) -> bytes:
+    return _INTEGER.pack(value)
+
+
+def array(kind: int, members: list[bytes]) -> bytes:
+    """An array of packed values; `kind` is the number of their type."""
+    packed = b"".join([_SIZE.pack(len(member)) + member for member in members])
+    return _ARRAY.pack(1, 0, kind, len(members), 1) + packed
