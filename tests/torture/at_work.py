@@ -127,6 +127,7 @@ def _serve() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         if "start" in asked:
+            __import__(asked["start"].partition(":")[0])
             process = os.fork()
             if not process:
                 _run(asked)
@@ -172,7 +173,6 @@ def _run(asked: dict[str, Any]) -> None:
         os.environ.update(asked["variables"])
         sys.argv = ["lorebind", *asked["arguments"]]
         module, _, name = asked["start"].partition(":")
-        __import__(module)
         try:
             getattr(sys.modules[module], name)()
             code = 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -17,17 +16,22 @@ from tests.acceptance.helpers import NOTING, embedded, served, texts
 from tests.bindings.helpers import write
 from tests.fatal_step import Steps
 
+from .at_work import Processes
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
     from lorebind_knowledge.records import DocumentMatch
+    from tests.postgres import Server
 
     from .trials import Trials
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX"),
+    pytest.mark.enable_socket,
+]
 
-REPOSITORY = Path(__file__).parents[2]
 BATCH = 4
 DOCUMENTS = 16
 IN_A_ROW = (1, 1, 2, 4)
@@ -41,94 +45,99 @@ embedders:
     class: "{NOTING}"
     batch_size: {BATCH}
     max_concurrent: CALLS_AT_ONCE
+vector_dbs:
+  - VECTOR_DB
 knowledge_bases:
   - id: docs
+    embedder: noting
+    vector_db: db
     sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
     chunking: {{ size: 100, overlap: 0 }}
     preprocess: {{ dedupe: false }}
 """
 
-INGESTS = """
-import os, sys
-
-sys.path.insert(0, sys.argv[1])
-import filelock, langchain_core.embeddings, numpy, wcmatch.glob  # once, not in every child
-import lorebind_knowledge.chunking.recursive, lorebind_knowledge.embedders.retrying
-import lorebind_knowledge.service, tests.acceptance.noting_embedder
-from lorebind import Project
-from tests.fatal_step import Steps
-
-def ingest(root, verb, at):
-    os.environ["EMBEDDED_LOG"] = os.path.join(root, "embedded.jsonl")
-    steps = Steps()
-    steps.kill_at(at)
-    with Project.load(root) as project:
-        if verb == "reindex":
-            report = project.reindex("docs")
-        else:
-            report = project.ingest("docs", strategy=verb)
-    assert report.status == "completed", report
-    return steps.end()
-
-for line in sys.stdin:
-    root, verb, at = line.rstrip().split("\\t")
-    readable, writable = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.write(writable, str(ingest(root, verb, int(at))).encode())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writable)
-    _, status = os.waitpid(child, 0)
-    taken = os.read(readable, 100).decode()
-    os.close(readable)
-    print(os.waitstatus_to_exitcode(status), taken or 0, flush=True)
-"""
-"""Ingests the folders that it is told to, each in a process forked for it."""
+VECTOR_DBS = {
+    "sqlite": "{ id: db, type: sqlite }",
+    "pgvector": '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }',
+    "langchain": """
+    id: db
+    type: langchain
+    factory: "tests.torture.langchain_table:table"
+    config:
+      schema: public
+      engine:
+        factory: "langchain_postgres:PGEngine.from_connection_string"
+        config: { url: "{{ .env.PG_URL }}" }""",
+}
 
 
-class Ingests:
-    """Runs ingests in processes of their own, which may be killed."""
+class Place(NamedTuple):
+    """A project, and what it reads from the environment: its database, perhaps."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", INGESTS, str(REPOSITORY)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    root: Path
+    environ: dict[str, str]
 
-    def run(self, root: Path, verb: str, at: int = 0) -> int:
+    @property
+    def log(self) -> Path:
+        return Path(self.environ["EMBEDDED_LOG"])
+
+
+class Places:
+    """Makes projects and copies of them, and ingests them in processes that may be killed."""
+
+    def __init__(self, folder: Path, processes: Processes, server: Server | None) -> None:
+        self._folder, self._processes, self._server = folder, processes, server
+
+    def new(self, name: str, copied: Place | None = None) -> Place:
+        root = self._folder / name
+        environ = {"EMBEDDED_LOG": str(root / "embedded.jsonl")}
+        if copied is not None:
+            shutil.copytree(copied.root, root)
+        if self._server is not None:
+            database = f"{name}_{time.monotonic_ns()}"
+            template = "template1" if copied is None else copied.environ["PG_NAME"]
+            with self._server.connect() as db:
+                db.execute(f"create database {database} template {template}")
+            dsn = self._server.dsn(database=database)
+            url = dsn.replace("postgresql:", "postgresql+psycopg:")
+            environ |= {"PG_NAME": database, "PG_DSN": dsn, "PG_URL": url}
+            if copied is None:
+                with self._server.connect(database) as db:
+                    db.execute("create extension vector")
+        return Place(root, environ)
+
+    def end(self, place: Place) -> None:
+        shutil.rmtree(place.root)
+        if self._server is not None:
+            with self._server.connect() as db:
+                db.execute(f"drop database {place.environ['PG_NAME']} with (force)")
+
+    def ingest(self, place: Place, verb: str, at: int = 0) -> int:
         """Ingest, killed at a step, at none when that is 0.
 
         Args:
-            root: the folder of the project.
+            place: the project.
             verb: `reindex`, or a strategy of `ingest`.
             at: the step.
 
         Returns:
             the steps that it took; 0 when it was killed.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{root}\t{verb}\t{at}\n")
-        self._process.stdin.flush()
-        code, steps = map(int, self._process.stdout.readline().split())
-        assert code == (0 if steps else -signal.SIGKILL)
-        return steps
-
-    def end(self) -> None:
-        self._process.communicate()
+        run = self._processes.start(
+            place.root, "tests.torture.killed:ingest", verb, str(at), **place.environ
+        )
+        code, printed = run.result()
+        if code == 0:
+            return int(printed)
+        assert code == -signal.SIGKILL, printed
+        return 0
 
 
 @pytest.fixture(scope="module")
-def ingests() -> Iterator[Ingests]:
-    ingests = Ingests()
-    yield ingests
-    ingests.end()
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    processes = Processes(tmp_path_factory.mktemp("printed"))
+    yield processes
+    processes.end()
 
 
 def uri(number: int) -> str:
@@ -157,14 +166,14 @@ def change(root: Path) -> None:
     (root / uri(0)).unlink()
 
 
-def what_is_served(root: Path) -> dict[str, list[DocumentMatch]]:
-    with Project.load(root) as project:
+def what_is_served(place: Place) -> dict[str, list[DocumentMatch]]:
+    with Project.load(place.root, environ=place.environ) as project:
         return served(project, "docs", URIS)
 
 
-def state(root: Path) -> tuple[object, ...]:
+def state(place: Place) -> tuple[object, ...]:
     """All that a user can see: passages with ids, places and scores; counts; an answer."""
-    with Project.load(root) as project:
+    with Project.load(place.root, environ=place.environ) as project:
         stats = project.stats("docs")
         answer = project.query("docs", "document 17 word17one", top_k=7).matches
         return served(project, "docs", URIS), stats.documents, stats.chunks, answer
@@ -173,48 +182,55 @@ def state(root: Path) -> tuple[object, ...]:
 class Scene:
     """An ingest that is to be killed, and what an undisturbed one does."""
 
-    def __init__(self, folder: Path, ingests: Ingests, verb: str, calls: int, *, begun: bool):
-        self.verb, self.folder, self._ingests = verb, folder, ingests
+    def __init__(self, places: Places, kind: str, verb: str, calls: int, *, begun: bool):
+        self.verb, self._places = verb, places
         self.lost_at_most = calls * BATCH
         """Texts that a kill may cost: a batch for each call that may be under way at once."""
         project = PROJECT.replace("CALLS_AT_ONCE", str(calls))
-        self.start = write(folder / "start", first_state() | {"lorebind.yaml": project})
+        project = project.replace("VECTOR_DB", VECTOR_DBS[kind])
+        self.start = places.new("start")
+        write(self.start.root, first_state() | {"lorebind.yaml": project})
         if begun:
-            assert ingests.run(self.start, "upsert")
-            (self.start / "embedded.jsonl").unlink()
+            assert places.ingest(self.start, "upsert")
+            self.start.log.unlink()
         self.old = texts(what_is_served(self.start))
+        fresh = places.new("fresh")
+        write(fresh.root, first_state() | {"lorebind.yaml": project})
         if begun:
-            change(self.start)
-        undisturbed = Path(shutil.copytree(self.start, folder / "undisturbed"))
-        self.steps = ingests.run(undisturbed, verb)
+            change(self.start.root)
+            change(fresh.root)
+        undisturbed = places.new("undisturbed", self.start)
+        self.steps = places.ingest(undisturbed, verb)
         self.new, self.end = texts(what_is_served(undisturbed)), state(undisturbed)
-        self.needed = embedded(undisturbed / "embedded.jsonl")
+        self.needed = embedded(undisturbed.log)
         assert len(self.needed) == len(set(self.needed))
+        assert places.ingest(fresh, "upsert")
+        assert state(fresh) == self.end
 
     def check(self, case: random.Random) -> None:
         """Kill an ingest, and the reruns that a case may kill as well, until one ends."""
-        root = Path(shutil.copytree(self.start, self.folder / "killed"))
+        place = self._places.new("killed", self.start)
         try:
-            self._kill(root, case)
+            self._kill(place, case)
         finally:
-            shutil.rmtree(root)
+            self._places.end(place)
 
-    def _kill(self, root: Path, case: random.Random) -> None:
+    def _kill(self, place: Place, case: random.Random) -> None:
         given: list[tuple[str, str]] = []
         in_a_row = case.choice(IN_A_ROW)
         for attempt in range(in_a_row + 1):
             # The further it came, the less is left to do.
             at = case.randint(1, self.steps // (attempt + 1)) if attempt < in_a_row else 0
-            ended = self._ingests.run(root, self.verb, at)
-            before, given = given, embedded(root / "embedded.jsonl")
+            ended = self._places.ingest(place, self.verb, at)
+            before, given = given, embedded(place.log)
             assert len(set(before).intersection(given[len(before) :])) <= self.lost_at_most
             if ended:
                 break
-            self._check_served(texts(what_is_served(root)))
-        assert state(root) == self.end
+            self._check_served(texts(what_is_served(place)))
+        assert state(place) == self.end
         assert set(given) == set(self.needed)
-        assert self._ingests.run(root, "upsert")
-        assert embedded(root / "embedded.jsonl") == given
+        assert self._places.ingest(place, "upsert")
+        assert embedded(place.log) == given
 
     def _check_served(self, found: dict[str, list[str]]) -> None:
         if self.verb != "upsert":
@@ -226,31 +242,36 @@ class Scene:
 
 
 @pytest.mark.parametrize(
-    ("begun", "verb", "calls"),
+    ("kind", "begun", "verb", "calls", "full"),
     [
-        (False, "upsert", 1),
-        (True, "upsert", 4),
-        (True, "replace", 1),
-        (True, "reindex", 1),
+        ("sqlite", False, "upsert", 1, 23),
+        ("sqlite", True, "upsert", 4, 23),
+        ("sqlite", True, "replace", 1, 23),
+        ("sqlite", True, "reindex", 1, 23),
+        ("pgvector", True, "upsert", 2, 50),
+        ("langchain", True, "upsert", 2, 50),
     ],
-    ids=["first", "upsert", "replace", "reindex"],
+    ids=["first", "upsert", "replace", "reindex", "pgvector", "langchain"],
 )
 def test_kills(
     trials: Trials,
     tmp_path: Path,
-    ingests: Ingests,
+    processes: Processes,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
+    kind: str,
     begun: bool,
     verb: str,
     calls: int,
+    full: int,
 ) -> None:
     """After every kill each document is served whole, old or new; the rerun ends exactly where an
-    undisturbed ingest ends, and gives the embedder no more that it had been given than one batch
-    for each call that may be under way at once."""
+    undisturbed ingest and a fresh index end, and gives the embedder no more that it had been given
+    than one batch for each call that may be under way at once."""
     monkeypatch.setenv("EMBEDDED_LOG", str(tmp_path / "questions.jsonl"))
-    scene = Scene(tmp_path, ingests, verb, calls, begun=begun)
-    trials.run(f"kills {request.node.callspec.id}", scene.check, short=1, full=23)
+    server = None if kind == "sqlite" else request.getfixturevalue("postgres")
+    scene = Scene(Places(tmp_path, processes, server), kind, verb, calls, begun=begun)
+    trials.run(f"kills {request.node.callspec.id}", scene.check, short=1, full=full)
 
 
 FOREIGN = "/home/ann/lorebind/.venv/lib/lorebind_plugins/foreign.py"

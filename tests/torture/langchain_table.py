@@ -1,0 +1,23 @@
+"""LangChain's own store in PostgreSQL, as projects of these tests declare it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from langchain_postgres import PGVectorStore
+from sqlalchemy.exc import ProgrammingError
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+    from langchain_postgres import PGEngine
+
+NAME = "chunks"
+
+
+def table(embedding: Embeddings, engine: PGEngine, schema: str) -> PGVectorStore:
+    """A store over a table of this name, which is made when it is missing."""
+    dimension = len(embedding.embed_query("probe"))
+    with suppress(ProgrammingError):  # it is there already
+        engine.init_vectorstore_table(NAME, dimension, schema_name=schema)
+    return PGVectorStore.create_sync(engine, embedding, NAME, schema_name=schema)
