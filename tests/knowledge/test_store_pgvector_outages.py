@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.postgres import PASSWORD
+from tests.torture.cable import Cable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +60,29 @@ def message(caught: pytest.ExceptionInfo[StoreError]) -> str:
     assert text.startswith("pgvector store, table 'knowledge_chunks' at 127.0.0.1:")
     assert PASSWORD not in text
     return text
+
+
+@pytest.mark.enable_socket
+def test_a_writer_that_is_cut_off_holds_up_nobody(
+    postgres: Server, dsn: str, make_store: Callable[..., PgvectorStore]
+) -> None:
+    """Vectors of which the server has heard only the beginning keep no others out."""
+    vector = np.array([0.6, 0.8], np.float32)
+    vectors = [StoredVector(2, vector, "", {})]
+    cable = Cable(postgres.port)
+    with ThreadPoolExecutor() as threads:
+        try:
+            cut = add(make_store(dsn.replace(f":{postgres.port}/", f":{cable.port}/")), 1)
+            cable.lose(vector.astype(">f4").tobytes())
+            adding = threads.submit(cut.add, SPACE, vectors)
+            assert cable.has_lost.wait(60)
+            store = make_store(dsn)
+            store.add(SPACE, vectors)
+            assert found(store) == [1, 2]
+        finally:
+            cable.close()
+        with pytest.raises(StoreError):
+            adding.result()
 
 
 def test_a_server_that_stops_and_comes_back(

@@ -18,6 +18,9 @@ class Cable:
         self._cut = 0
         """So many of the first of them."""
         self._is_broken = False
+        self._sign: bytes | None = None
+        self.has_lost = threading.Event()
+        """Whether it has come to what `lose` said."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -36,6 +39,10 @@ class Cable:
                 _shut(client)
                 if told:
                     _shut(server)
+
+    def lose(self, sign: bytes) -> None:
+        """Lose these bytes of a connection, and all that would follow; both ends stay open."""
+        self._sign = sign
 
     def close(self) -> None:
         self.cut(told=True, mended=False)
@@ -65,6 +72,9 @@ class Cable:
     def _carry(self, number: int, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while data := one.recv(65536):
+                if self._sign is not None and self._sign in data:
+                    self.has_lost.set()
+                    return
                 other.sendall(data)
         with self._changing:
             if number >= self._cut:
