@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ knowledge_bases:
 PGVECTOR = '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }'
 SQLITE = "{ id: db, type: sqlite }"
 MEMORY = "{ id: db, type: memory }"
+
+_PAUSE = 0.02
+"""Seconds that a reader leaves the processor to others."""
 
 Served = dict[str, list[tuple[str, str]]]
 """The ids and texts of the passages of each document, in their order."""
@@ -153,6 +157,7 @@ def read() -> None:
             answers += 1
             if last.exists():
                 break
+            time.sleep(_PAUSE)
     print(json.dumps({"answers": answers, "faults": faults[:10]}))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .trials import Trials
     from .two_ingests import Scene
 
-    MakeScene = Callable[[str, Processes], Scene]
+    MakeScene = Callable[[str], Scene]
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="stops by a signal of POSIX"),
@@ -34,7 +34,7 @@ ENDED = ("idle-in-transaction", "the connection is lost", "server closed the con
 """How a process hears that PostgreSQL has ended its transaction: the reason may be lost on the way.
 """
 LEASE, BUSY = 3.0, 1.0
-"""Seconds, in processes that are stopped: more than a busy machine lets one wait for its turn."""
+"""Seconds: more than a busy machine lets a process wait for its turn."""
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """With leases as they are."""
-    started = Processes(tmp_path_factory.mktemp("printed"))
-    yield started
-    started.end()
-
-
-@pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """With short leases."""
     started = Processes(tmp_path_factory.mktemp("printed"), lease=LEASE, busy=BUSY)
     yield started
     started.end()
@@ -67,14 +58,16 @@ def monday(
 
 @pytest.fixture
 def make_scene(
-    tmp_path: Path, monday: dict[str, Path], expected: Expected, postgres: Server
+    tmp_path: Path,
+    monday: dict[str, Path],
+    processes: Processes,
+    expected: Expected,
+    postgres: Server,
 ) -> Iterator[MakeScene]:
-    yield from making_scenes(tmp_path, monday, expected, postgres)
+    yield from making_scenes(tmp_path, monday, processes, expected, postgres)
 
 
-def test_a_lock_that_is_lost(
-    trials: Trials, make_scene: MakeScene, processes: Processes, postgres: Server
-) -> None:
+def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Server) -> None:
     """The session that holds an ingest's lock is ended, and another ingest begins at once."""
     holder = (
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
@@ -82,7 +75,7 @@ def test_a_lock_that_is_lost(
     )
 
     def check(case: random.Random) -> None:
-        scene = make_scene("pgvector", processes)
+        scene = make_scene("pgvector")
         first = scene.begin(case)
         with postgres.connect() as db:
             while first.code() is None and not db.execute(holder, [scene.database]).rowcount:
@@ -92,35 +85,31 @@ def test_a_lock_that_is_lost(
         assert after == 0, said
         assert code == 0 or OVERTAKEN in printed, printed
 
-    trials.run("leases lost locks", check, short=2, full=50)
+    trials.run("leases lost locks", check, short=1, full=50)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
-def test_a_connection_that_is_cut(
-    trials: Trials, make_scene: MakeScene, hasty: Processes, told: bool
-) -> None:
+def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, told: bool) -> None:
     """All sessions of an ingest end, perhaps without the server's hearing of it; another follows.
 
     The first may come through again, or not.
     """
 
     def check(case: random.Random) -> None:
-        scene = make_scene("pgvector", hasty)
+        scene = make_scene("pgvector")
         first = scene.begin(case, cable=True)
         scene.cable.cut(told=told, mended=case.choice([True, False]))
         scene.check(first, scene.follow())
 
-    trials.run(f"leases cut {'told' if told else 'untold'}", check, short=2, full=50)
+    trials.run(f"leases cut {'told' if told else 'untold'}", check, short=1, full=50)
 
 
 @pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
-def test_a_process_that_is_stopped(
-    trials: Trials, make_scene: MakeScene, hasty: Processes, kind: str
-) -> None:
+def test_a_process_that_is_stopped(trials: Trials, make_scene: MakeScene, kind: str) -> None:
     """It is stopped beyond its lease; it goes on while another ingest is at work, or after that."""
 
     def check(case: random.Random) -> None:
-        scene = make_scene(kind, hasty)
+        scene = make_scene(kind)
         first = scene.begin(case)
         first.stop()
         second = scene.follow()
@@ -130,7 +119,7 @@ def test_a_process_that_is_stopped(
         assert after == 0, said
         assert code == 0 or any(sign in printed for sign in (OVERTAKEN, *ENDED)), printed
 
-    trials.run(f"leases stopped {kind}", check, short=2, full=50)
+    trials.run(f"leases stopped {kind}", check, short=1, full=50)
 
 
 def within_postgres(scene: Scene, server: Server) -> bool:
@@ -152,7 +141,7 @@ def within_sqlite(scene: Scene) -> bool:
 
 @pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
 def test_a_process_that_is_stopped_as_it_writes(
-    trials: Trials, make_scene: MakeScene, hasty: Processes, postgres: Server, kind: str
+    trials: Trials, make_scene: MakeScene, postgres: Server, kind: str
 ) -> None:
     """PostgreSQL ends its transaction before the lease does; SQLite's file is held, which is said
     to whoever wants it."""
@@ -161,7 +150,7 @@ def test_a_process_that_is_stopped_as_it_writes(
         return within_sqlite(scene) if kind == "sqlite" else within_postgres(scene, postgres)
 
     def check(case: random.Random) -> None:
-        scene = make_scene(kind, hasty)
+        scene = make_scene(kind)
         first = scene.begin(case)
         while first.code() is None:
             first.stop()
@@ -180,4 +169,4 @@ def test_a_process_that_is_stopped_as_it_writes(
         first.go_on()
         scene.check(first, second)
 
-    trials.run(f"leases stopped within {kind}", check, short=2, full=50)
+    trials.run(f"leases stopped within {kind}", check, short=1, full=50)

@@ -242,4 +242,4 @@ def test_lost_vectors(
             assert (answers(project, 5), answers(project, COUNT)) == before
             assert project.ingest("docs").notices == []
 
-    trials.run(f"lost vectors {kind}", check, short=3, full=50)
+    trials.run(f"lost vectors {kind}", check, short=1, full=50)

@@ -110,7 +110,7 @@ class Scene:
                 return run
             assert run.code() == 1
             assert time.monotonic() < deadline, run.printed
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def wait(self, run: Running, calls: int) -> None:
         """Until the ingest that was begun last has called its embedder so often, or has ended."""
@@ -184,12 +184,16 @@ def make_expected(folder: Path) -> Expected:
 
 
 def making_scenes(
-    folder: Path, monday: dict[str, Path], expected: Expected, server: Server
-) -> Iterator[Callable[[str, Processes], Scene]]:
+    folder: Path,
+    monday: dict[str, Path],
+    processes: Processes,
+    expected: Expected,
+    server: Server,
+) -> Iterator[Callable[[str], Scene]]:
     """What makes scenes by the kind of their database; the one before is ended."""
     made: list[Scene] = []
 
-    def make(kind: str, processes: Processes) -> Scene:
+    def make(kind: str) -> Scene:
         while made:
             made.pop().end()
         root = Path(shutil.copytree(monday[kind], folder / "scene"))
