@@ -3,7 +3,7 @@
 Each is forked from one process that has everything imported. Run as a program this is that one: it
 reads one JSON object per line, and answers each with a line.
 
-at_work.py SECONDS_OF_A_LEASE SECONDS_THAT_SQLITE_WAITS
+at_work.py SECONDS_OF_A_LEASE SECONDS_OF_PATIENCE
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Processes:
         Args:
             folder: where they print to.
             lease: the seconds that their leases last.
-            busy: the seconds that they wait for a SQLite file.
+            busy: the seconds that they wait for a SQLite file, and that PostgreSQL waits for them
+                within a transaction.
         """
         self._folder = folder
         self._started: list[Running] = []
@@ -122,7 +123,7 @@ def _serve() -> None:
     from lorebind_knowledge.postgres import connections
     from lorebind_knowledge.sqlite import database
 
-    leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, lease / 3
+    leases.SECONDS, database.BUSY_SECONDS, connections.IDLE_SECONDS = lease, busy, busy
     _import_all()
     for line in sys.stdin:
         asked = json.loads(line)

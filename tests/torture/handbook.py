@@ -1,4 +1,4 @@
-"""Thirty documents of five passages in two versions, in a project with a slow embedder.
+"""Twenty documents of five passages in two versions, in a project with a slow embedder.
 
 What a project serves is compared with what a fresh one does, and with what a reader has seen.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
 
 BATCH = 5
-DOCUMENTS, PASSAGES = 30, 5
+DOCUMENTS, PASSAGES = 20, 5
 URIS = [f"docs/{number:02}.md" for number in range(DOCUMENTS + 3)]
 
 PROJECT = f"""\

@@ -33,8 +33,8 @@ pytestmark = [
 ENDED = ("idle-in-transaction", "the connection is lost", "server closed the connection")
 """How a process hears that PostgreSQL has ended its transaction: the reason may be lost on the way.
 """
-LEASE, BUSY = 3.0, 1.0
-"""Seconds: more than a busy machine lets a process wait for its turn."""
+LEASE, BUSY = 1.0, 1.0
+"""Seconds. The second is more than a busy machine lets a process wait for its turn."""
 
 
 @pytest.fixture(scope="module")
