@@ -1,7 +1,7 @@
 """Many rows in one statement, their values in PostgreSQL's binary format and packed by the caller.
 
 Not by COPY: the server waits for its data without end when the process that owes them was stopped
-or cut off, and holds its locks. A transaction without a statement is ended, see `idle_limit`.
+or cut off, and holds its locks. A transaction without a statement is ended, see `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
