@@ -226,6 +226,10 @@ def _project(folder: str, stored: dict[str, Any]) -> Any:
     from lorebind import Project  # only in the process of a side, which has its own
 
     sources = [{"type": "markdown_glob", "path": "docs/*.md"}]
+    environ = {}
+    if dsn := stored.get("dsn"):
+        environ["DSN"] = dsn
+        stored = {"type": stored["type"], "config": {"dsn": "{{ .env.DSN }}"}}
     declared = {
         "name": "bench",
         "embedders": [EMBEDDER],
@@ -234,7 +238,7 @@ def _project(folder: str, stored: dict[str, Any]) -> Any:
             {"id": "docs", "sources": sources, "chunking": {"size": 600, "overlap": 0}}
         ],
     }
-    return Project.build(declared, root=folder)
+    return Project.build(declared, root=folder, environ=environ or None)
 
 
 # The comparison.
@@ -308,7 +312,7 @@ class Comparison:
                 def loaded(side: Side, number: int = number) -> Times:
                     schema = f"lorebind_{side.folder.name}_{number}"
                     options = f"?options=-csearch_path%3D{schema}%2Cpublic"
-                    stored = {"type": "pgvector", "config": {"dsn": dsn + options}}
+                    stored = {"type": "pgvector", "dsn": dsn + options}
                     with psycopg.connect(dsn, autocommit=True) as db:
                         db.execute(f"create schema {schema}")
                         before = server_seconds(server)

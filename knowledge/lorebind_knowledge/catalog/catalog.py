@@ -64,6 +64,11 @@ class Catalog:
             leases.check(sql, lease)
             yield sql
 
+    def finish_load(self) -> None:
+        """To be called when much was written."""
+        if self._postgres is not None:
+            self._postgres.finish_load()
+
     @contextmanager
     def lease(self, namespace: Namespace) -> Iterator[Lease]:
         """The right to write a knowledge base, renewed until the end of the block.

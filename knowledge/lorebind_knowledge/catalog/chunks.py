@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.records import Vector
 
+# An outer join, so that the chunks are looked up first: as long as PostgreSQL has not counted what
+# an ingest has just written, it believes that few versions are live, and would begin with those.
 _LIVE_CHUNKS = (
-    "from catalog_chunks as c join catalog_versions as v on v.version = c.version"
-    f" where c.space = :space and v.state = {LIVE}"
+    "from catalog_chunks as c left join catalog_versions as v on v.version = c.version"
+    f" where c.space = :space and coalesce(v.state, -1) = {LIVE}"
 )
 _ROWS_AT_ONCE = 10_000
 

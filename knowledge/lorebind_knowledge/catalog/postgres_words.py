@@ -117,14 +117,15 @@ def drop(db: psycopg.Connection, space: int) -> None:
 
 
 # FTS5's formula. A word that is in most passages still counts for something. A word's place is
-# looked up in the passages that hold it, not in all that hold any of the words.
+# looked up in the passages that hold it, not in all that hold any of the words. They are found by
+# the words, whose numbers name the index too: the sum keeps PostgreSQL from reading all of it.
 _FIGURES = f"""
     with found as materialized (
       select p.number, p.length, w.word, w.weight, p.times
       from unnest(%(words)s::bigint[], %(weights)s::float8[]) as w (word, weight)
       cross join lateral (
         select number, length, times[array_position(terms, w.word)]::float8 as times
-        from catalog_words where space = %(space)s and terms @> array[w.word] offset 0
+        from catalog_words where space + 0 = %(space)s and terms @> array[w.word] offset 0
       ) as p
     ), rarity as (
       select word, greatest(

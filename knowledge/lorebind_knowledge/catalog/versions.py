@@ -39,6 +39,18 @@ class Dead(NamedTuple):
     """Vectors that no version uses but these."""
 
 
+class _Known(NamedTuple):
+    """A chunk that is there already."""
+
+    row: int
+    version: int
+    id: str
+    number: int
+    context: str
+    text: str
+    metadata: str
+
+
 def words_in(sql: Sql) -> ModuleType:
     """The functions about words for a database."""
     return postgres_words if sql.is_postgres else words
@@ -62,13 +74,23 @@ def stage(
         StoreError: a generation is not newer than the one that searches find.
     """
     versions = _staged_versions(sql, space, dict.fromkeys((e.uri, e.generation) for e in entries))
-    _bury_replaced(sql, space, versions, entries)
-    live = _live_chunks(sql, space, [entry.id for entry in entries])
+    there = [
+        _Known(*row)
+        for row in sql.run(
+            "select row, version, id, number, context, text, metadata from catalog_chunks"
+            " where space = :space and id in (:*ids)",
+            space=space,
+            ids=[entry.id for entry in entries],
+        )
+    ]
+    _bury_replaced(sql, space, versions, entries, there)
+    live = _live_chunks(sql, there)
 
     def kept(entry: Entry) -> int | None:
-        number, context, text, metadata = live.get((entry.uri, entry.id), (None, "", "", ""))
-        same = number is not None and (context, text) == (entry.context, entry.text)
-        return number if same and told(metadata) == told(entry.metadata) else None
+        before = live.get((entry.uri, entry.id))
+        if before is None or (before.context, before.text) != (entry.context, entry.text):
+            return None
+        return before.number if told(before.metadata) == told(entry.metadata) else None
 
     numbers = [kept(entry) for entry in entries]
     count = numbers.count(None)
@@ -284,19 +306,15 @@ def _insert_versions(
 
 
 def _bury_replaced(
-    sql: Sql, space: int, versions: Mapping[tuple[str, int], int], entries: Sequence[Entry]
+    sql: Sql,
+    space: int,
+    versions: Mapping[tuple[str, int], int],
+    entries: Sequence[Entry],
+    known: Iterable[_Known],
 ) -> None:
     """A chunk that is staged again takes the place of what was staged before."""
     wanted = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
-    replaced = [
-        row
-        for row, version, name in sql.run(
-            "select row, version, id from catalog_chunks where space = :space and id in (:*ids)",
-            space=space,
-            ids=[entry.id for entry in entries],
-        )
-        if (version, name) in wanted
-    ]
+    replaced = [one.row for one in known if (one.version, one.id) in wanted]
     if replaced:
         (grave,) = _insert_versions(sql, space, [("", 0)], DEAD).values()
         sql.run(
@@ -306,20 +324,17 @@ def _bury_replaced(
         )
 
 
-def _live_chunks(
-    sql: Sql, space: int, ids: list[str]
-) -> dict[tuple[str, str], tuple[int, str, str, str]]:
-    """Number, context, text and metadata of the chunks that searches find, by document and id."""
-    return {
-        (uri, name): (number, context, text, metadata)
-        for uri, name, number, context, text, metadata in sql.run(
-            "select v.uri, c.id, c.number, c.context, c.text, c.metadata"
-            " from catalog_chunks as c join catalog_versions as v on v.version = c.version"
-            f" where c.space = :space and v.state = {LIVE} and c.id in (:*ids)",
-            space=space,
-            ids=ids,
+def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str], _Known]:
+    """Those of the chunks that searches find, by document and id."""
+    # Not by a join, for which PostgreSQL may begin with all that is live.
+    uris = dict(
+        sql.run(
+            "select version, uri from catalog_versions"
+            f" where version in (:*versions) and state = {LIVE}",
+            versions=list({one.version for one in known}),
         )
-    }
+    )
+    return {(uris[one.version], one.id): one for one in known if one.version in uris}
 
 
 def _members(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_knowledge.bridge import finish
@@ -47,6 +48,8 @@ _SECONDS_BETWEEN_SWEEPS = 3.0
 _DELETED_AT_ONCE = 1000
 _COMPARED_AT_ONCE = 500
 _SAMPLE = 20
+_MUCH = 0.1
+"""The share of an index from which a change is large."""
 
 
 class Agreement(NamedTuple):
@@ -84,6 +87,8 @@ class Index:
         self.store, self.catalog = store, catalog
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._swept: dict[int, float] = {}
+        self._changed: Counter[int] = Counter()
+        """Of each index, how many chunks were published or removed since the last `finish_load`."""
 
     # Reading
 
@@ -213,6 +218,7 @@ class Index:
             _check_there(sql, index)
             changes = versions.publish(sql, index.birth, generations)
             put_documents(sql, index.key, rows, run_id)
+        self._changed[index.birth] += sum(one.added + one.removed for one in changes.values())
         self._sweep_sometimes(lease, index)
         return changes
 
@@ -221,6 +227,7 @@ class Index:
         with self.catalog.writing(lease) as sql:
             count = versions.remove(sql, index.birth, uris)
             remove_documents(sql, index.key, uris)
+        self._changed[index.birth] += count
         self._sweep_sometimes(lease, index)
         return count
 
@@ -272,7 +279,12 @@ class Index:
             return chunks.ids_of_document(sql, index.birth, uri)
 
     def finish_load(self, index: IndexEntry) -> None:
-        """To be called at the end of an ingest: some stores build an approximate index then."""
+        """To be called at the end of an ingest: some databases then see to it that searches of what
+        was written are quick."""
+        with self.catalog.reading() as sql:
+            state = chunks.state_of(sql, index.birth)
+        if state is not None and self._changed.pop(index.birth, 0) > _MUCH * state.live:
+            self.catalog.finish_load()
         if isinstance(self.store, ApproximateStore):
             finish(self.store.finish_load(index.space))
 
