@@ -158,7 +158,7 @@ async def _model(models: ModelPool, model_id: str) -> str:
 def _plugins() -> Iterator[Finding]:
     """What other distributions plug in, whether the project uses it or not."""
     from lorebind_knowledge import plugins
-    from lorebind_knowledge.declarations.plugging import PLACES
+    from lorebind_knowledge.declarations.places import PLACES
     from lorebind_knowledge.loaders.plugged import claims
     from lorebind_knowledge.loaders.registry import BUILT_IN
 
@@ -166,7 +166,7 @@ def _plugins() -> Iterator[Finding]:
         for word, offered in plugins.offers(group).items():
             part = f"plugin {word} of lorebind.{group}"
             try:
-                place.plugin(word)
+                place.kind(word)
             except LorebindError as error:
                 yield Finding(part, "failed", str(error))
             else:

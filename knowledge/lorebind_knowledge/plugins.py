@@ -1,7 +1,8 @@
 """What installed distributions offer to Lorebind: entry points, found by name, loaded when used.
 
 A plugin is what an entry point of one of the groups names: a module, a class or any other object
-with the members that its group asks for. Finding the names imports nothing of a plugin.
+with the members that its group asks for. Finding the names imports nothing of a plugin. What is
+built into Lorebind is loaded in the same way, from tables of names.
 """
 
 from __future__ import annotations
@@ -78,28 +79,29 @@ def _named(entry: EntryPoint) -> str:
     )
 
 
-def offered(group: Group, name: str, built_in: Collection[str] = ()) -> Offer | None:
+def offered(group: Group, name: str, built_in: Mapping[str, str]) -> Offer | None:
     """What is offered under a name, None where nothing is.
 
     Args:
         group: where it is looked for.
         name: the word.
-        built_in: the words that are Lorebind's own.
+        built_in: what Lorebind offers itself: by name, the module.
 
     Raises:
-        PluginError: two claim the name, or one claims a name of Lorebind's own: which of them
-            is meant nobody can tell.
+        PluginError: two claim the name: which of them is meant nobody can tell.
     """
     claims = offers(group).get(name, ())
-    if not claims or (len(claims) == 1 and name not in built_in):
-        return claims[0] if claims else None
-    owners = [offer.distribution for offer in claims]
     if name in built_in:
-        owners.insert(0, "Lorebind itself")
-    raise PluginError(
-        f"{name!r} of lorebind.{group} is claimed by {' and by '.join(owners)}; "
-        "uninstall all but one of them"
-    )
+        from importlib.metadata import EntryPoint
+
+        entry = EntryPoint(name, built_in[name], f"lorebind.{group}")
+        claims = (Offer(group, name, "Lorebind itself", entry), *claims)
+    if len(claims) > 1:
+        owners = " and by ".join(offer.distribution for offer in claims)
+        raise PluginError(
+            f"{name!r} of lorebind.{group} is claimed by {owners}; uninstall all but one of them"
+        )
+    return claims[0] if claims else None
 
 
 def load(offer: Offer, members: Collection[str]) -> Any:

@@ -26,7 +26,7 @@ from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, current_tenant
-from lorebind_knowledge.rerankers.registry import make_reranker
+from lorebind_knowledge.rerankers.make import make_reranker
 from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.sources.registry import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats

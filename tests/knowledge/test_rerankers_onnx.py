@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_knowledge.configuration import Environment, build_project
-from lorebind_knowledge.declarations.retrieval import OnnxRerankDeclaration, RetrievalDeclaration
+from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.errors import ConfigurationError, RerankerError
 from lorebind_knowledge.rerankers.base import rerank_texts
-from lorebind_knowledge.rerankers.onnx import OnnxReranker
-from lorebind_knowledge.rerankers.registry import make_reranker
+from lorebind_knowledge.rerankers.make import make_reranker
+from lorebind_knowledge.rerankers.onnx import OnnxRerankDeclaration, OnnxReranker
 
 from . import onnx_models
 from .onnx_models import WEIGHTS

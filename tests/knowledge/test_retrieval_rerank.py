@@ -12,10 +12,10 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field
 
 from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations.retrieval import RerankDeclaration
 from lorebind_knowledge.errors import RerankerError, UsageError
 from lorebind_knowledge.rerankers.base import Reranker, rerank_texts
-from lorebind_knowledge.rerankers.registry import make_reranker
+from lorebind_knowledge.rerankers.langchain import RerankDeclaration
+from lorebind_knowledge.rerankers.make import make_reranker
 
 from .bench import Bench, paragraph
 

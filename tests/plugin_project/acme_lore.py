@@ -17,7 +17,7 @@ from lorebind_knowledge.declarations.chunking import ChunkerBase
 from lorebind_knowledge.declarations.embedders import EmbedderBase
 from lorebind_knowledge.declarations.extensions import ExtensionBase
 from lorebind_knowledge.declarations.retrieval import RerankerBase
-from lorebind_knowledge.declarations.secrets import Secret  # noqa: TC001 - read at run time
+from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.tokenizers import TokenizerBase
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase

@@ -17,7 +17,7 @@ from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import mentions
 from lorebind_knowledge.declarations.base import Declaration, within
-from lorebind_knowledge.declarations.plugging import is_plugins
+from lorebind_knowledge.declarations.places import is_plugins
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.project_code import files_of_project

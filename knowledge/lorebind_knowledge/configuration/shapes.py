@@ -6,6 +6,7 @@ import types
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from lorebind_knowledge.declarations.base import Declaration, written_names
+from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.errors import nearest
 
@@ -67,7 +68,7 @@ def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
             metadata += tuple(more)
-            places = [one for one in more if isinstance(one, Open)]
+            places = [one for one in more if isinstance(one, Open | Place)]
             annotation = places[0].union() if places else annotation
             continue
         if get_origin(annotation) in (Union, types.UnionType):

@@ -18,7 +18,6 @@ from lorebind_knowledge.declarations.project import AutoloadDeclaration, Project
 from lorebind_knowledge.declarations.retrieval import (
     AnyReranker,
     FusionDeclaration,
-    RerankDeclaration,
     RetrievalDeclaration,
 )
 from lorebind_knowledge.declarations.sources import (
@@ -67,7 +66,6 @@ __all__ = [
     "ModelDeclaration",
     "Position",
     "ProjectDeclaration",
-    "RerankDeclaration",
     "RetrievalDeclaration",
     "SourceDeclaration",
     "SqliteVectorDB",

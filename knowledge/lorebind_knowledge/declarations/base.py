@@ -118,6 +118,10 @@ class Declaration(BaseModel):
         return self._origin.position(path)
 
 
+class Settings(Declaration):
+    """A mapping within a declaration, such as its `config`."""
+
+
 def written_names(name: str, info: FieldInfo) -> list[str]:
     """The keys under which YAML may write a field, the documented one first."""
     if isinstance(info.validation_alias, AliasChoices):

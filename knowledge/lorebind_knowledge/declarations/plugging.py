@@ -10,6 +10,7 @@ from pydantic_core import core_schema
 
 from lorebind_knowledge import plugins
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.places import PLACES
 from lorebind_knowledge.errors import PluginError
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ keys that the YAML may say. `make(declaration, environment)` makes what is decla
 # Lorebind's own kinds stand in the same table of words and declarations, but are no entry points:
 # a checkout, a zip file or a frozen program without metadata would have no embedder, and type
 # checkers would know none of the kinds.
-PLACES: dict[plugins.Group, Open] = {}
-"""The places by the group that may plug into them; each is noted when it is declared."""
 
 
 class Open:
@@ -48,18 +47,25 @@ class Open:
         """
         self.group = group
         self.base = base
-        self.built_in: tuple[type[Declaration], ...] = get_args(built_in) or (built_in,)
-        PLACES[group] = self
+        self.kinds: tuple[type[Declaration], ...] = get_args(built_in) or (built_in,)
+        PLACES[group] = self  # type: ignore[assignment]
 
     @functools.cached_property
     def words(self) -> dict[str, type[Declaration]]:
         """The built-in kinds, each with its declaration."""
-        return {word: kind for kind in self.built_in for word in kind_words(kind)}
+        return {word: kind for kind in self.kinds for word in kind_words(kind)}
+
+    @property
+    def built_in(self) -> Any:
+        return self.words
+
+    def kind(self, word: str) -> Any:
+        return self.plugin(word)
 
     @property
     def tells_kinds(self) -> bool:
         """Whether pydantic's paths hold the word that chose a declaration of this place."""
-        return len(self.built_in) > 1 or bool(plugins.offers(self.group))
+        return len(self.kinds) > 1 or bool(plugins.offers(self.group))
 
     def plugin(self, word: str) -> Any:
         """The plugin that a word chooses; None where it is a word of Lorebind or of nobody.
@@ -68,7 +74,9 @@ class Open:
             PluginError: it cannot be loaded, is not what its group wants, or another claims the
                 word too.
         """
-        offer = plugins.offered(self.group, word, self.words)
+        if word in self.words and word not in plugins.offers(self.group):
+            return None
+        offer = plugins.offered(self.group, word, dict.fromkeys(self.words, ""))
         if offer is None:
             return None
         found = plugins.load(offer, MEMBERS)
@@ -86,7 +94,7 @@ class Open:
 
     def union(self) -> Any:
         """The built-in declarations, and those of all plugins that can be loaded."""
-        found = list(self.built_in)
+        found = list(self.kinds)
         for word in plugins.offers(self.group):
             try:
                 plugin = self.plugin(word)
@@ -109,7 +117,7 @@ class Open:
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         kinds = get_args(self.union())
-        if len(kinds) <= len(self.built_in):
+        if len(kinds) <= len(self.kinds):
             return handler(schema)
         return handler(_adapter(kinds, self.base.kind_key).core_schema)
 
@@ -123,15 +131,7 @@ class Open:
         except PluginError as error:
             raise RefusedError([Fault(str(error), path=(key,))]) from error
         more = () if plugin is None else (plugin.Declaration,)
-        return _adapter((*self.built_in, *more), key).validate_python(value)
-
-
-def is_plugins(declaration: Declaration) -> bool:
-    """Whether a declaration is one of a plugin's own."""
-    return any(
-        isinstance(declaration, place.base) and type(declaration) not in place.built_in
-        for place in PLACES.values()
-    )
+        return _adapter((*self.kinds, *more), key).validate_python(value)
 
 
 def kind_words(kind: type[Declaration]) -> tuple[str, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
-from lorebind_knowledge.declarations.plugging import Open
+from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.rendering import Render
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap, JsonMap
+from lorebind_knowledge.declarations.values import JsonMap
 
 _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
 
@@ -61,57 +61,19 @@ class RerankerBase(Declaration):
     candidates: int = Field(50, ge=1, le=200, description="How many passages it is given.")
 
 
-class RerankDeclaration(RerankerBase):
-    """A second look at the best passages by a model that reads question and passage together."""
-
-    templated: ClassVar[tuple[str, ...]] = ("config",)
-
-    provider: Literal["langchain"] = Field("langchain", description="A class of LangChain.")
-    class_path: ClassPath = Field(
-        alias="class",
-        description="A BaseDocumentCompressor of LangChain, as 'package.module:Class', in the "
-        "project folder or installed.",
-    )
-    config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
-
-
-class OnnxRerankDeclaration(RerankerBase):
-    """A cross-encoder on this machine, exported to ONNX."""
-
-    templated: ClassVar[tuple[str, ...]] = ("model_path", "tokenizer_path")
-
-    provider: Literal["onnx"] = Field(description="A cross-encoder on ONNX Runtime.")
-    model_path: str = Field(
-        min_length=1, description="The model.onnx, relative to the project folder."
-    )
-    tokenizer_path: str | None = Field(
-        None, min_length=1, description="Its tokenizer.json. By default the file beside the model."
-    )
-    max_length: int = Field(
-        512,
-        ge=8,
-        le=8192,
-        description="The most tokens of question and passage. Longer ones are cut.",
-    )
-    batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
-    threads: int | None = Field(
-        None, ge=1, description="Threads of the model. By default as many as fit the machine."
-    )
-
-
-def _reranker_of(value: Any) -> Any:
-    """Its `provider`, which may be left out for a class of LangChain."""
-    if isinstance(value, dict):
-        return value.get("provider", "langchain")
-    return getattr(value, "provider", None)
-
-
 AnyReranker: TypeAlias = Annotated[
-    Annotated[RerankDeclaration, Tag("langchain")] | Annotated[OnnxRerankDeclaration, Tag("onnx")],
-    Discriminator(_reranker_of),
-    Open("rerankers", RerankerBase, RerankDeclaration | OnnxRerankDeclaration),
+    RerankerBase,
+    Place(
+        "rerankers",
+        RerankerBase,
+        {
+            "langchain": "lorebind_knowledge.rerankers.langchain",
+            "onnx": "lorebind_knowledge.rerankers.onnx",
+        },
+        default="langchain",
+    ),
 ]
-"""A reranker, chosen by `provider`: of LangChain, a graph, or a plugin's."""
+"""A reranker, chosen by `provider`: one of these or a plugin's."""
 
 
 class StageDeclaration(Declaration):

@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
 
 from lorebind_knowledge.bridge import call_client
+from lorebind_knowledge.configuration.named_code import named_class
+from lorebind_knowledge.declarations.retrieval import RerankerBase
+from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.rerankers.base import Reranker, logistic
+from lorebind_knowledge.rerankers.make import RedactingReranker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.documents import BaseDocumentCompressor
+
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+
+
+class RerankDeclaration(RerankerBase):
+    """A second look at the best passages by a model that reads question and passage together."""
+
+    templated: ClassVar[tuple[str, ...]] = ("config",)
+
+    provider: Literal["langchain"] = Field("langchain", description="A class of LangChain.")
+    class_path: ClassPath = Field(
+        alias="class",
+        description="A BaseDocumentCompressor of LangChain, as 'package.module:Class', in the "
+        "project folder or installed.",
+    )
+    config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
+
+
+Declaration = RerankDeclaration
+
+
+def make(declaration: RerankDeclaration, environment: PartEnvironment) -> Reranker:
+    """Raises `RerankerError` for a class that is neither a compressor nor a `Reranker`."""
+    from langchain_core.documents import BaseDocumentCompressor
+
+    kind = named_class(
+        declaration,
+        environment,
+        "a class derived from LangChain's BaseDocumentCompressor, or with the method 'rerank'",
+        BaseDocumentCompressor,
+        methods=("rerank",),
+        failure=RerankerError,
+    )
+    made = kind(**environment.fill(dict(declaration.config)))
+    reranker = LangChainReranker(made) if isinstance(made, BaseDocumentCompressor) else made
+    if not isinstance(reranker, Reranker):
+        raise RerankerError(
+            f"{declaration.class_path} is neither a BaseDocumentCompressor of LangChain nor a "
+            "Reranker"
+        )
+    return RedactingReranker(reranker, environment, holder=made)
 
 
 class LangChainReranker(Reranker):

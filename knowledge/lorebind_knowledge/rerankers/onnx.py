@@ -7,9 +7,12 @@ which the second is "relevant". A logit becomes a figure by the logistic functio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from lorebind_knowledge.cpu_count import usable_processors
+from lorebind_knowledge.declarations.retrieval import RerankerBase
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
 from lorebind_knowledge.rerankers.base import Reranker, logistic
@@ -21,8 +24,50 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+
 _TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _KNOWN = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class OnnxRerankDeclaration(RerankerBase):
+    """A cross-encoder on this machine, exported to ONNX."""
+
+    templated: ClassVar[tuple[str, ...]] = ("model_path", "tokenizer_path")
+
+    provider: Literal["onnx"] = Field(description="A cross-encoder on ONNX Runtime.")
+    model_path: str = Field(
+        min_length=1, description="The model.onnx, relative to the project folder."
+    )
+    tokenizer_path: str | None = Field(
+        None, min_length=1, description="Its tokenizer.json. By default the file beside the model."
+    )
+    max_length: int = Field(
+        512,
+        ge=8,
+        le=8192,
+        description="The most tokens of question and passage. Longer ones are cut.",
+    )
+    batch_size: int = Field(8, ge=1, le=256, description="Passages in one run of the model.")
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+    )
+
+
+Declaration = OnnxRerankDeclaration
+
+
+def make(declaration: OnnxRerankDeclaration, environment: PartEnvironment) -> Reranker:
+    model_path = environment.root / environment.fill(declaration.model_path)
+    written = environment.fill(declaration.tokenizer_path)
+    beside = model_path.with_name("tokenizer.json")
+    return OnnxReranker(
+        model_path,
+        beside if written is None else environment.root / written,
+        max_length=declaration.max_length,
+        batch_size=declaration.batch_size,
+        threads=declaration.threads,
+    )
 
 
 class OnnxReranker(Reranker):

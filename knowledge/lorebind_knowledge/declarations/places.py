@@ -1,0 +1,159 @@
+"""Places in the YAML where a word chooses a kind: one of Lorebind's own, or a plugin's."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticKnownError, core_schema
+
+from lorebind_knowledge import plugins
+from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+
+MEMBERS = ("Declaration", "make")
+"""What every kind has, built in or a plugin's.
+
+`Declaration` is a model derived from the base of its place, such as `EmbedderBase`, whose
+`provider` (or `type`, or `strategy`) is a Literal of the word that chooses the kind; its fields are
+the keys that the YAML may say. `make(declaration, environment)` makes what is declared;
+`environment.fill` fills in templates, `environment.root` is the project folder.
+"""
+
+PLACES: dict[plugins.Group, Place] = {}
+"""All places, by the group of their plugins."""
+
+
+class Place:
+    """In `Annotated[…]` after the base of a place: a word chooses the declaration.
+
+    The module of a kind is imported when a file chooses it by its word, so a project imports
+    nothing of the kinds that it does not use. Only schemas and messages import all of them.
+    """
+
+    def __init__(
+        self,
+        group: plugins.Group,
+        base: type[Declaration],
+        built_in: Mapping[str, str],
+        default: str | None = None,
+    ) -> None:
+        """
+        Args:
+            group: the entry-point group of its plugins.
+            base: what all declarations of the place are derived from; its `kind_key` chooses.
+            built_in: Lorebind's own kinds, the module of each by its word. They are no entry
+                points: a checkout or a frozen program without metadata would have no embedder.
+            default: the word of a declaration that says none.
+        """
+        self.group, self.base, self.built_in, self.default = group, base, built_in, default
+        PLACES[group] = self
+
+    def kind(self, word: str) -> Any:
+        """What has the `MEMBERS` of the kind that a word chooses; None for an unknown word.
+
+        Raises:
+            PluginError: it cannot be loaded, is not what its group wants, or two claim the word.
+        """
+        offer = plugins.offered(self.group, word, self.built_in)
+        if offer is None:
+            return None
+        found = plugins.load(offer, MEMBERS)
+        kind, key = found.Declaration, self.base.kind_key
+        if not (isinstance(kind, type) and issubclass(kind, self.base)):
+            raise PluginError(
+                f"plugin {offer}: its Declaration is not derived from "
+                f"{self.base.__module__}.{self.base.__name__}"
+            )
+        if key not in kind.model_fields or word not in kind_words(kind):
+            raise PluginError(
+                f"plugin {offer}: its Declaration does not say {key}: Literal[{word!r}]"
+            )
+        return found
+
+    def union(self) -> Any:
+        """The declarations of all kinds, those of plugins where they can be loaded."""
+        return Union[tuple(self._declarations().values())]  # noqa: UP007 - made of a list
+
+    def read(self, value: Any) -> Any:
+        """The declaration of a mapping, validated by the kind that its word chooses.
+
+        Raises:
+            ValidationError, PydanticKnownError, RefusedError: it is not valid.
+        """
+        key = self.base.kind_key
+        if not isinstance(value, dict | self.base):
+            raise PydanticKnownError("model_attributes_type")
+        given = value if isinstance(value, dict) else value.__dict__
+        word = given.get(key, self.default)
+        if word is None:
+            raise PydanticKnownError("union_tag_not_found", {"discriminator": key})
+        try:
+            kind = self.kind(word) if isinstance(word, str) else None
+        except PluginError as error:
+            raise RefusedError([Fault(str(error), path=(key,))]) from error
+        if kind is None:
+            known = {"discriminator": key, "tag": str(word), "expected_tags": ""}
+            raise PydanticKnownError("union_tag_invalid", known)
+        return _named(word, kind.Declaration).validate_python(value)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        found = self._declarations()
+        if len(set(found.values())) == 1:
+            return handler(TypeAdapter(*set(found.values())).core_schema)
+        return handler(TypeAdapter(Annotated[Any, _ByWord(found)]).core_schema)
+
+    def _declarations(self) -> dict[str, type[Declaration]]:
+        found = {}
+        for word in [*self.built_in, *plugins.offers(self.group)]:
+            try:
+                found[word] = self.kind(word).Declaration
+            except PluginError:  # said to whoever chooses it, and by `doctor`
+                continue
+        return found
+
+
+class _ByWord:
+    """A schema of declarations; the paths of its errors hold the word that chose one of them."""
+
+    def __init__(self, declarations: Mapping[str, type[Declaration]]) -> None:
+        self.declarations = declarations
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        choices = {word: handler(kind) for word, kind in self.declarations.items()}
+        return core_schema.tagged_union_schema(choices, discriminator=lambda _: next(iter(choices)))
+
+
+@functools.cache
+def _named(word: str, kind: type[Declaration]) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[Any, _ByWord({word: kind})])
+
+
+def is_plugins(declaration: Declaration) -> bool:
+    """Whether a declaration is one of a plugin's own."""
+    return any(
+        isinstance(declaration, place.base)
+        and getattr(declaration, place.base.kind_key) not in place.built_in
+        for place in PLACES.values()
+    )
+
+
+def kind_words(kind: type[Declaration]) -> tuple[str, ...]:
+    """The words that choose a declaration by its `kind_key`."""
+    return get_args(kind.model_fields[kind.kind_key].annotation)
