@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.registry import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
-from lorebind_knowledge.embedders.registry import make_embedder
+from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions import make_extension

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations import (
-    HashingEmbedderDeclaration,
-    LangChainEmbedderDeclaration,
-    LocalEmbedderDeclaration,
-)
-from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration
-from lorebind_knowledge.embedders.local import LocalEmbedder
-from lorebind_knowledge.embedders.registry import make_embedder as made
+from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
+from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
+from lorebind_knowledge.embedders.local import LocalEmbedder, LocalEmbedderDeclaration
+from lorebind_knowledge.embedders.make import make_embedder as made
+from lorebind_knowledge.embedders.openai import OpenAIEmbedderDeclaration
 from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
 

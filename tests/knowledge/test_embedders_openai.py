@@ -17,15 +17,13 @@ from pydantic import ValidationError
 
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations import (
-    HashingEmbedderDeclaration,
-    LangChainEmbedderDeclaration,
-    LocalEmbedderDeclaration,
-)
-from lorebind_knowledge.declarations.embedders import OpenAIEmbedderDeclaration, RetryConfig
+from lorebind_knowledge.declarations.embedders import RetryConfig
 from lorebind_knowledge.embedders.base import Embedder, embed_documents, embed_query
-from lorebind_knowledge.embedders.openai import MAX_TOKENS, cut_to_limit
-from lorebind_knowledge.embedders.registry import make_embedder
+from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
+from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
+from lorebind_knowledge.embedders.local import LocalEmbedderDeclaration
+from lorebind_knowledge.embedders.make import make_embedder
+from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclaration, cut_to_limit
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.tokenizing import encode

@@ -11,8 +11,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
+from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedder
-from lorebind_knowledge.embedders.registry import make_embedder
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount
 from lorebind_knowledge.errors import ConfigurationError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.declarations.embedders import LocalEmbedderDeclaration
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
+from lorebind_knowledge.declarations.places import PLACES
 from lorebind_knowledge.declarations.vector_dbs import SqliteVectorDB
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def first(declared: Sequence[T]) -> T:
 
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
     """The project's embedders, else the local one."""
-    return project.embedders or [LocalEmbedderDeclaration(id="local", provider="local")]
+    return project.embedders or [PLACES["embedders"].read({"id": "local", "provider": "local"})]
 
 
 def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:

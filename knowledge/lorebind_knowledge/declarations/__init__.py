@@ -4,14 +4,7 @@ from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Position
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.declarations.chunking import ChunkingDeclaration
-from lorebind_knowledge.declarations.embedders import (
-    EmbedderDeclaration,
-    HashingEmbedderConfig,
-    HashingEmbedderDeclaration,
-    LangChainEmbedderDeclaration,
-    LocalEmbedderConfig,
-    LocalEmbedderDeclaration,
-)
+from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_knowledge.declarations.project import AutoloadDeclaration, ProjectDeclaration
@@ -53,13 +46,8 @@ __all__ = [
     "EmbedderDeclaration",
     "FileGlobSource",
     "FusionDeclaration",
-    "HashingEmbedderConfig",
-    "HashingEmbedderDeclaration",
     "InputDeclaration",
     "KnowledgeBaseDeclaration",
-    "LangChainEmbedderDeclaration",
-    "LocalEmbedderConfig",
-    "LocalEmbedderDeclaration",
     "MarkdownGlobSource",
     "MemoryVectorDB",
     "MemoryVectorDBConfig",

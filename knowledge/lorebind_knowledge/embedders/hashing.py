@@ -9,16 +9,49 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
+from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.embedders import EmbedderBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 _WORD = re.compile(r"\w+")
+
+
+class HashingEmbedderConfig(Settings):
+    """Settings of the hashing embedder."""
+
+    dimension: int = Field(256, ge=8, le=8192, description="Length of the vectors.")
+    batch_size: int = Field(1024, ge=1, le=8192, description="Texts per call.")
+
+
+class HashingEmbedderDeclaration(EmbedderBase):
+    """A deterministic bag of words, for tests: lexical, not semantic."""
+
+    provider: Literal["hashing"] = Field(description="Counts words; needs no model.")
+    config: HashingEmbedderConfig = Field(
+        default_factory=HashingEmbedderConfig, description="The shape of the vectors."
+    )
+
+    @property
+    def known_dimension(self) -> int:
+        return self.config.dimension
+
+
+Declaration = HashingEmbedderDeclaration
+
+
+def make(declaration: HashingEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
+    config = declaration.config
+    return HashingEmbedder(dimension=config.dimension, batch_size=config.batch_size)
 
 
 class HashingEmbedder(Embedder):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field
 
 from lorebind_knowledge.bridge import call_client
-from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
+from lorebind_knowledge.configuration.named_code import named_class
+from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.failures import said_by_provider
+from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
+from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.embedders.tokens import TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 
@@ -18,9 +25,87 @@ if TYPE_CHECKING:
 
     from langchain_core.embeddings import Embeddings
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 T = TypeVar("T")
+
+
+class LangChainEmbedderDeclaration(EmbedderBase):
+    """Any `Embeddings` class of LangChain."""
+
+    templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
+
+    provider: Literal["langchain"] = Field(description="An Embeddings class of LangChain.")
+    class_path: ClassPath = Field(
+        alias="class",
+        description="The class, as 'package.module:Class', in the project folder or installed.",
+    )
+    model: str | None = Field(None, description="Handed to the class as `model`.")
+    api_key: Secret | None = Field(
+        None, description="Handed to the class as `api_key`; only a template is accepted."
+    )
+    price_per_million_tokens: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the provider charges, in any currency, for `plan` to tell the cost.",
+    )
+    config: ConfigMap = Field(
+        default_factory=dict, description="Further arguments of the class, by name."
+    )
+    batch_size: int = Field(64, ge=1, le=8192, description="Texts per call.")
+    retry: RetryConfig = Field(
+        default_factory=RetryConfig,
+        description="What failures are worth, beside what the class does itself.",
+    )
+    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="The most calls in a minute. By default there is no limit."
+    )
+
+    @property
+    def token_price(self) -> float | None:
+        return self.price_per_million_tokens
+
+
+Declaration = LangChainEmbedderDeclaration
+
+
+def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
+    """Raises `EmbedderError` for a class that is no `Embeddings`."""
+    from langchain_core.embeddings import Embeddings
+
+    written: dict[str, Any] = dict(declaration.config)
+    if declaration.model is not None:
+        written["model"] = declaration.model
+    secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
+    kind = named_class(
+        declaration,
+        environment,
+        "a class derived from LangChain's Embeddings",
+        Embeddings,
+        failure=EmbedderError,
+    )
+    embeddings = kind(**environment.fill(written | secret))
+    if not isinstance(embeddings, Embeddings):
+        raise EmbedderError(
+            f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
+        )
+    # The settings as written, with their templates: an identity without secrets.
+    inner = LangChainEmbedder(
+        embeddings,
+        model=declaration.model or "",
+        settings=written,
+        batch_size=declaration.batch_size,
+        say=partial(said_by_provider, holder=embeddings, values=environment.told),
+    )
+    return SteadyEmbedder(
+        inner,
+        retry=declaration.retry,
+        max_concurrent=declaration.max_concurrent,
+        requests_per_minute=declaration.requests_per_minute,
+    )
 
 
 class LangChainEmbedder(Embedder):

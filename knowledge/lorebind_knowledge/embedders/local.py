@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 from functools import cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from lorebind_knowledge.cpu_count import usable_processors
-from lorebind_knowledge.declarations.embedders import LOCAL_DIMENSION
+from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.embedders import EmbedderBase
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
@@ -22,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
 MODEL = "all-MiniLM-L6-v2"
-DIMENSION = LOCAL_DIMENSION
+DIMENSION = 384
 MAX_TOKENS = 256
 """The model reads 254 word pieces and two markers; what is beyond is not in the vector."""
 
@@ -33,6 +37,49 @@ ROWS_PER_RUN = 8
 """Texts in one run of the graph. More of them buys nothing but memory."""
 
 _WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+
+class LocalEmbedderConfig(Settings):
+    """Settings of the embedder that runs on this machine."""
+
+    templated: ClassVar[tuple[str, ...]] = ("model_path",)
+
+    batch_size: int = Field(64, ge=1, le=1024, description="Texts per call.")
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+    )
+    model_path: str | None = Field(
+        None, description="Path of another model.onnx of the same architecture."
+    )
+
+
+class LocalEmbedderDeclaration(EmbedderBase):
+    """all-MiniLM-L6-v2 on this machine: no key, no network."""
+
+    provider: Literal["local"] = Field(description="Runs on this machine.")
+    model: Literal["all-MiniLM-L6-v2"] = Field(
+        "all-MiniLM-L6-v2", description="The sentence embedding model."
+    )
+    config: LocalEmbedderConfig = Field(
+        default_factory=LocalEmbedderConfig, description="How the model is run."
+    )
+
+    @property
+    def known_dimension(self) -> int:
+        return DIMENSION
+
+
+Declaration = LocalEmbedderDeclaration
+
+
+def make(declaration: LocalEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
+    config = declaration.config
+    written = environment.fill(config.model_path)
+    return LocalEmbedder(
+        batch_size=config.batch_size,
+        threads=config.threads,
+        model_path=None if written is None else environment.root / written,
+    )
 
 
 class LocalEmbedder(Embedder):

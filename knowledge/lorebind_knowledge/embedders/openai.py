@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from lorebind_knowledge.declarations.embedders import OPENAI_DIMENSIONS
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
+from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import WebAddress
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, encodable
 from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
+from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
 from lorebind_knowledge.errors import EmbedderError
 from lorebind_knowledge.extras import import_extra
@@ -16,15 +22,130 @@ from lorebind_knowledge.redaction import without
 from lorebind_knowledge.tokenizing import encode, token_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_openai import OpenAIEmbeddings
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.records import Matrix, Vector
 
 ADDRESS = "https://api.openai.com/v1"
 MAX_TOKENS = 8191
 """What is sent of a text; the interface refuses what is longer than 8192."""
+
+
+OPENAI_DIMENSIONS = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
+"""Length of the vectors of OpenAI's models (https://platform.openai.com/docs/guides/embeddings)."""
+_FIXED = ("text-embedding-ada-002",)
+
+OPENAI_KEY = "OPENAI_API_KEY"
+"""Where OpenAI's key is looked for when a declaration names no other place."""
+
+
+class OpenAIEmbedderConfig(Settings):
+    """Settings of OpenAI's embedders, and of servers with the same protocol."""
+
+    templated: ClassVar[tuple[str, ...]] = ("base_url",)
+
+    batch_size: int = Field(96, ge=1, le=2048, description="Texts per call.")
+    dimension: int | None = Field(
+        None, ge=1, le=8192, description="Length of the vectors. By default the model's own."
+    )
+    strip_newlines: bool = Field(False, description="Give the model spaces for line breaks.")
+    base_url: WebAddress | None = Field(None, description="Another server with the same protocol.")
+    timeout_seconds: float = Field(60, gt=0, le=3600, description="How long a call may take.")
+    retry: RetryConfig = Field(
+        default_factory=RetryConfig, description="How to try again after a failure."
+    )
+    max_concurrent: int = Field(4, ge=1, le=64, description="The most calls at a time.")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="The most calls in a minute. By default there is no limit."
+    )
+
+
+class OpenAIEmbedderDeclaration(EmbedderBase):
+    """OpenAI's embedding models, through langchain-openai."""
+
+    templated: ClassVar[tuple[str, ...]] = ("api_key",)
+
+    provider: Literal["openai"] = Field(description="Calls OpenAI, or what speaks its protocol.")
+    model: str = Field("text-embedding-3-small", min_length=1, description="The name of the model.")
+    api_key: Secret | None = Field(
+        None, description="Only a template is accepted. By default `{{ .env.OPENAI_API_KEY }}`."
+    )
+    price_per_million_tokens: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the provider charges, in any currency, for `plan` to tell the cost.",
+    )
+    config: OpenAIEmbedderConfig = Field(
+        default_factory=OpenAIEmbedderConfig, description="How the model is called."
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.api_key is None:
+            yield "provider", "read", f"the variable {OPENAI_KEY}"
+
+    @property
+    def known_dimension(self) -> int | None:
+        return self.config.dimension or OPENAI_DIMENSIONS.get(self.model)
+
+    @property
+    def token_price(self) -> float | None:
+        return self.price_per_million_tokens
+
+    @model_validator(mode="after")
+    def _model_has_dimension(self) -> OpenAIEmbedderDeclaration:
+        wanted, natural = self.config.dimension, OPENAI_DIMENSIONS.get(self.model)
+        if wanted is None or natural is None or wanted == natural:
+            return self
+        if self.model in _FIXED or wanted > natural:
+            hint = f"expected {'' if self.model in _FIXED else 'at most '}{natural}"
+            message = f"{self.model} has no vectors of dimension {wanted}"
+            raise RefusedError([Fault(message, hint, ("config", "dimension"))])
+        return self
+
+
+Declaration = OpenAIEmbedderDeclaration
+
+
+def make(declaration: OpenAIEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
+    config = declaration.config
+
+    def api_key() -> str:
+        if declaration.api_key is not None:
+            return str(environment.fill(declaration.api_key))
+        if key := environment.lookup(OPENAI_KEY):
+            return key
+        if config.base_url is not None:
+            return "none"  # the client insists on one; a server of one's own seldom does
+        raise EmbedderError(
+            f"embedder {declaration.id!r}: variable {OPENAI_KEY} is not set; put the key into the "
+            "environment or into .env, or name another variable with api_key"
+        )
+
+    inner = OpenAIEmbedder(
+        model=declaration.model,
+        api_key=api_key,
+        dimension=config.dimension,
+        base_url=environment.fill(config.base_url),
+        address_as_written=config.base_url,
+        timeout=config.timeout_seconds,
+        batch_size=config.batch_size,
+        strip_newlines=config.strip_newlines,
+    )
+    return SteadyEmbedder(
+        inner,
+        retry=config.retry,
+        max_concurrent=config.max_concurrent,
+        requests_per_minute=config.requests_per_minute,
+    )
 
 
 class OpenAIEmbedder(Embedder):

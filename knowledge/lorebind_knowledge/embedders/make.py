@@ -1,10 +1,10 @@
-"""Embedders that plugins make."""
+"""From a declared embedder to the object that embeds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
+from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.errors import EmbedderError, LorebindError
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.embedders import EmbedderBase
     from lorebind_knowledge.embedders.base import Embedder
 
 R = TypeVar("R")
@@ -23,22 +23,24 @@ _MEMBERS = (
 )
 
 
-def make_plugged_embedder(declaration: Declaration, environment: Environment) -> Embedder:
-    """The embedder of a plugin.
+def make_embedder(declaration: EmbedderBase, environment: Environment) -> Embedder:
+    """The embedder that a declaration names; its libraries are loaded here or at the first call.
 
     Raises:
         EmbedderError: it cannot be made with what was declared.
         PluginError: the plugin is broken.
     """
-    confided = PluginEnvironment(environment)
-    made = make_plugged("embedders", declaration, confided, _MEMBERS, EmbedderError)
-    return _RedactingEmbedder(made, confided)
+    own = PartEnvironment(environment)
+    made: Embedder = make_part(
+        "embedders", declaration, own, _MEMBERS, EmbedderError, RedactingEmbedder
+    )
+    return made
 
 
-class _RedactingEmbedder(EmbedderWrapper):
-    """Says what the plugin's exceptions say, without the secrets it was given."""
+class RedactingEmbedder(EmbedderWrapper):
+    """Says what the exceptions of the embedder within say, without the secrets it was given."""
 
-    def __init__(self, inner: Embedder, environment: PluginEnvironment) -> None:
+    def __init__(self, inner: Embedder, environment: PartEnvironment) -> None:
         super().__init__(inner)
         self._environment = environment
 
@@ -47,6 +49,6 @@ class _RedactingEmbedder(EmbedderWrapper):
             return await ask()
         except LorebindError:
             raise
-        except Exception as error:  # any plugin's own exceptions
+        except Exception as error:  # any third party's own exceptions
             said = self._environment.say(error)
             raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error
