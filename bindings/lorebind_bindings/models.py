@@ -8,7 +8,7 @@ from lorebind_knowledge.errors import LorebindError, MissingDependencyError, Mod
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import ModelCounter, counter_for
-from lorebind_prompts.tokenizers import make_counter
+from lorebind_prompts.tokenizers.make import make_counter
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call, finish
-from lorebind_knowledge.chunking.registry import make_chunker
+from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
-from lorebind_knowledge.extensions import make_extension
+from lorebind_knowledge.extensions.make import make_extension
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.ingest.corpus import Corpus

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.chunking.registry import make_chunker
-from lorebind_knowledge.declarations import ChunkingDeclaration
+from lorebind_knowledge.chunking.make import make_chunker
+from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 
 from .chunking_texts import GIANTS, TEXTS, check_promises, cut_clusters, headings
 

@@ -10,7 +10,7 @@ from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
 
 import lorebind_knowledge
 from lorebind_knowledge.chunking.code import code_chunker
-from lorebind_knowledge.declarations.chunking import Language as Declared
+from lorebind_knowledge.chunking.strategies import Language as Declared
 
 SOURCES = sorted(Path(lorebind_knowledge.__file__).parent.glob("*.py"))
 

@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from lorebind_knowledge.chunking.registry import make_chunker
-from lorebind_knowledge.declarations import ChunkingDeclaration
+from lorebind_knowledge.chunking.make import make_chunker
+from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 
 SCHEMA = Draft202012Validator(ChunkingDeclaration.model_json_schema())
 

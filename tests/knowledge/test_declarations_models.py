@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from lorebind_knowledge import declarations
+from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.declarations import (
     BasicTask,
     BindingDeclaration,
-    ChunkingDeclaration,
     Declaration,
     InputDeclaration,
     ModelDeclaration,

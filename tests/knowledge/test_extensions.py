@@ -67,7 +67,7 @@ def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
         UsageError, match="extension: hooks:NoExtension is the class NoExtension; expected a class"
     ):
         _service(tmp_path, {"provider": "python", "class": "hooks:NoExtension"})
-    with pytest.raises(UsageError, match=r"hooks:Audit cannot .*: ValueError: bad \[secret\]"):
+    with pytest.raises(UsageError, match=r"hooks:Audit cannot .*: ValueError: bad {{ \.env\.T }}"):
         _service(tmp_path, _audit(name="x", token="{{ .env.T }}"), T="abcdef")
     with pytest.raises(ConfigurationError, match="missing key 'class'"):
         _service(tmp_path, {"provider": "python"})

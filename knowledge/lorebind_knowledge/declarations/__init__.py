@@ -3,7 +3,6 @@
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Position
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
-from lorebind_knowledge.declarations.chunking import ChunkingDeclaration
 from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
@@ -40,7 +39,6 @@ __all__ = [
     "AutoloadDeclaration",
     "BasicTask",
     "BindingDeclaration",
-    "ChunkingDeclaration",
     "CompositeTask",
     "Declaration",
     "EmbedderDeclaration",

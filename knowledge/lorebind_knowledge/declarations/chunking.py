@@ -2,147 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
-
-from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
-from lorebind_knowledge.declarations.plugging import Open
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-DEFAULTS = {"characters": (800, 120), "tokens": (200, 30)}
-"""Size and overlap by unit: much the same length of English text."""
-DEFAULT_UNIT = "characters"
-THRESHOLDS = {
-    "percentile": 90.0,
-    "standard_deviation": 1.5,
-    "interquartile": 1.5,
-    "gradient": 90.0,
-}
-_PERCENTAGES = ("percentile", "gradient")
-_MEASURES = ("size", "overlap", "unit")
-
-Language: TypeAlias = Literal[
-    "c",
-    "cobol",
-    "cpp",
-    "csharp",
-    "elixir",
-    "go",
-    "haskell",
-    "html",
-    "java",
-    "js",
-    "kotlin",
-    "latex",
-    "lua",
-    "markdown",
-    "php",
-    "powershell",
-    "proto",
-    "python",
-    "r",
-    "rst",
-    "ruby",
-    "rust",
-    "scala",
-    "sol",
-    "swift",
-    "ts",
-    "visualbasic6",
-]
-"""The languages that LangChain's splitter has separators for, by its names."""
-
-
-# Of a declaration that is refused loading reads what it can, with stand-ins for what it cannot:
-# what these are given may be of any type.
-
-
-def _usual_threshold(data: dict[str, Any]) -> float:
-    return THRESHOLDS.get(data["breakpoints"], THRESHOLDS["percentile"])
-
-
-def _usual_unit(data: dict[str, Any]) -> Any:
-    return "tokens" if data["strategy"] == "token" else DEFAULT_UNIT
-
-
-def _usual_size(data: dict[str, Any]) -> int:
-    return DEFAULTS.get(data["unit"], DEFAULTS[DEFAULT_UNIT])[0]
-
-
-def _usual_overlap(data: dict[str, Any]) -> int:
-    size, (_, usual) = data["size"], DEFAULTS.get(data["unit"], DEFAULTS[DEFAULT_UNIT])
-    return size // 8 if isinstance(size, int) and size <= usual else usual
-
-
-class SemanticDeclaration(Declaration):
-    """Where the semantic strategy ends a passage."""
-
-    model_config = ConfigDict(
-        json_schema_extra={  # the same as `_threshold_fits`
-            "if": {
-                "properties": {"breakpoints": {"enum": list(_PERCENTAGES)}},
-            },
-            "then": {"properties": {"threshold": {"maximum": 100}}},
-        }
-    )
-    label: ClassVar[str] = "semantic chunking"
-
-    breakpoints: Literal["percentile", "standard_deviation", "interquartile", "gradient"] = Field(
-        "percentile",
-        description="How to find the changes of the subject that end a passage: by percentile, by "
-        "standard deviations above the mean, by interquartile ranges above the upper quartile, or "
-        "by the steepest rises.",
-    )
-    threshold: float = Field(
-        default_factory=_usual_threshold,
-        ge=0,
-        le=1000,
-        description="How great a change must be. For `percentile` and `gradient` it is the "
-        "percentage of changes that are smaller, by default 90. For the others it is a number of "
-        "deviations or ranges, by default 1.5.",
-    )
-    structural_weight: float = Field(
-        0.2,
-        ge=0,
-        le=1,
-        description="How much headings, paragraphs and list items count, beside what is said.",
-    )
-    window: int = Field(
-        3, ge=1, le=20, description="How many sentences before and after a place are compared."
-    )
-    min_tokens: int = Field(
-        32, ge=1, le=4096, description="Smaller passages are joined with a neighbour."
-    )
-    max_tokens: int = Field(
-        256, ge=64, le=8192, description="The most tokens (o200k_base) that a passage may hold."
-    )
-
-    @model_validator(mode="after")
-    def _threshold_fits(self) -> SemanticDeclaration:
-        faults = []
-        if self.breakpoints in _PERCENTAGES and self.threshold > 100:
-            hint = f"expected 0 to 100, because breakpoints is {self.breakpoints!r}"
-            faults.append(Fault(f"threshold is {self.threshold:g}", hint, ("threshold",)))
-        if self.min_tokens >= self.max_tokens:
-            hint = f"expected less than max_tokens, which is {self.max_tokens}"
-            faults.append(Fault(f"min_tokens is {self.min_tokens}", hint, ("min_tokens",)))
-        if faults:
-            raise RefusedError(faults)
-        return self
-
-
-def _when(strategy: str, **then: Any) -> dict[str, Any]:
-    chosen = {"required": ["strategy"], "properties": {"strategy": {"const": strategy}}}
-    return {"if": chosen, "then": then}
-
-
-def _only_with(strategy: str, key: str, kind: str) -> dict[str, Any]:
-    written = {"required": [key], "properties": {key: {"type": kind}}}
-    then = {"required": ["strategy"], "properties": {"strategy": {"const": strategy}}}
-    return {"if": written, "then": then}
+from lorebind_knowledge.declarations.base import Declaration
+from lorebind_knowledge.declarations.places import Place
 
 
 class ChunkerBase(Declaration):
@@ -152,87 +15,16 @@ class ChunkerBase(Declaration):
     kind_key: ClassVar[str] = "strategy"
 
 
-class ChunkingDeclaration(ChunkerBase):
-    """How documents are cut into passages."""
-
-    model_config = ConfigDict(
-        json_schema_extra={  # the same as `_settings_belong`
-            "allOf": [
-                _only_with("semantic", "semantic", "object"),
-                _only_with("code", "language", "string"),
-                _when("code", required=["language"], properties={"language": {"type": "string"}}),
-                _when("token", properties={"unit": {"const": "tokens"}}),
-                _when("semantic", properties=dict.fromkeys(_MEASURES, False)),
-            ]
-        }
-    )
-
-    strategy: Literal[
-        "recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"
-    ] = Field(
-        "recursive_text_splitter",
-        description="Where documents are cut. `recursive_text_splitter`: at paragraphs, else "
-        "lines, else words; `token` and `fixed`: after a number of tokens or units; `markdown` and "
-        "`html`: by headings and blocks; `json`: at records; `code`: by the syntax of a language; "
-        "`semantic`: where the subject changes.",
-    )
-    unit: Literal["characters", "tokens"] = Field(
-        default_factory=_usual_unit,
-        description="The unit of size and overlap. Tokens are counted with o200k_base. By default "
-        "`tokens` for the strategy `token`, and `characters` for the others.",
-    )
-    size: int = Field(
-        default_factory=_usual_size,
-        ge=64,
-        le=8192,
-        description="The most units in a chunk. By default 800 characters or 200 tokens.",
-    )
-    overlap: int = Field(
-        default_factory=_usual_overlap,
-        ge=0,
-        description="How many units of a chunk the next one repeats; less than size. By default "
-        "120 characters or 30 tokens, or an eighth of size if size is not larger than that.",
-    )
-    language: Language | None = Field(
-        None, description="The programming language, for the strategy `code`, which needs it."
-    )
-    semantic: SemanticDeclaration = Field(
-        default_factory=SemanticDeclaration, description="Settings of the strategy `semantic`."
-    )
-
-    @model_validator(mode="after")
-    def _settings_belong(self) -> ChunkingDeclaration:
-        if faults := list(self._foreign_settings()):
-            raise RefusedError(faults)
-        return self
-
-    def _foreign_settings(self) -> Iterator[Fault]:
-        """What was written and would have no effect, and what has to be written."""
-        strategy, written = self.strategy, self.model_fields_set
-        if strategy != "semantic" and "semantic" in written:
-            yield _foreign("semantic", strategy, "it is for the strategy 'semantic'")
-        if strategy != "code" and self.language is not None:
-            yield _foreign("language", strategy, "it is for the strategy 'code'")
-        if strategy == "code" and self.language is None:
-            hint = "write for example 'language: python'"
-            yield Fault("the strategy 'code' needs a language", hint)
-        if strategy == "token" and self.unit != "tokens":
-            hint = "leave it out, or choose the strategy 'fixed'"
-            yield Fault("the strategy 'token' always counts tokens", hint, ("unit",))
-        if strategy == "semantic":
-            for key in sorted(written.intersection(_MEASURES)):
-                hint = "its bounds are semantic.min_tokens and semantic.max_tokens"
-                yield _foreign(key, strategy, hint)
-        elif self.overlap >= self.size:
-            hint = f"expected 0 to {self.size - 1}, less than the size of {self.size}"
-            yield Fault(f"overlap is {self.overlap}", hint, ("overlap",))
-
-
+_STRATEGIES = (
+    *("recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"),
+)
 AnyChunking: TypeAlias = Annotated[
-    ChunkingDeclaration, Open("chunkers", ChunkerBase, ChunkingDeclaration)
+    ChunkerBase,
+    Place(
+        "chunkers",
+        ChunkerBase,
+        dict.fromkeys(_STRATEGIES, "lorebind_knowledge.chunking.strategies"),
+        default="recursive_text_splitter",
+    ),
 ]
-"""How documents are cut, chosen by `strategy`: as above or by a plugin."""
-
-
-def _foreign(key: str, strategy: str, hint: str) -> Fault:
-    return Fault(f"{key} has no effect with the strategy {strategy!r}", hint, (key,))
+"""How documents are cut, chosen by `strategy`: one of these or a plugin's."""

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Declaration, Id
-from lorebind_knowledge.declarations.chunking import AnyChunking, ChunkingDeclaration
+from lorebind_knowledge.declarations.chunking import AnyChunking
+from lorebind_knowledge.declarations.places import PLACES
 from lorebind_knowledge.declarations.preprocess import PreprocessDeclaration
 from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.declarations.sources import SourceDeclaration
@@ -38,7 +39,7 @@ class KnowledgeBaseDeclaration(Declaration):
         min_length=1, description="Where its documents come from."
     )
     chunking: AnyChunking = Field(
-        default_factory=ChunkingDeclaration, description="How documents are cut."
+        default_factory=lambda: PLACES["chunkers"].read({}), description="How documents are cut."
     )
     preprocess: PreprocessDeclaration = Field(
         default_factory=PreprocessDeclaration,

@@ -112,10 +112,9 @@ class Place:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        found = self._declarations()
-        if len(set(found.values())) == 1:
-            return handler(TypeAdapter(*set(found.values())).core_schema)
-        return handler(TypeAdapter(Annotated[Any, _ByWord(found)]).core_schema)
+        made = handler(TypeAdapter(Annotated[Any, _ByWord(self._declarations())]).core_schema)
+        first, *others = made["oneOf"]
+        return made if others else first
 
     def _declarations(self) -> dict[str, type[Declaration]]:
         found = {}

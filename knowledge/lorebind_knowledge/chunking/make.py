@@ -1,33 +1,56 @@
-"""Chunkers that plugins make."""
+"""From a declared chunking to the chunker that does it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.errors import LorebindError, PluginError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_knowledge.chunking.base import Interval
-    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.chunking.distances import Embed
     from lorebind_knowledge.declarations.chunking import ChunkerBase
 
-_MEMBERS = ("fingerprint", "split")
+
+class ChunkerEnvironment(PartEnvironment):
+    """What a chunker may look up, and the embedder that it may ask about sentences."""
+
+    def __init__(self, environment: Environment, embed: Embed | None, embedder: str) -> None:
+        super().__init__(environment)
+        self.embed, self.embedder = embed, embedder
 
 
-def make_plugged_chunker(declaration: ChunkerBase, environment: Environment) -> Chunker:
-    """The chunker of a plugin.
+def make_chunker(
+    declaration: ChunkerBase,
+    embed: Embed | None = None,
+    embedder: str = "",
+    environment: Environment | None = None,
+) -> Chunker:
+    """The chunker that a declaration names.
+
+    Args:
+        declaration: what is declared.
+        embed: vectors for sentences, for the semantic chunker; without it, it compares words.
+        embedder: whose vectors those are, so that another embedder is another chunker.
+        environment: of the project.
 
     Raises:
         PluginError: it cannot be made, or the plugin is broken.
     """
-    confided = PluginEnvironment(environment)
-    made = make_plugged("chunkers", declaration, confided, _MEMBERS, PluginError)
-    word = getattr(declaration, declaration.kind_key)
-    return _Checked(cast("Chunker", made), word, confided)
+    own = ChunkerEnvironment(environment or Environment(Path()), embed, embedder)
+
+    def checked(made: Chunker, _: object) -> Chunker:
+        return _Checked(made, getattr(declaration, declaration.kind_key), own)
+
+    members = ("fingerprint", "split")
+    made: Chunker = make_part("chunkers", declaration, own, members, PluginError, checked)
+    return made
 
 
 class _Checked(Chunker):
@@ -36,7 +59,7 @@ class _Checked(Chunker):
     What it refuses is an error of the one document.
     """
 
-    def __init__(self, inner: Chunker, word: str, environment: PluginEnvironment) -> None:
+    def __init__(self, inner: Chunker, word: str, environment: PartEnvironment) -> None:
         self._inner, self._word, self._environment = inner, word, environment
 
     @property

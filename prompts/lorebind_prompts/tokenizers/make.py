@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.configuration.plugged import PluginEnvironment, make_plugged
-from lorebind_knowledge.declarations.tokenizers import (
-    EstimateTokenizer,
-    HuggingFaceTokenizer,
-    TiktokenTokenizer,
-)
+from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.errors import PluginError
-from lorebind_prompts.tokens import EstimateCounter, FileCounter, TiktokenCounter
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
@@ -25,23 +19,15 @@ def make_counter(declaration: TokenizerBase, environment: Environment) -> TokenC
     Raises:
         PluginError: it cannot be made, or the plugin is broken.
     """
-    match declaration:
-        case TiktokenTokenizer(encoding=encoding):
-            return TiktokenCounter(encoding)
-        case HuggingFaceTokenizer(path=path):
-            return FileCounter(environment.root / environment.fill(path))
-        case EstimateTokenizer():
-            return EstimateCounter()
-    confided = PluginEnvironment(environment)
-    members = ("name", "exact", "count")
-    made = make_plugged("tokenizers", declaration, confided, members, PluginError)
-    return _Checked(made, confided)
+    own, members = PartEnvironment(environment), ("name", "exact", "count")
+    made: TokenCounter = make_part("tokenizers", declaration, own, members, PluginError, _Checked)
+    return made
 
 
 class _Checked:
     """Counts as a plugin does, and says whose failure it is when it does not count."""
 
-    def __init__(self, inner: TokenCounter, environment: PluginEnvironment) -> None:
+    def __init__(self, inner: TokenCounter, environment: PartEnvironment) -> None:
         self.name, self.exact = inner.name, inner.exact
         self._inner, self._environment = inner, environment
 

@@ -1,0 +1,1 @@
+"""What is told of every ingest and every search."""

@@ -1,0 +1,1 @@
+"""What counts the tokens of a model, where the YAML says it."""

@@ -1,0 +1,27 @@
+"""`estimate`: by the length of the text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+from lorebind_prompts.tokens import EstimateCounter
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_prompts.tokens import TokenCounter
+
+
+class EstimateTokenizer(TokenizerBase):
+    """A token for every four characters."""
+
+    provider: Literal["estimate"] = Field(description="Estimates by the length of the text.")
+
+
+Declaration = EstimateTokenizer
+
+
+def make(declaration: EstimateTokenizer, environment: PartEnvironment) -> TokenCounter:
+    return EstimateCounter()

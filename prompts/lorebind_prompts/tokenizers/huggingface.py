@@ -1,0 +1,32 @@
+"""`huggingface`: a model's own `tokenizer.json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.tokenizers import TokenizerBase
+from lorebind_prompts.tokens import FileCounter
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_prompts.tokens import TokenCounter
+
+
+class HuggingFaceTokenizer(TokenizerBase):
+    """The tokenizer of any model that Hugging Face's `tokenizers` knows."""
+
+    templated: ClassVar[tuple[str, ...]] = ("path",)
+
+    provider: Literal["huggingface"] = Field(description="Reads the model's own tokenizer.")
+    path: str = Field(
+        min_length=1, description="The model's tokenizer.json; relative to the project folder."
+    )
+
+
+Declaration = HuggingFaceTokenizer
+
+
+def make(declaration: HuggingFaceTokenizer, environment: PartEnvironment) -> TokenCounter:
+    return FileCounter(environment.root / environment.fill(declaration.path))
