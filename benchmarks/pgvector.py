@@ -34,12 +34,12 @@ import numpy as np
 import psycopg
 
 from lorebind_knowledge.catalog import postgres_words
-from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.rows import rows_of
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from lorebind_knowledge.rerankers.make import make_reranker
 from lorebind_knowledge.run_once import Once
 from lorebind_knowledge.sources.registry import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
-from lorebind_knowledge.stores.registry import make_store
+from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,10 +11,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
 
 from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 from lorebind_knowledge.stores.langchain.recipe import recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance

@@ -8,8 +8,8 @@ import pytest
 
 from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.declarations.parts import parts
-from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
 from lorebind_knowledge.errors import ConfigurationError
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from langchain_core.embeddings import Embeddings
 from lorebind_knowledge import project_code
 from lorebind_knowledge.configuration import Environment, load_project
 from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
-from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
 from lorebind_knowledge.declarations.wrappers import PythonWrapper
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 from lorebind_knowledge.project_code import import_of_project
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,12 +15,12 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from lorebind_knowledge.configuration import Environment
-from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain import store as module
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 from lorebind_knowledge.stores.langchain.recipe import Recipe, recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore, document_id
 

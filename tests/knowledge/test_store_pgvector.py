@@ -13,7 +13,6 @@ import numpy as np
 import psycopg
 import pytest
 
-from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig
 from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.namespace import IndexKey, Namespace
@@ -21,6 +20,7 @@ from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
 

@@ -11,7 +11,6 @@ import numpy as np
 import psycopg
 import pytest
 
-from lorebind_knowledge.declarations.vector_dbs import PoolConfig
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres import connections
@@ -19,6 +18,7 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector import store as store_module
+from lorebind_knowledge.stores.pgvector.settings import PoolConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from tests.postgres import PASSWORD
 from tests.torture.cable import Cable

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
-from lorebind_knowledge.declarations.vector_dbs import SqliteVectorDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,8 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
     """Catalogs that are declared to be where another one is, as far as files can tell."""
     taken: dict[object, str] = {}
     for one in project.vector_dbs:
-        if isinstance(one, SqliteVectorDB) and isinstance(path := _path(one.config), str):
+        path = _path(getattr(one, "config", None))
+        if getattr(one, "type", None) == "sqlite" and isinstance(path, str):
             taken[path, None] = one.id
     for one in project.vector_dbs:
         catalog = getattr(one, "catalog", None)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.declarations.models import EXTRACTIVE, ModelDeclaration
 from lorebind_knowledge.declarations.places import PLACES
-from lorebind_knowledge.declarations.vector_dbs import SqliteVectorDB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
 
 def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:
     """The project's vector databases, else one SQLite file."""
-    return project.vector_dbs or [SqliteVectorDB(id="sqlite", type="sqlite")]
+    return project.vector_dbs or [PLACES["vector_dbs"].read({"id": "sqlite", "type": "sqlite"})]
 
 
 def models(project: ProjectDeclaration) -> Sequence[ModelDeclaration]:

@@ -22,8 +22,10 @@ def dimensions(
 
     What neither says is measured when an index is begun, and compared then.
     """
+    vector_dbs = project.vector_dbs
+    if not vector_dbs:  # the default one takes any dimension
+        return
     embedders = defaults.embedders(project)
-    vector_dbs = defaults.vector_dbs(project)
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
         embedder = _meant(embedders, kb.embedder)
         vector_db = _meant(vector_dbs, kb.vector_db)

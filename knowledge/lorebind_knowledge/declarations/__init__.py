@@ -17,13 +17,7 @@ from lorebind_knowledge.declarations.sources import (
     MarkdownGlobSource,
     SourceDeclaration,
 )
-from lorebind_knowledge.declarations.vector_dbs import (
-    MemoryVectorDB,
-    MemoryVectorDBConfig,
-    SqliteVectorDB,
-    SqliteVectorDBConfig,
-    VectorDBDeclaration,
-)
+from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_knowledge.declarations.workflows import (
     BasicTask,
     CompositeTask,
@@ -47,15 +41,11 @@ __all__ = [
     "InputDeclaration",
     "KnowledgeBaseDeclaration",
     "MarkdownGlobSource",
-    "MemoryVectorDB",
-    "MemoryVectorDBConfig",
     "ModelDeclaration",
     "Position",
     "ProjectDeclaration",
     "RetrievalDeclaration",
     "SourceDeclaration",
-    "SqliteVectorDB",
-    "SqliteVectorDBConfig",
     "TaskDeclaration",
     "VectorDBDeclaration",
     "WorkflowDeclaration",

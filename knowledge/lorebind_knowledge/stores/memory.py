@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import VectorStore
 from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
@@ -14,9 +17,30 @@ from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import Nominees, StoredVector
     from lorebind_knowledge.stores.matrix import Numbers
+
+
+class MemoryVectorDBConfig(Settings):
+    """The memory store has no settings."""
+
+
+class MemoryVectorDB(VectorDBBase):
+    """Vectors and catalog in memory. They are gone when the process ends."""
+
+    type: Literal["memory"] = Field(description="Kept in memory.")
+    config: MemoryVectorDBConfig = Field(
+        default_factory=MemoryVectorDBConfig, description="Nothing to set."
+    )
+
+
+Declaration = MemoryVectorDB
+
+
+def make(declaration: MemoryVectorDB, environment: PartEnvironment) -> MemoryStore:
+    return MemoryStore()
 
 
 class _Room:
@@ -52,6 +76,8 @@ class _Room:
 
 class MemoryStore(VectorStore):
     """A `VectorStore` in memory; exact, gone with the process."""
+
+    persistent = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

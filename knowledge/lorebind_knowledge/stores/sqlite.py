@@ -14,10 +14,15 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore
@@ -26,6 +31,8 @@ from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import Nominees, StoredVector
     from lorebind_knowledge.stores.matrix import Numbers
@@ -46,6 +53,44 @@ _VECTORS = """create table if not exists store_vectors (
 )"""
 
 _ROWS_AT_ONCE = 1024
+
+
+class SqliteVectorDBConfig(Settings):
+    """Settings of the SQLite store."""
+
+    templated: ClassVar[tuple[str, ...]] = ("path",)
+
+    path: str = Field(
+        ".lorebind/lorebind.db",
+        min_length=1,
+        description="The database file, relative to the project folder.",
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if leaves_project(self.path):
+            yield "path", "write", OUTSIDE
+
+
+class SqliteVectorDB(VectorDBBase):
+    """Vectors and catalog in one SQLite file. This is the default."""
+
+    type: Literal["sqlite"] = Field(description="Kept in a SQLite file.")
+    config: SqliteVectorDBConfig = Field(
+        default_factory=SqliteVectorDBConfig, description="Which file."
+    )
+
+
+Declaration = SqliteVectorDB
+
+
+def make(declaration: SqliteVectorDB, environment: PartEnvironment) -> SqliteStore:
+    return SqliteStore(environment.root / environment.fill(declaration.config.path))
+
+
+def make_catalog(declaration: SqliteVectorDB, environment: PartEnvironment) -> Catalog:
+    """In the same file."""
+    path = environment.root / environment.fill(declaration.config.path)
+    return Catalog(path, cache_bytes=declaration.embedding_cache.max_bytes)
 
 
 class _Latest:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.base import Path
-    from lorebind_knowledge.declarations.vector_dbs import LangChainVectorDB
+    from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The names by which classes and factories take their `Embeddings`."""

@@ -46,14 +46,15 @@ class LangChainStore(VectorStore):
     filters = False
     gives_vectors = False
 
-    def __init__(self, recipe: Recipe, *, exact: bool = False) -> None:
+    def __init__(self, recipe: Recipe, *, exact: bool = False, persistent: bool = True) -> None:
         """
         Args:
             recipe: what makes the wrapped store.
             exact: whether the class compares with every vector. If an exact store finds too few
                 vectors, that is an error, so this is only for classes that are known to be exact.
+            persistent: whether the vectors stay when the process ends.
         """
-        self.is_exact = exact
+        self.is_exact, self.persistent = exact, persistent
         self._recipe = recipe
         self._turn = threading.RLock()
         self._parts: dict[str, Any] | None = None

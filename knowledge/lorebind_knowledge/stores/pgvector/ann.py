@@ -18,8 +18,9 @@ from lorebind_knowledge.identity import digest
 if TYPE_CHECKING:
     import psycopg
 
-    from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig, Metric
+    from lorebind_knowledge.declarations.vector_dbs import Metric
     from lorebind_knowledge.records import Space
+    from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
     from lorebind_knowledge.stores.pgvector.table import Table
 
 _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "ip")}

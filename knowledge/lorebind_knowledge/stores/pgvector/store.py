@@ -7,7 +7,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.declarations.vector_dbs import AnnIndexConfig, PoolConfig
 from lorebind_knowledge.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.postgres.binary_rows import insert_rows
@@ -16,6 +15,7 @@ from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
 from lorebind_knowledge.stores.pgvector.rows import rows_of, vector_text, vectors_of
+from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PoolConfig
 from lorebind_knowledge.stores.pgvector.table import Table
 
 if TYPE_CHECKING:

@@ -87,6 +87,7 @@ class QdrantStore(VectorStore):
             timeout_seconds=timeout_seconds,
         )
         self._collection, self._metric, self.is_exact = collection, metric, exact
+        self.persistent = url is not None or path is not None
         self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._made: set[int] = set()
 

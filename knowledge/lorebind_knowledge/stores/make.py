@@ -1,0 +1,104 @@
+"""From a declared vector database to its store, and the catalog that lives beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
+from lorebind_knowledge.data_folder import DATA_FOLDER
+from lorebind_knowledge.declarations.places import PLACES
+from lorebind_knowledge.errors import LorebindError, StoreError, UsageError
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.stores.wrapper import StoreWrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
+    from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
+    from lorebind_knowledge.stores.base import VectorStore
+    from lorebind_knowledge.stores.wrapper import StoreCall
+
+R = TypeVar("R")
+
+_METHODS = ("add", "nearest", "get", "delete", "count", "drop", "close")
+_FLAGS = ("is_exact", "filters", "gives_vectors")
+"""Whoever inherits `VectorStore` has them."""
+_LONGEST_NAME = 63
+
+
+def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[VectorStore, Catalog]:
+    """A store and its catalog. Nothing is opened or written until it is used.
+
+    The two belong together. A kind whose database can hold both has `make_catalog` beside `make`.
+    The catalog of any other kind is where it is declared to be, else in a file of the project; it
+    is in memory if the store has an attribute `persistent` that is false.
+
+    Raises:
+        StoreError: it cannot be made with what was declared.
+        PluginError: the plugin is broken.
+    """
+    own = PartEnvironment(environment)
+
+    def redacting(made: VectorStore, _: object) -> VectorStore:
+        return RedactingStore(made, declaration.id, own)
+
+    members = (*_METHODS, *_FLAGS)
+    store: VectorStore = make_part("vector_dbs", declaration, own, members, StoreError, redacting)
+    kind = PLACES["vector_dbs"].kind(getattr(declaration, declaration.kind_key))
+    if hasattr(kind, "make_catalog"):
+        return store, kind.make_catalog(declaration, own)
+    return store, _catalog(declaration, own, persistent=getattr(store, "persistent", True))
+
+
+def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent: bool) -> Catalog:
+    cache_bytes = declaration.embedding_cache.max_bytes
+    declared: CatalogDeclaration | None = getattr(declaration, "catalog", None)
+    if declared is None:
+        beside = environment.root / DATA_FOLDER / f"{declaration.id}.catalog.db"
+        return Catalog(beside if persistent else None, cache_bytes=cache_bytes)
+    if not persistent:
+        raise UsageError(
+            f"vector database {declaration.id!r} is kept in memory, and a catalog that is not "
+            "would speak of vectors that are gone; leave 'catalog' out"
+        )
+    if declared.dsn is None:
+        path = environment.root / environment.fill(declared.path)
+        return Catalog(path, cache_bytes=cache_bytes)
+    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+    from lorebind_knowledge.postgres.address import PostgresAddress
+
+    database = PostgresDatabase(
+        PostgresAddress(environment.fill(declared.dsn)),
+        ensure_schema=declared.ensure_schema,
+        own_schema=declared.table_schema or _schema_of(declaration.id),
+    )
+    return Catalog(postgres=database, cache_bytes=cache_bytes)
+
+
+def _schema_of(db_id: str) -> str:
+    """PostgreSQL cuts names after 63 bytes, and two would become one."""
+    name = f"lorebind_{db_id}"
+    return name if len(name) <= _LONGEST_NAME else f"lorebind_{digest(db_id)[:40]}"
+
+
+class RedactingStore(StoreWrapper):
+    """Says what the exceptions of the store within say, without the secrets it was given."""
+
+    def __init__(self, inner: VectorStore, name: str, environment: PartEnvironment) -> None:
+        super().__init__(inner)
+        self.persistent = getattr(inner, "persistent", True)
+        self._name, self._environment = name, environment
+
+    async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
+        try:
+            return await ask()
+        except LorebindError:
+            raise
+        except Exception as error:  # any third party's own exceptions
+            said = self._environment.say(error)
+            raise StoreError(
+                f"vector database {self._name!r} failed in {asked.name}: {said}"
+            ) from error

@@ -1,0 +1,130 @@
+"""`qdrant`: vectors in Qdrant, on a server or in a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
+
+from lorebind_knowledge.declarations.base import Fault, Id, RefusedError, Settings
+from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+from lorebind_knowledge.declarations.vector_dbs import CATALOG, DIMENSION, Metric, VectorDBBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_knowledge.stores.base import VectorStore
+
+IN_MEMORY = ":memory:"
+
+
+class QdrantAuth(Settings):
+    """Credentials for a Qdrant server."""
+
+    templated: ClassVar[tuple[str, ...]] = ("api_key",)
+
+    api_key: Secret | None = Field(None, description="Sent with every request.")
+
+
+class QdrantConfig(Settings):
+    """Settings of the Qdrant store: either the `url` of a server, or a `path` on this machine."""
+
+    templated: ClassVar[tuple[str, ...]] = ("url", "path")
+
+    model_config = ConfigDict(
+        json_schema_extra={  # the same as `_one_place`
+            "oneOf": [
+                {"anyOf": [{"required": ["url"]}, {"required": ["dsn"]}]},
+                {"required": ["path"]},
+            ]
+        }
+    )
+
+    url: str | None = Field(
+        None,
+        min_length=1,
+        validation_alias=AliasChoices("url", "dsn"),
+        description="The server, as http://host:6333.",
+    )
+    path: str | None = Field(
+        None,
+        min_length=1,
+        description=(
+            "A folder for qdrant-client's local mode, which is for small data and one process. "
+            "':memory:' keeps everything in memory."
+        ),
+    )
+    collection: Id | None = Field(
+        None,
+        description="What the names of its collections begin with; the dimension follows. By "
+        "default the id of the vector database.",
+    )
+    auth: QdrantAuth = Field(default_factory=QdrantAuth, description="Credentials.")
+    metric: Metric = Field(
+        "cosine", description="The distance of its collections. Scores are always cosines."
+    )
+    exact: bool = Field(
+        True,
+        description="Compare with every vector. If this is false, a search uses the approximate "
+        "index of Qdrant (HNSW).",
+    )
+    consistency: Literal["majority", "quorum", "all"] | None = Field(
+        None, description="How many replicas must agree on a read. By default one."
+    )
+    dimension: int | None = Field(None, ge=1, le=65535, description=DIMENSION)
+    timeout_seconds: float = Field(10, gt=0, le=600, description="How long a request may take.")
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.url is not None:
+            yield "url", "reach", "a server of Qdrant"
+        elif self.path is not None and leaves_project(self.path):
+            yield "path", "write", OUTSIDE
+
+    @model_validator(mode="after")
+    def _one_place(self) -> QdrantConfig:
+        if (self.url is None) == (self.path is None):
+            raise RefusedError(
+                [Fault("the config names no place", "write either 'url' or 'path'")]
+                if self.url is None
+                else [Fault("url and path are both given", "keep one of them", ("path",))]
+            )
+        return self
+
+
+class QdrantVectorDB(VectorDBBase):
+    """Vectors in Qdrant."""
+
+    type: Literal["qdrant"] = Field(description="Kept in Qdrant.")
+    config: QdrantConfig = Field(description="Which server and collection.")
+    catalog: CatalogDeclaration | None = Field(None, description=CATALOG)
+
+    @model_validator(mode="after")
+    def _catalog_lasts_as_long(self) -> QdrantVectorDB:
+        if self.config.path == IN_MEMORY:
+            refuse_catalog_in_memory(self.catalog)
+        return self
+
+
+Declaration = QdrantVectorDB
+
+
+def make(declaration: QdrantVectorDB, environment: PartEnvironment) -> VectorStore:
+    from lorebind_knowledge.stores.qdrant.store import QdrantStore
+
+    config = declaration.config
+    path = environment.fill(config.path)
+    return QdrantStore(
+        config.collection or declaration.id,
+        url=environment.fill(config.url),
+        address_as_written=config.url,
+        path=None if path in (None, IN_MEMORY) else environment.root / path,
+        api_key=environment.fill(config.auth.api_key),
+        timeout_seconds=config.timeout_seconds,
+        consistency=config.consistency,
+        metric=config.metric,
+        exact=config.exact,
+    )
