@@ -28,7 +28,7 @@ from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, current_tenant
 from lorebind_knowledge.rerankers.make import make_reranker
 from lorebind_knowledge.run_once import Once
-from lorebind_knowledge.sources.registry import make_source
+from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 from lorebind_knowledge.stores.make import make_store
 

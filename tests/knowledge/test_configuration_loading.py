@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from lorebind_knowledge.configuration import build_project, load_project
-from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, MarkdownGlobSource
+from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
 from lorebind_knowledge.errors import ConfigurationError, NotFoundError
+from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
 
 SMALLEST = """\
 name: demo

@@ -10,10 +10,10 @@ import fsspec
 import pytest
 
 from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.declarations.sources import CloudStorageSource
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.registry import make_source
+from lorebind_knowledge.sources.cloud import CloudStorageSource
+from lorebind_knowledge.sources.make import make_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.declarations.sources import CloudStorageSource
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.registry import make_source
+from lorebind_knowledge.sources.cloud import CloudStorageSource
+from lorebind_knowledge.sources.make import make_source
 
 from .cloud_servers import S3, Azure, CloudServer, Gcs
 

@@ -18,7 +18,7 @@ from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import Content
-from lorebind_knowledge.sources.registry import make_source
+from lorebind_knowledge.sources.make import make_source
 
 from .web_server import Answer, WebServer
 

@@ -57,7 +57,7 @@ resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 from pathlib import Path
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.errors import ConfigurationError, SourceError
-from lorebind_knowledge.sources.registry import make_source
+from lorebind_knowledge.sources.make import make_source
 
 root = Path(sys.argv[1])
 for pattern in json.load(sys.stdin):

@@ -19,7 +19,6 @@ from lorebind_knowledge.configuration.shapes import (
 from lorebind_knowledge.configuration.yaml_source import YamlSource, described_type, short
 from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
 from lorebind_knowledge.declarations.places import Place
-from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.declarations.secrets import is_secret_path
 from lorebind_knowledge.errors import Problem, did_you_mean, nearest
 
@@ -275,9 +274,7 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
 
 
 def _tells_kinds(metadata: tuple[Any, ...]) -> bool:
-    return any(
-        isinstance(one, Place) or (isinstance(one, Open) and one.tells_kinds) for one in metadata
-    )
+    return any(isinstance(one, Place) for one in metadata)
 
 
 def _below(value: Any, step: str | int) -> Any:

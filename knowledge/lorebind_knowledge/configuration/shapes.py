@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from lorebind_knowledge.declarations.base import Declaration, written_names
 from lorebind_knowledge.declarations.places import Place
-from lorebind_knowledge.declarations.plugging import Open
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
@@ -61,14 +60,14 @@ def annotation_of(info: FieldInfo) -> Any:
 def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     """A type without `Annotated` and `| None`, and what `Annotated` said about it.
 
-    Where plugins may declare kinds of their own, the type is the union with theirs.
+    Where a word chooses a kind, the type is the union of all kinds.
     """
     metadata: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
             metadata += tuple(more)
-            places = [one for one in more if isinstance(one, Open | Place)]
+            places = [one for one in more if isinstance(one, Place)]
             annotation = places[0].union() if places else annotation
             continue
         if get_origin(annotation) in (Union, types.UnionType):

@@ -12,11 +12,7 @@ from lorebind_knowledge.declarations.retrieval import (
     FusionDeclaration,
     RetrievalDeclaration,
 )
-from lorebind_knowledge.declarations.sources import (
-    FileGlobSource,
-    MarkdownGlobSource,
-    SourceDeclaration,
-)
+from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_knowledge.declarations.workflows import (
     BasicTask,
@@ -36,11 +32,9 @@ __all__ = [
     "CompositeTask",
     "Declaration",
     "EmbedderDeclaration",
-    "FileGlobSource",
     "FusionDeclaration",
     "InputDeclaration",
     "KnowledgeBaseDeclaration",
-    "MarkdownGlobSource",
     "ModelDeclaration",
     "Position",
     "ProjectDeclaration",

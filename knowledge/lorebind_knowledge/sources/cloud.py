@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import Field
+
+from lorebind_knowledge.declarations.sources import SourceBase
+from lorebind_knowledge.declarations.values import ConfigMap, GlobPattern
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.remote_buckets import SYSTEMS, RemoteBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Protocol
 
-    from lorebind_knowledge.declarations.sources import CloudStorageSource
+    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_knowledge.sources.environment import SourceEnvironment
 
     class Bucket(Protocol):
         """What objects are taken from."""
@@ -25,6 +31,67 @@ if TYPE_CHECKING:
         def objects(self, prefix: str) -> Iterator[SourceItem]:
             """The objects of a prefix, or more of them; the uri of each is its name."""
             ...
+
+
+class CloudStorageSource(SourceBase):
+    """Objects of a bucket, or files of any file system that fsspec knows."""
+
+    declares_uris: ClassVar[bool] = True
+
+    templated: ClassVar[tuple[str, ...]] = ("bucket", "prefix", "config")
+
+    type: Literal["cloud_storage"] = Field(description="Objects below a prefix.")
+    provider: Literal["s3", "gcs", "azure", "file", "memory"] = Field(
+        description="Whose bucket it is; `file` and `memory` are for trying things out."
+    )
+    bucket: str = Field(min_length=1, description="The bucket, container or folder.")
+    prefix: str = Field("", description="Only objects whose names begin so.")
+    pattern: GlobPattern = Field("**", min_length=1, description="A glob pattern below the prefix.")
+    config: ConfigMap = Field(
+        default_factory=dict, description="Arguments of the fsspec file system, by name."
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.provider == "file":
+            yield "bucket", "read", "a folder of this machine"
+        elif self.provider != "memory":
+            yield "bucket", "read", f"a bucket of {self.provider}, with this machine's credentials"
+
+    @property
+    def names(self) -> list[str]:
+        place = f"{self.provider}://{self.bucket}/{self.prefix}"
+        return [place, self.pattern, *mark(self.config)]
+
+
+Declaration = CloudStorageSource
+
+
+def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> BucketSource:
+    """Raises `SourceError` for a folder with settings, of which it has none."""
+    filled, shown, former = environment.filled(declaration)
+    bucket: Bucket
+    if filled.provider == "file":
+        if filled.config:
+            raise SourceError("provider 'file' takes no config")
+        bucket = FolderBucket(shown.bucket, environment.root / filled.bucket, filled.max_bytes)
+    else:
+        bucket = RemoteBucket(
+            filled.provider,
+            filled.bucket,
+            shown_name=shown.bucket,
+            written=declaration.config,
+            settings=filled.config,
+            values=environment.told,
+            max_bytes=filled.max_bytes,
+        )
+    return BucketSource(
+        environment.key,
+        bucket,
+        filled.prefix,
+        filled.pattern,
+        shown_prefix=shown.prefix,
+        former=address_of(former.provider, former.bucket),
+    )
 
 
 class BucketSource:
@@ -95,41 +162,6 @@ class FolderBucket:
 
     def objects(self, prefix: str) -> Iterator[SourceItem]:
         return self._files.items()
-
-
-def make_bucket(
-    filled: CloudStorageSource,
-    shown: CloudStorageSource,
-    written: Mapping[str, Any],
-    values: Mapping[str, str],
-    root: Path,
-) -> Bucket:
-    """The bucket of a declaration whose templates are filled in.
-
-    Args:
-        filled: the declaration.
-        shown: the same as it is shown.
-        written: its `config` as it stands in the file.
-        values: what the templates gave, see `redaction.without`.
-        root: the project folder, from which relative folders are seen.
-
-    Raises:
-        SourceError: when a folder is given settings, of which it has none.
-        MissingDependencyError: when the extra `cloud` is not installed.
-    """
-    if filled.provider == "file":
-        if filled.config:
-            raise SourceError("provider 'file' takes no config")
-        return FolderBucket(shown.bucket, root / filled.bucket, filled.max_bytes)
-    return RemoteBucket(
-        filled.provider,
-        filled.bucket,
-        shown_name=shown.bucket,
-        written=written,
-        settings=filled.config,
-        values=values,
-        max_bytes=filled.max_bytes,
-    )
 
 
 def address_of(provider: str, bucket: str) -> str:

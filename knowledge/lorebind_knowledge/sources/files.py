@@ -1,13 +1,17 @@
-"""`markdown_glob` and `file_glob`: files of the project, by glob patterns."""
+"""Files of the project, by glob patterns: what `markdown_glob`, `file_glob` and others share."""
 
 from __future__ import annotations
 
 import os
 import stat
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.base import Fault, RefusedError
+from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES, SourceBase, one_of
+from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem
@@ -16,6 +20,61 @@ from lorebind_knowledge.sources.limits import too_large
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from lorebind_knowledge.sources.environment import SourceEnvironment
+
+A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
+PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
+
+
+class Files(SourceBase):
+    """What the sources share that read files of the project folder."""
+
+    path: FilePattern | None = Field(
+        None, description="A file or glob pattern, relative to the project folder."
+    )
+    paths: list[FilePattern] = Field(
+        default_factory=list, description="Several files or patterns, beside or instead of `path`."
+    )
+    exclude: list[FilePattern] = Field(
+        default_factory=list, description="Patterns of files that are not listed."
+    )
+
+    @property
+    def patterns(self) -> list[str]:
+        """All patterns of the source, in the order written: `path`, then `paths`."""
+        return ([self.path] if self.path is not None else []) + self.paths
+
+
+class GlobSource(Files):
+    """What `markdown_glob` and `file_glob` share."""
+
+    declares_uris: ClassVar[bool] = True
+    model_config = one_of(A_PATH, PATHS)  # the same as `_has_a_pattern`
+
+    @model_validator(mode="after")
+    def _has_a_pattern(self) -> GlobSource:
+        if not self.patterns:
+            raise RefusedError([Fault("the source names no files", "write 'path' or 'paths'")])
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        return self.patterns
+
+
+def make_files(
+    declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
+) -> FileSource:
+    """The files that a declaration names, of these endings only."""
+    return FileSource(
+        kind,
+        declaration.patterns,
+        environment.root,
+        exclude=declaration.exclude,
+        max_bytes=declaration.max_bytes,
+        endings=endings,
+    )
 
 
 class FileSource:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.base import Fault, Id, RefusedError, Settings
+from lorebind_knowledge.declarations.sources import SourceBase
+from lorebind_knowledge.declarations.values import MetadataMap
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.media_types import media_type_of_text
@@ -12,7 +17,47 @@ from lorebind_knowledge.sources.media_types import media_type_of_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lorebind_knowledge.declarations.sources import InlineDocument
+    from lorebind_knowledge.sources.environment import SourceEnvironment
+
+
+class InlineDocument(Settings):
+    """One document, written here."""
+
+    label: ClassVar[str] = "inline document"
+
+    id: Id = Field(description="Its name, with the ending of its format if it is not plain text.")
+    text: str = Field(min_length=1, description="What it says.")
+    metadata: MetadataMap = Field(
+        default_factory=dict, description="Added to the metadata of its passages."
+    )
+
+
+class InlineSource(SourceBase):
+    """Documents written into the YAML itself."""
+
+    declares_uris: ClassVar[bool] = True
+
+    type: Literal["inline"] = Field(description="Documents written here.")
+    documents: list[InlineDocument] = Field(min_length=1, description="The documents.")
+
+    @model_validator(mode="after")
+    def _one_of_each_id(self) -> InlineSource:
+        ids = [document.id for document in self.documents]
+        faults = [
+            Fault(f"inline document id {name!r} is used twice", path=("documents", index, "id"))
+            for index, name in enumerate(ids)
+            if name in ids[:index]
+        ]
+        if faults:
+            raise RefusedError(faults)
+        return self
+
+
+Declaration = InlineSource
+
+
+def make(declaration: InlineSource, environment: SourceEnvironment) -> InlineDocuments:
+    return InlineDocuments(declaration.type, declaration.documents, declaration.max_bytes)
 
 
 class InlineDocuments:

@@ -6,11 +6,17 @@ import json
 import math
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import Field
+
+from lorebind_knowledge.configuration.named_code import named_class
+from lorebind_knowledge.declarations.sources import SourceBase
+from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.media_types import MARKDOWN, PLAIN_TEXT, media_type_of_text
 from lorebind_knowledge.sources.spool import Spool
@@ -21,11 +27,49 @@ if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import Document
 
+    from lorebind_knowledge.sources.environment import SourceEnvironment
     from lorebind_knowledge.sources.spool import Piece
 
 _MAX_BYTES = 8 * 1024**3
 _MAX_DOCUMENTS = 500_000
 """What one loader may give in all. Loaders list nothing: they give all of it before any is read."""
+
+
+class LangChainSource(SourceBase):
+    """Any document loader class of LangChain."""
+
+    templated: ClassVar[tuple[str, ...]] = ("config",)
+
+    type: Literal["langchain"] = Field(description="A document loader class of LangChain.")
+    class_path: ClassPath = Field(
+        alias="class",
+        description="The class, as 'package.module:Class', in the project folder or installed.",
+    )
+    config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
+
+    @property
+    def names(self) -> list[str]:
+        return [self.class_path, *mark(self.config)]
+
+
+Declaration = LangChainSource
+
+
+def make(declaration: LangChainSource, environment: SourceEnvironment) -> LangChainDocuments:
+    """Raises `SourceError` for a class that is no loader."""
+    from langchain_core.document_loaders import BaseLoader
+
+    settings = environment.filled(declaration)[0].config
+    expected = "a class derived from LangChain's BaseLoader"
+    kind = named_class(declaration, environment, expected, BaseLoader, failure=SourceError)
+    return LangChainDocuments(
+        environment.key,
+        declaration.class_path,
+        kind,
+        written=declaration.config,
+        settings=settings,
+        max_bytes=declaration.max_bytes,
+    )
 
 
 class LangChainDocuments:

@@ -3,15 +3,102 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
+from lorebind_knowledge.declarations.sources import SourceBase, one_of
+from lorebind_knowledge.declarations.values import ConfigMap, WebAddress
 from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.web_address import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lorebind_knowledge.declarations.base import Wants
+    from lorebind_knowledge.sources.environment import SourceEnvironment
     from lorebind_knowledge.sources.fetcher import Fetcher
+
+A_URL: dict[str, Any] = {"required": ["url"], "properties": {"url": {"type": "string"}}}
+URLS: dict[str, Any] = {"required": ["urls"], "properties": {"urls": {"minItems": 1}}}
+
+
+class FetchConfig(Settings):
+    """How documents are fetched. Private addresses are refused unless they are allowed here."""
+
+    templated: ClassVar[tuple[str, ...]] = ("headers",)
+
+    timeout_seconds: float = Field(
+        30, gt=0, le=3600, description="How long a document may take, redirects included."
+    )
+    max_redirects: int = Field(3, ge=0, le=20, description="The most redirects that are followed.")
+    allow: list[str] = Field(
+        default_factory=list,
+        description="Hosts, addresses and networks that may be reached although they are private.",
+    )
+    headers: ConfigMap = Field(
+        default_factory=dict,
+        description="Sent to the addresses written here, not where they redirect to.",
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.allow:
+            yield "allow", "reach", "addresses of private networks"
+
+
+class Web(SourceBase):
+    """What the sources share that fetch documents."""
+
+    url: WebAddress | None = Field(None, description="An address; http or https.")
+    urls: list[WebAddress] = Field(
+        default_factory=list, description="Several addresses, beside or instead of `url`."
+    )
+    fetch: FetchConfig = Field(default_factory=FetchConfig, description="How they are fetched.")
+
+    @property
+    def addresses(self) -> list[str]:
+        """All addresses of the source, in the order written: `url`, then `urls`."""
+        return ([self.url] if self.url is not None else []) + self.urls
+
+
+class UrlSource(Web):
+    """Documents on the web, one for each address: pages, PDFs, text, whatever has a loader."""
+
+    declares_uris: ClassVar[bool] = True
+
+    model_config = one_of(A_URL, URLS)  # the same as `_has_an_address`
+    templated: ClassVar[tuple[str, ...]] = ("url", "urls")
+
+    type: Literal["url"] = Field(description="Documents by address.")
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> UrlSource:
+        if not self.addresses:
+            raise RefusedError([Fault("the source names no address", "write 'url' or 'urls'")])
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        return self.addresses
+
+
+Declaration = UrlSource
+
+
+def make(declaration: Web, environment: SourceEnvironment) -> WebSource:
+    from lorebind_knowledge.sources.fetcher import Fetcher
+
+    addresses = [filled.addresses for filled in environment.filled(declaration)]
+    fetch = declaration.fetch
+    fetcher = Fetcher(
+        timeout_seconds=fetch.timeout_seconds,
+        max_redirects=fetch.max_redirects,
+        allow=fetch.allow,
+        headers=environment.filled(fetch)[0].headers,
+        max_bytes=declaration.max_bytes,
+    )
+    return WebSource(environment.key, zip(*addresses, strict=True), fetcher)
 
 
 class WebSource:

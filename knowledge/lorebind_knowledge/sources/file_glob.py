@@ -1,0 +1,25 @@
+"""`file_glob`: files of the project, of any format that has a loader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lorebind_knowledge.sources.files import FileSource, GlobSource, make_files
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.sources.environment import SourceEnvironment
+
+
+class FileGlobSource(GlobSource):
+    """Files of any supported format of the project folder."""
+
+    type: Literal["file_glob"] = Field(description="Files of any supported format by pattern.")
+
+
+Declaration = FileGlobSource
+
+
+def make(declaration: FileGlobSource, environment: SourceEnvironment) -> FileSource:
+    return make_files(declaration, declaration.type, environment)

@@ -1,0 +1,45 @@
+"""A source's name in ledger and reports: as it stands in the file, without passwords."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations.secrets import is_secret_path
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.redaction import HIDDEN
+from lorebind_knowledge.sources.web_address import without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lorebind_knowledge.declarations.base import Path
+    from lorebind_knowledge.declarations.sources import SourceBase
+
+_LONGEST = 200
+
+
+def key_of(declaration: SourceBase) -> str:
+    """The key of what is declared, the same whatever its templates stand for."""
+    names = declaration.names
+    if names is None:
+        names = list(_settings(declaration.written()))
+    word = getattr(declaration, declaration.kind_key)
+    key = f"{word}:{','.join(map(without_credentials, names))}"
+    return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 20]}... {digest(key)[:12]}"
+
+
+def mark(config: Mapping[str, Any]) -> list[str]:
+    """What tells settings from others, in a few characters."""
+    return [digest(json.dumps(config, sort_keys=True))[:8]] if config else []
+
+
+def _settings(written: Any, path: Path = ()) -> Iterator[str]:
+    """Settings in one line, `config.folder=notes`, but for those whose name says secret."""
+    if isinstance(written, dict):
+        for name, value in written.items():
+            if (*path, name) not in (("type",), ("max_bytes",)):
+                yield from _settings(value, (*path, name))
+    else:
+        shown = HIDDEN if is_secret_path(path) else json.dumps(written, ensure_ascii=False)
+        yield f"{'.'.join(map(str, path))}={shown}"

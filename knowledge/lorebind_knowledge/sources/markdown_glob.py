@@ -1,0 +1,25 @@
+"""`markdown_glob`: Markdown files of the project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lorebind_knowledge.sources.files import FileSource, GlobSource, make_files
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.sources.environment import SourceEnvironment
+
+
+class MarkdownGlobSource(GlobSource):
+    """Markdown files of the project folder."""
+
+    type: Literal["markdown_glob"] = Field(description="Markdown files by pattern.")
+
+
+Declaration = MarkdownGlobSource
+
+
+def make(declaration: MarkdownGlobSource, environment: SourceEnvironment) -> FileSource:
+    return make_files(declaration, declaration.type, environment)
