@@ -159,7 +159,7 @@ def _plugins() -> Iterator[Finding]:
     """What other distributions plug in, whether the project uses it or not."""
     from lorebind_knowledge import plugins
     from lorebind_knowledge.declarations.places import PLACES
-    from lorebind_knowledge.loaders.plugged import claims
+    from lorebind_knowledge.loaders.plugins import claims
     from lorebind_knowledge.loaders.registry import BUILT_IN
 
     for group, place in PLACES.items():

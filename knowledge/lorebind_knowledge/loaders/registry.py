@@ -20,7 +20,7 @@ from lorebind_knowledge.loaders import (
 )
 from lorebind_knowledge.loaders.base import name_of
 from lorebind_knowledge.loaders.decoding import decode
-from lorebind_knowledge.loaders.plugged import broken_loaders, load_plugged, plugged_suffixes
+from lorebind_knowledge.loaders.plugins import broken_loaders, load_plugged, plugged_suffixes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
