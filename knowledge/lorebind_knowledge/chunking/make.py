@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.chunking.base import Chunker
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import LorebindError, PluginError, SourceError
+from lorebind_knowledge.errors import PluginError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,14 +73,9 @@ class _Checked(Chunker):
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        try:
+        with self._environment.saying(SourceError, f"the chunker {self._word!r} failed"):
             given = self._inner.split(text, start, end, boundaries)
             intervals = [(int(first), int(last)) for first, last in given]
-        except LorebindError:
-            raise
-        except Exception as error:  # any plugin's own exceptions
-            said = self._environment.say(error)
-            raise SourceError(f"the chunker {self._word!r} failed: {said}") from error
         for first, last in intervals:
             if not start <= first < last <= end:
                 raise SourceError(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Any)
 
+EMBEDDER, VECTOR_DB = "local", "sqlite"
+"""The kinds, and the ids, of those that are not declared."""
+
 
 def first(declared: Sequence[T]) -> T:
     """What is meant where no id is given: what is called `default`, else the first declared."""
@@ -24,12 +27,12 @@ def first(declared: Sequence[T]) -> T:
 
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
     """The project's embedders, else the local one."""
-    return project.embedders or [PLACES["embedders"].read({"id": "local", "provider": "local"})]
+    return project.embedders or [PLACES["embedders"].read({"id": EMBEDDER, "provider": EMBEDDER})]
 
 
 def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:
     """The project's vector databases, else one SQLite file."""
-    return project.vector_dbs or [PLACES["vector_dbs"].read({"id": "sqlite", "type": "sqlite"})]
+    return project.vector_dbs or [PLACES["vector_dbs"].read({"id": VECTOR_DB, "type": VECTOR_DB})]
 
 
 def models(project: ProjectDeclaration) -> Sequence[ModelDeclaration]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import confided, templates
@@ -11,7 +12,7 @@ from lorebind_knowledge.errors import LorebindError, PluginError
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from lorebind_knowledge.declarations.base import Declaration
     from lorebind_knowledge.plugins import Group
@@ -46,14 +47,24 @@ class PartEnvironment(Environment):
     def scopes(self) -> dict[str, Any]:
         return {**super().scopes(), **self._further}
 
-    def say(self, error: Exception, holder: object = None) -> str:
-        """An exception's kind and words, without the values that were looked up.
+    @contextmanager
+    def saying(
+        self, failure: type[LorebindError], what: str, holder: object = None
+    ) -> Iterator[None]:
+        """What is raised inside becomes a failure that says it without the values looked up.
 
         Args:
-            error: what was raised.
-            holder: the object that raised it; what it keeps as `SecretStr` is taken out too.
+            failure: what is raised instead. Errors of Lorebind pass as they are.
+            what: what failed.
+            holder: the object that raises; what it keeps as `SecretStr` is taken out too.
         """
-        return said_by(error, holder=holder, values=self.told)
+        try:
+            yield
+        except LorebindError:
+            raise
+        except Exception as error:  # any third party's own exceptions
+            said = said_by(error, holder=holder, values=self.told)
+            raise failure(f"{what}: {said}") from error
 
 
 def make_part(
@@ -83,16 +94,10 @@ def make_part(
     if kind is None:
         raise PluginError(f"no plugin {word!r} of lorebind.{group} is installed any more")
     what = f"{declaration.label} {getattr(declaration, 'id', word)!r}"
-    try:
+    named = getattr(declaration, "class_path", None)
+    refused = f"{what}{f': {named}' if named else ''} cannot be made with the configuration given"
+    with environment.saying(failure, refused):
         made = kind.make(declaration, environment)
-    except LorebindError:
-        raise
-    except Exception as error:  # whatever a third party's code raises
-        named = getattr(declaration, "class_path", None)
-        raise failure(
-            f"{what}{f': {named}' if named else ''} cannot be made with the configuration given: "
-            f"{environment.say(error)}"
-        ) from error
     # A property of the class is not asked for its value, which may take a while.
     lacking = [one for one in members if not (hasattr(type(made), one) or hasattr(made, one))]
     if lacking:

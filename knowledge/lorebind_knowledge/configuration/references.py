@@ -78,8 +78,8 @@ def dangling(
 ) -> Iterator[Problem]:
     """References to what is not there. What cannot be read of a declaration may be there."""
     known = _Known(
-        embedders=_ids(defaults.embedders(project)),
-        vector_dbs=_ids(defaults.vector_dbs(project)),
+        embedders=_ids(project.embedders, _only(defaults.EMBEDDER, project.embedders)),
+        vector_dbs=_ids(project.vector_dbs, _only(defaults.VECTOR_DB, project.vector_dbs)),
         models=_ids(defaults.models(project)),
         knowledge_bases=_ids(project.knowledge_bases),
         agents=_ids(agents),
@@ -156,6 +156,10 @@ def named(declaration: Declaration, name: object) -> str:
     """What messages call a declaration: by its id, where that can be read."""
     label = declaration.label
     return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
+
+
+def _only(default: str, declared: Sequence[Any]) -> frozenset[str]:
+    return frozenset() if declared else frozenset({default})
 
 
 def _ids(

@@ -26,7 +26,8 @@ class EmbedderBase(Declaration):
     @property
     def token_price(self) -> float | None:
         """What a million tokens cost; None where that is not declared, or nobody charges."""
-        return None
+        price: float | None = getattr(self, "price_per_million_tokens", None)
+        return price
 
 
 class RetryConfig(Declaration):

@@ -64,10 +64,6 @@ class LangChainEmbedderDeclaration(EmbedderBase):
         None, ge=1, description="The most calls in a minute. By default there is no limit."
     )
 
-    @property
-    def token_price(self) -> float | None:
-        return self.price_per_million_tokens
-
 
 Declaration = LangChainEmbedderDeclaration
 

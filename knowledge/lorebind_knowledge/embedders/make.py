@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
-from lorebind_knowledge.errors import EmbedderError, LorebindError
+from lorebind_knowledge.errors import EmbedderError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -45,10 +45,5 @@ class RedactingEmbedder(EmbedderWrapper):
         self._environment = environment
 
     async def around(self, name: str, texts: Sequence[str], ask: Callable[[], Awaitable[R]]) -> R:
-        try:
+        with self._environment.saying(EmbedderError, f"embedder {self.fingerprint} failed"):
             return await ask()
-        except LorebindError:
-            raise
-        except Exception as error:  # any third party's own exceptions
-            said = self._environment.say(error)
-            raise EmbedderError(f"embedder {self.fingerprint} failed: {said}") from error

@@ -96,10 +96,6 @@ class OpenAIEmbedderDeclaration(EmbedderBase):
     def known_dimension(self) -> int | None:
         return self.config.dimension or OPENAI_DIMENSIONS.get(self.model)
 
-    @property
-    def token_price(self) -> float | None:
-        return self.price_per_million_tokens
-
     @model_validator(mode="after")
     def _model_has_dimension(self) -> OpenAIEmbedderDeclaration:
         wanted, natural = self.config.dimension, OPENAI_DIMENSIONS.get(self.model)

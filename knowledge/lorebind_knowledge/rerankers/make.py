@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
-from lorebind_knowledge.errors import LorebindError, RerankerError
+from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.rerankers.base import Reranker
 
 if TYPE_CHECKING:
@@ -40,15 +40,10 @@ class RedactingReranker(Reranker):
         Args:
             inner: the reranker.
             environment: what it was told.
-            holder: what keeps secrets of its own, see `said_by`.
+            holder: what keeps secrets of its own, see `saying`.
         """
         self._inner, self._environment, self._holder = inner, environment, holder
 
     async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
-        try:
+        with self._environment.saying(RerankerError, "the reranker failed", self._holder):
             return await call(self._inner.rerank, question, texts)
-        except LorebindError:
-            raise
-        except Exception as error:  # any third party's own exceptions, which may quote a key
-            said = self._environment.say(error, self._holder)
-            raise RerankerError(f"the reranker failed: {said}") from error

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.configuration.make_part import make_part
+from lorebind_knowledge.declarations.places import is_plugins
 from lorebind_knowledge.errors import LorebindError, SourceError
+from lorebind_knowledge.redaction import without
+from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.key import key_of
-from lorebind_knowledge.sources.redacting import RedactingSource
+from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.sources import SourceBase
-    from lorebind_knowledge.sources.base import Source, SourceItem
+    from lorebind_knowledge.sources.base import Source
 
 
 def make_source(
@@ -52,3 +60,76 @@ class _Unmade:
 
     def items(self) -> Iterable[SourceItem]:
         raise SourceError(str(self._error)) from self._error
+
+
+class RedactingSource:
+    """The same documents, with templates in place of the values of variables.
+
+    Whatever the source within raises is a `SourceError`, and no document is larger than declared.
+    """
+
+    def __init__(
+        self, inner: Source, declaration: SourceBase, environment: SourceEnvironment
+    ) -> None:
+        """
+        Args:
+            inner: the source.
+            declaration: what it was made of.
+            environment: what it was told; that may become more.
+        """
+        self._is_plugins = is_plugins(declaration)
+        self.key = environment.key if self._is_plugins else inner.key
+        self._names = not declaration.declares_uris
+        self._max_bytes = declaration.max_bytes
+        self._inner, self._environment = inner, environment
+
+    def items(self) -> Iterator[SourceItem]:
+        with self._redacting(f"{self.key}: cannot be listed"):
+            for item in self._inner.items():
+                uri = self._shown(item.uri) if self._names else item.uri
+                yield SourceItem(uri, self._reading(item, uri), item.formerly or item.uri)
+
+    def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:
+        read: Callable[[str], Any] = item.read
+        what = f"{uri}: cannot be read"
+        if not (iscoroutinefunction(read) or self._is_plugins):
+
+            def read_in_thread(version: str) -> Content | None:
+                with self._redacting(what):
+                    return self._redacted(read(version), uri)
+
+            return read_in_thread
+
+        async def read_in_loop(version: str) -> Content | None:
+            with self._redacting(what):
+                return self._redacted(await call(read, version), uri)
+
+        return read_in_loop
+
+    @contextmanager
+    def _redacting(self, what: str) -> Iterator[None]:
+        try:
+            with self._environment.saying(SourceError, what):
+                yield
+        except SourceError as error:
+            if not self._environment.told:
+                raise
+            # Tracebacks show the cause too, and nobody has redacted that.
+            raise SourceError(self._shown(str(error))) from None
+
+    def _redacted(self, content: Content | None, uri: str) -> Content | None:
+        if content is None:
+            return None
+        if len(content.data) > self._max_bytes:
+            raise too_large(uri, self._max_bytes)
+        return replace(content, metadata=self._said(content.metadata))
+
+    def _shown(self, text: str) -> str:
+        return without(text, self._environment.told)
+
+    def _said(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._shown(value)
+        if isinstance(value, Mapping):
+            return {self._said(key): self._said(item) for key, item in value.items()}
+        return [self._said(item) for item in value] if isinstance(value, list) else value

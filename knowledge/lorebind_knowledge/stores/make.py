@@ -8,7 +8,7 @@ from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.declarations.places import PLACES
-from lorebind_knowledge.errors import LorebindError, StoreError, UsageError
+from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.stores.wrapper import StoreWrapper
 
@@ -93,12 +93,6 @@ class RedactingStore(StoreWrapper):
         self._name, self._environment = name, environment
 
     async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
-        try:
+        what = f"vector database {self._name!r} failed in {asked.name}"
+        with self._environment.saying(StoreError, what):
             return await ask()
-        except LorebindError:
-            raise
-        except Exception as error:  # any third party's own exceptions
-            said = self._environment.say(error)
-            raise StoreError(
-                f"vector database {self._name!r} failed in {asked.name}: {said}"
-            ) from error

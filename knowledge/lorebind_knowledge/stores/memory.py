@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Settings
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import VectorStore
-from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import Nominees, StoredVector
-    from lorebind_knowledge.stores.matrix import Numbers
+    from lorebind_knowledge.stores.matrix import ExactMatrix, Numbers
 
 
 class MemoryVectorDBConfig(Settings):
@@ -46,8 +44,8 @@ def make(declaration: MemoryVectorDB, environment: PartEnvironment) -> MemorySto
 class _Room:
     """What a space holds; only to be used under the store's lock."""
 
-    def __init__(self, dimension: int) -> None:
-        self._matrix = ExactMatrix.empty(dimension)
+    def __init__(self, empty: ExactMatrix) -> None:
+        self._matrix = empty
         # Since the matrix was made.
         self._added: dict[int, Vector] = {}
         self._deleted: set[int] = set()
@@ -62,6 +60,8 @@ class _Room:
         self._deleted.update(numbers)
 
     def matrix(self) -> ExactMatrix:
+        import numpy as np
+
         if self._added or self._deleted:
             gone = np.fromiter(self._deleted, np.int64, len(self._deleted))
             come = np.fromiter(self._added, np.int64, len(self._added))
@@ -71,6 +71,8 @@ class _Room:
         return self._matrix
 
     def _fetch(self, numbers: Numbers) -> Iterator[tuple[Numbers, Matrix]]:
+        import numpy as np
+
         yield numbers, np.stack([self._added[number] for number in numbers.tolist()])
 
 
@@ -85,10 +87,12 @@ class MemoryStore(VectorStore):
         self._closed = False
 
     def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
+
         matrix = stacked(space, vectors)
         with self._lock:
             self._check_open()
-            room = self._rooms.setdefault(space, _Room(space.dimension))
+            room = self._rooms.setdefault(space, _Room(ExactMatrix.empty(space.dimension)))
             room.add([one.number for one in vectors], matrix)
 
     def nearest(
@@ -128,6 +132,8 @@ class MemoryStore(VectorStore):
 
     def _matrix(self, space: Space) -> ExactMatrix:
         """All that is there at this moment."""
+        from lorebind_knowledge.stores.matrix import ExactMatrix
+
         with self._lock:
             self._check_open()
             room = self._rooms.get(space)

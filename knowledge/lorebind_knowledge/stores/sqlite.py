@@ -16,26 +16,24 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
-from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations.base import Settings
 from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 from lorebind_knowledge.stores.base import VectorStore
-from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import Nominees, StoredVector
-    from lorebind_knowledge.stores.matrix import Numbers
+    from lorebind_knowledge.stores.matrix import ExactMatrix, Numbers
 
 _SPACES = """create table if not exists store_spaces (
   space integer primary key,
@@ -89,6 +87,8 @@ def make(declaration: SqliteVectorDB, environment: PartEnvironment) -> SqliteSto
 
 def make_catalog(declaration: SqliteVectorDB, environment: PartEnvironment) -> Catalog:
     """In the same file."""
+    from lorebind_knowledge.catalog.catalog import Catalog
+
     path = environment.root / environment.fill(declaration.config.path)
     return Catalog(path, cache_bytes=declaration.embedding_cache.max_bytes)
 
@@ -96,9 +96,9 @@ def make_catalog(declaration: SqliteVectorDB, environment: PartEnvironment) -> C
 class _Latest:
     """What this process has loaded of a space."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, empty: ExactMatrix) -> None:
         self.lock = threading.Lock()
-        self.known: tuple[int | None, ExactMatrix] = None, ExactMatrix.empty(dimension)
+        self.known: tuple[int | None, ExactMatrix] = None, empty
         """A version and the vectors of that version."""
 
 
@@ -118,6 +118,8 @@ class SqliteStore(VectorStore):
         self._closed = False
 
     def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
+        from lorebind_knowledge.stores.matrix import stacked
+
         matrix = stacked(space, vectors)
         rows = [
             (space.birth, one.number, vector.data)
@@ -217,11 +219,13 @@ class SqliteStore(VectorStore):
             return _version(db, space) is not None
 
     def _matrix(self, db: sqlite3.Connection, space: Space) -> ExactMatrix:
-        version = _version(db, space)
+        from lorebind_knowledge.stores.matrix import ExactMatrix
+
+        version, empty = _version(db, space), ExactMatrix.empty(space.dimension)
         if version is None:
             self._latest.pop(space, None)
-            return ExactMatrix.empty(space.dimension)
-        latest = self._latest.setdefault(space, _Latest(space.dimension))
+            return empty
+        latest = self._latest.setdefault(space, _Latest(empty))
         known, matrix = latest.known
         if known == version:
             return matrix
@@ -272,6 +276,8 @@ def _count_change(db: sqlite3.Connection, space: Space) -> None:
 
 
 def _loaded(db: sqlite3.Connection, space: Space, before: ExactMatrix) -> ExactMatrix:
+    import numpy as np
+
     rows = db.execute(
         "select number from store_vectors where space = ? order by number", (space.birth,)
     )
@@ -299,6 +305,8 @@ def _vectors(
 
 
 def _decoded(rows: list[tuple[int, bytes]], dimension: int) -> tuple[Numbers, Matrix]:
+    import numpy as np
+
     numbers = np.array([number for number, _ in rows], np.int64)
     joined = b"".join([embedding for _, embedding in rows])
     vectors: Matrix = np.frombuffer(joined, "<f4").reshape(len(rows), dimension)

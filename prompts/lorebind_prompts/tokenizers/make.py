@@ -32,12 +32,8 @@ class _Checked:
         self._inner, self._environment = inner, environment
 
     def count(self, text: str) -> int:
-        counted: Any
-        try:
-            counted = self._inner.count(text)
-        except Exception as error:  # any plugin's own exceptions
-            said = self._environment.say(error)
-            raise PluginError(f"the tokenizer {self.name} failed: {said}") from error
+        with self._environment.saying(PluginError, f"the tokenizer {self.name} failed"):
+            counted: Any = self._inner.count(text)
         if not isinstance(counted, int) or counted < 0:
             raise PluginError(f"the tokenizer {self.name} counted {counted!r}; expected a number")
         return counted
