@@ -1,0 +1,64 @@
+"""The kinds that are built in: found by their words, as plugins are, and imported when chosen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from lorebind_knowledge import plugins
+from lorebind_knowledge.declarations.places import MEMBERS, PLACES, Place, kind_words
+from lorebind_knowledge.declarations.project import ProjectDeclaration
+
+KINDS = [(place, word) for place in PLACES.values() for word in place.built_in]
+HEAVY = ("langchain_core", "numpy", "onnxruntime", "openai", "psycopg", "qdrant_client")
+
+
+def modules_after(code: str) -> set[str]:
+    """What a fresh interpreter has imported when it has run this."""
+    code += "\nimport sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_every_group_has_its_place() -> None:
+    """All groups of plugins but the loaders, which no file names, are places in the YAML."""
+    assert ProjectDeclaration.model_fields
+    assert {*PLACES, "loaders"} == set(get_args(plugins.Group))
+
+
+@pytest.mark.parametrize(("place", "word"), KINDS, ids=lambda one: getattr(one, "group", one))
+def test_every_word_names_a_kind(place: Place, word: str) -> None:
+    """What the tables name passes the checks that plugins have to pass."""
+    kind = place.kind(word)
+    assert all(hasattr(kind, name) for name in MEMBERS)
+    assert word in kind_words(kind.Declaration)
+
+
+def test_declarations_are_light() -> None:
+    """To check a file imports no library that only its parts need."""
+    every = [module for place in PLACES.values() for module in place.built_in.values()]
+    ours = [module for module in every if module.startswith("lorebind_knowledge.")]
+    assert not modules_after(f"import {', '.join(ours)}").intersection({*HEAVY, "sqlalchemy"})
+
+
+def test_a_project_imports_what_it_names() -> None:
+    """Of the other kinds nothing is imported."""
+    data = {
+        "name": "p",
+        "embedders": [{"id": "e", "provider": "hashing"}],
+        "vector_dbs": [{"id": "v", "type": "sqlite"}],
+    }
+    code = (
+        "from pathlib import Path; from lorebind_knowledge import build_project\n"
+        f"build_project({data!r}, root=Path())"
+    )
+    kinds = {module for place, word in KINDS for module in [place.built_in[word]]}
+    assert kinds.intersection(modules_after(code)) == {
+        "lorebind_knowledge.embedders.hashing",
+        "lorebind_knowledge.stores.sqlite",
+    }
