@@ -56,19 +56,25 @@ def offers(group: Group) -> Mapping[str, tuple[Offer, ...]]:
 
     Looked up once per process: what is installed later is seen by the next one.
     """
-    from importlib.metadata import entry_points
-
     found: dict[str, tuple[Offer, ...]] = {
         name: (Offer(group, name, "registered by the program", None),)
         for where, name in _registered
         if where == group
     }
-    for entry in entry_points(group=f"lorebind.{group}"):
+    for entry in _installed().select(group=f"lorebind.{group}"):
         offer = Offer(group, entry.name, _named(entry), entry)
         there = found.get(entry.name, ())
         if offer not in there:  # a folder that is on the path twice lists what it holds twice
             found[entry.name] = (*there, offer)
     return found
+
+
+@functools.cache
+def _installed() -> Any:  # of another type in each version of Python
+    """All entry points: to read those of one group takes as long."""
+    from importlib.metadata import entry_points
+
+    return entry_points()
 
 
 def _named(entry: EntryPoint) -> str:
@@ -156,4 +162,5 @@ def unregister(group: Group, name: str) -> None:
 def forget() -> None:
     """Look again for what is installed: for tests, and for who installs while running."""
     offers.cache_clear()
+    _installed.cache_clear()
     _loaded.cache_clear()
