@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
+from lorebind_knowledge.configuration.make_part import PartEnvironment
+from lorebind_knowledge.errors import MissingDependencyError, ModelError
 from lorebind_knowledge.extras import import_extra
-from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers.make import make_counter
 
@@ -36,21 +36,15 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
     )
     secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
     written = {**declaration.config, **secret}
-    settings = environment.fill(written)
-    try:
-        model: BaseChatModel = chat_models.init_chat_model(
-            declaration.model, model_provider=declaration.provider, **settings
-        )
-    except ImportError as error:
-        raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
-    except LorebindError:
-        raise
-    except Exception as error:  # whatever a provider's constructor raises; it may hold the key
-        said = said_by(error, written=written, resolved=settings)
-        raise ModelError(
-            f"model {declaration.id!r} ({declaration.provider}:{declaration.model}) cannot be "
-            f"made with the configuration given: {said}"
-        ) from error
+    own = PartEnvironment(environment)
+    what = f"model {declaration.id!r} ({declaration.provider}:{declaration.model})"
+    with own.saying(ModelError, f"{what} cannot be made with the configuration given"):
+        try:
+            model: BaseChatModel = chat_models.init_chat_model(
+                declaration.model, model_provider=declaration.provider, **own.fill(written)
+            )
+        except ImportError as error:
+            raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
     return model
 
 

@@ -142,7 +142,7 @@ def test_wrappers_that_cannot_be_made_are_named(tmp_path: Path) -> None:
         _service(tmp_path, "hooks:nothing")
     token = {"type": "python", "class": "hooks:fails", "config": {"token": "{{ .env.T }}"}}
     with pytest.raises(
-        UsageError, match=r"hooks:fails cannot .* RuntimeError: not with \[secret\]"
+        UsageError, match=r"hooks:fails cannot .* RuntimeError: not with {{ \.env\.T }}"
     ):
         KnowledgeService(build_project(_data(token), root=tmp_path, environ={"T": "abcdef"}))
     with pytest.raises(ConfigurationError, match="'hooks' is not of the form"):

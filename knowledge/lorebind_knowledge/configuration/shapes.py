@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from lorebind_knowledge.declarations.base import Declaration, written_names
-from lorebind_knowledge.declarations.places import Place
+from lorebind_knowledge.declarations.places import Place, kind_words
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
     """The words of `provider` or `type` that choose a declaration, else its own name."""
     if not declaration.kind_key:
         return (declaration.__name__,)
-    return get_args(declaration.model_fields[declaration.kind_key].annotation)
+    return kind_words(declaration)
 
 
 def kind_meant(

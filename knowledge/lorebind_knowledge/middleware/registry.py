@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_factory
 from lorebind_knowledge.declarations.wrappers import (
     CacheWrapper,
@@ -15,7 +16,6 @@ from lorebind_knowledge.declarations.wrappers import (
 )
 from lorebind_knowledge.errors import PluginError, UsageError
 from lorebind_knowledge.middleware.base import Wrapper
-from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import Environment
@@ -69,14 +69,9 @@ def _of_project(declaration: PythonWrapper, environment: Environment) -> Wraps:
     factory = named_factory(
         declaration, environment, expected, Wrapper, methods=_PARTS, failure=PluginError
     )
-    settings = environment.fill(dict(declaration.config))
-    try:
-        made = factory(**settings)
-    except Exception as error:  # whatever a third party's factory raises
-        said = said_by(error, written=declaration.config, resolved=settings)
-        raise UsageError(
-            f"the wrapper {path} cannot be made with the configuration given: {said}"
-        ) from error
+    own = PartEnvironment(environment)
+    with own.saying(UsageError, f"the wrapper {path} cannot be made with the configuration given"):
+        made = factory(**own.fill(dict(declaration.config)))
     if isinstance(made, Wrapper):
         return made
     wraps = [name for name in _PARTS if callable(getattr(made, name, None))]
