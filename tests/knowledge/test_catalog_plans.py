@@ -1,0 +1,95 @@
+"""How PostgreSQL looks things up right after an ingest, when it has not yet counted the tables."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lorebind_knowledge.catalog import chunks, postgres_words
+from lorebind_knowledge.catalog.ledger import Manifest
+from lorebind_knowledge.catalog.sql import Sql
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.records import Record
+from lorebind_knowledge.stores.memory import MemoryStore
+
+from .every_catalog import in_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Namespace("default", "test", "project", "docs")
+DOCUMENTS, PASSAGES = 1000, 5
+FILLER = "and so on " * 40
+
+
+class Explained(Sql):
+    """Says how a statement is run instead of what it gives."""
+
+    plan = ""
+
+    def run(self, statement: str, **values: Any) -> list[Any]:
+        lines = super().run(f"explain analyze {statement}", **values)
+        self.plan = "\n".join(line for (line,) in lines)
+        return []
+
+
+@pytest.fixture
+def index(dsn: str) -> Iterator[Index]:
+    """One index of 5,000 passages among which 20 words come again and again."""
+    index = Index(MemoryStore(), in_postgres(dsn))
+    with closing(index), index.catalog.lease(HERE) as lease:
+        entry = index.catalog.ledger.create_index(lease, Manifest("tests", "tests-1", 2, "whole"))
+        for start in range(0, DOCUMENTS, 100):
+            uris = [f"{number}.md" for number in range(start, start + 100)]
+            records = [
+                Record(
+                    id=f"{uri}#{part}",
+                    index=entry.key,
+                    uri=uri,
+                    text=f"word{(part * 7 + len(uri)) % 20} number{part} of {uri} {FILLER}",
+                    vector=np.array([1, 0], np.float32),
+                    metadata={},
+                    generation=1,
+                )
+                for uri in uris
+                for part in range(PASSAGES)
+            ]
+            index.stage(lease, entry, records)
+            index.publish(lease, entry, dict.fromkeys(uris, 1))
+        index.catalog.ledger.activate_index(lease, entry.key)
+        yield index
+
+
+def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
+    """It does not begin with all versions, and read the chunks of each."""
+    entry = index.catalog.ledger.index(HERE, "active")
+    assert entry is not None
+    with index.catalog.reading() as sql:
+        explained = Explained(sql.driver)
+        for look_up in (chunks.ids_of, chunks.chunks_of):
+            look_up(explained, entry.birth, list(range(100, 400)))
+            (loops,) = re.findall(r"on catalog_chunks c .* loops=(\d+)", explained.plan)
+            assert loops == "1", explained.plan
+
+
+def test_counted_at_the_end(index: Index) -> None:
+    """At the end of an ingest that wrote much, the server is told to count the tables."""
+    entry = index.catalog.ledger.index(HERE, "active")
+    assert entry is not None
+    counted = "select reltuples from pg_class where oid = to_regclass('catalog_chunks')"
+
+    def count() -> float:
+        with index.catalog.reading() as sql:
+            return float(sql.run(counted)[0][0])
+
+    assert count() < DOCUMENTS * PASSAGES
+    index.finish_load(entry)
+    assert count() == DOCUMENTS * PASSAGES
+    with index.catalog.reading() as sql:
+        found = postgres_words.figures(sql.driver, entry.birth, "word5", 10, ())
+    assert len(found) >= 10
