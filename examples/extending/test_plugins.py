@@ -4,7 +4,11 @@ import pytest
 from acme_lore import AcmeEmbedder
 from duckdb_store import DuckDBStore
 
-from lorebind_knowledge.testing import EmbedderConformance, VectorStoreConformance
+from lorebind_knowledge.testing import (
+    EmbedderConformance,
+    IndexConformance,
+    VectorStoreConformance,
+)
 
 
 class TestEmbedder(EmbedderConformance):
@@ -17,7 +21,7 @@ class TestEmbedder(EmbedderConformance):
         return ["a key"]
 
 
-class TestStore(VectorStoreConformance):
+class InDuckDB:
     @pytest.fixture
     def store(self, tmp_path):
         store = DuckDBStore(tmp_path / "vectors.duckdb")
@@ -27,3 +31,11 @@ class TestStore(VectorStoreConformance):
     @pytest.fixture
     def reopen(self, tmp_path):
         return lambda: DuckDBStore(tmp_path / "vectors.duckdb")
+
+
+class TestStore(InDuckDB, VectorStoreConformance):
+    pass
+
+
+class TestIndex(InDuckDB, IndexConformance):
+    pass

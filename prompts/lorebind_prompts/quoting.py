@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # How questions are asked, beside the words that no search looks for.
 _ASKING = """
-cannot done get give gives let like may me might much must need needed please shall tell use used
-using via want way us whose without yes show explain describe make makes
+cannot done get give gives let like may me might much must need needed one please shall tell use
+used using via want way us whose without yes show explain describe make makes
 """
 STOP_WORDS = SEARCH_STOP_WORDS | frozenset(_ASKING.split())
 

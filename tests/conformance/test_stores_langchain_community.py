@@ -67,6 +67,8 @@ def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
 class TestChroma(VectorStoreConformance):
     """Approximate, in a folder."""
 
+    many = 500
+
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], LangChainStore]:
         pytest.importorskip("langchain_chroma")

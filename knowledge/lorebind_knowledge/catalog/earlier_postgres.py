@@ -39,8 +39,7 @@ _TABLE_SQL = (
     'alter table "{table}_vectors" alter column embedding set storage main',
 )
 _INDEX_SQL = (
-    'create index if not exists "{table}_fields" on "{table}_vectors"'
-    " using gin (fields jsonb_path_ops) with (fastupdate = off)"
+    'create index on "{table}_vectors" using gin (fields jsonb_path_ops) with (fastupdate = off)'
 )
 _LANGCHAIN = 0
 """The version that rows of LangChain's have."""
