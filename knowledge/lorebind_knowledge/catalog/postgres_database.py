@@ -98,7 +98,10 @@ class PostgresDatabase:
         # Who does not own the tables leaves it to the server.
         with suppress(StoreError), self._connections.writing() as db:
             db.execute("select gin_clean_pending_list('catalog_words_terms')")
-            db.execute("analyze catalog_versions, catalog_chunks, catalog_words")
+            db.execute(
+                "analyze catalog_versions, catalog_chunks (space, version, number, id),"
+                " catalog_words (space, number)"
+            )
 
     def close(self) -> None:
         self._connections.close_idle()

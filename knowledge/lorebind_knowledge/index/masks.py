@@ -52,14 +52,15 @@ class Masks:
             numbers: of their vectors.
             before: those of the index as it was; what they have parsed is not parsed again.
         """
-        self._rows, self._numbers = rows, numbers
+        order = np.argsort(numbers)
+        self._rows, self._numbers = rows[order], numbers[order]
         self._parsed: dict[int, Any] = {} if before is None else before._parsed
         self._complete = False
         self._columns: dict[str, _Column] = {}
         self._recent: dict[str, Mask] = {}
 
     def allowed(self, where: Mapping[str, Any], fetch: FetchMetadata) -> NDArray[np.int64]:
-        """The numbers of the vectors whose chunks the filter lets through.
+        """The numbers of the vectors whose chunks the filter lets through, in their order.
 
         Args:
             where: a filter that is well-formed.

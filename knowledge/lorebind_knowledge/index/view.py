@@ -56,7 +56,7 @@ class _Filter(NamedTuple):
     told: Mapping[str, Any]
     """The same without what the store was never told."""
     among: NDArray[np.int64] | None
-    """The numbers of those that pass; None where all do, or where the store filters."""
+    """The numbers of those that pass, in their order; None where all do, or the store filters."""
     total: int | None
     """How many pass, where that is known."""
 
@@ -324,11 +324,11 @@ class View:
 
 
 def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence[int]:
-    """Those numbers that pass; all where all do."""
+    """Those that are among some, which are in their order and not empty; None means all."""
     if among is None:
         return numbers
-    inside = np.isin(np.array(numbers, np.int64), among)
-    return [number for number, there in zip(numbers, inside, strict=True) if there]
+    next_to = among.take(np.searchsorted(among, numbers), mode="clip").tolist()
+    return [number for number, there in zip(numbers, next_to, strict=True) if number == there]
 
 
 def _end_of_ties(ranked: Sequence[int], figures: Mapping[int, float], end: int) -> int:

@@ -97,8 +97,6 @@ class ExactMatrix:
         """The positions of those that are here, in their order."""
         if not isinstance(numbers, np.ndarray):
             numbers = np.fromiter(numbers, np.int64, len(numbers))
-        if len(numbers) * _SPARSE > len(self):
-            return np.flatnonzero(np.isin(self.numbers, numbers))
         ordered = np.sort(numbers)
         again = np.zeros(len(ordered), np.bool_)
         again[1:] = ordered[1:] == ordered[:-1]
