@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sqlite3
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.postgres.address import import_psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +47,8 @@ class Sql:
         for start in range(0, len(rows), at_once):
             some = rows[start : start + at_once]
             values = [row[name] for row in some for name in names]
-            self.driver.execute(_of_rows(statement, len(some)), values)
+            # Given as the server reads it: psycopg parses a long statement anew each time.
+            import_psycopg().RawCursor(self.driver).execute(_of_rows(statement, len(some)), values)
 
     def has_table(self, name: str) -> bool:
         if self.is_postgres:
@@ -72,7 +76,15 @@ def _for_psycopg(statement: str) -> str:
 
 @lru_cache(maxsize=32)
 def _of_rows(statement: str, count: int) -> str:
-    return _ROW.sub(lambda row: ", ".join([_VALUE.sub("%s", row[0])] * count), statement)
+    numbers = itertools.count(1)
+
+    def numbered(_: object) -> str:
+        return f"${next(numbers)}"
+
+    def rows(row: re.Match[str]) -> str:
+        return ", ".join(_VALUE.sub(numbered, row[0]) for _ in range(count))
+
+    return _ROW.sub(rows, statement)
 
 
 @lru_cache(maxsize=256)
