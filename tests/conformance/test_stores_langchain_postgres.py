@@ -14,8 +14,7 @@ from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
-from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
-from lorebind_knowledge.stores.langchain.recipe import recipe_of
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
 from lorebind_knowledge.stores.langchain.store import LangChainStore
 from lorebind_knowledge.testing import VectorStoreConformance
 from tests.knowledge.test_store_langchain import EAST, INDEX, NORTH, found, one

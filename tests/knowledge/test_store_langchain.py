@@ -20,8 +20,8 @@ from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.langchain import store as module
-from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
-from lorebind_knowledge.stores.langchain.recipe import Recipe, recipe_of
+from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB, recipe_of
+from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore, document_id
 
 if TYPE_CHECKING:

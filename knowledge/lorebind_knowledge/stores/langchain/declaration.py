@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
 from lorebind_knowledge.declarations.base import Fault, RefusedError
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
-from lorebind_knowledge.declarations.parts import PartsMap
+from lorebind_knowledge.declarations.parts import PartsMap, parts
 from lorebind_knowledge.declarations.values import ClassPath, FactoryPath
 from lorebind_knowledge.declarations.vector_dbs import CATALOG, VectorDBBase
+from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.project_code import derives
+from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS, Recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Path
     from lorebind_knowledge.stores.base import VectorStore
 
 
@@ -85,10 +92,48 @@ Declaration = LangChainVectorDB
 def make(declaration: LangChainVectorDB, environment: PartEnvironment) -> VectorStore:
     from langchain_core.vectorstores import InMemoryVectorStore
 
-    from lorebind_knowledge.stores.langchain.recipe import recipe_of
     from lorebind_knowledge.stores.langchain.store import LangChainStore
 
     recipe = recipe_of(declaration, environment)
     in_memory = derives(getattr(recipe.make, "__self__", recipe.make), InMemoryVectorStore)
     persistent = not in_memory if declaration.persistent is None else declaration.persistent
     return LangChainStore(recipe, exact=in_memory, persistent=persistent)
+
+
+def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recipe:
+    """What a declaration names, imported and judged, but not called.
+
+    Raises:
+        UsageError: something cannot be imported.
+        StoreError: something is neither a class nor a function that belongs there.
+    """
+    from langchain_core.vectorstores import VectorStore
+
+    if declaration.factory is None:
+        expected = "a class derived from LangChain's VectorStore, or a function under 'factory'"
+        make = named_class(declaration, environment, expected, VectorStore, failure=StoreError)
+    else:
+        make = named_factory(
+            declaration,
+            environment,
+            "a class method",
+            takes=EMBEDDING_PARAMETERS,
+            failure=StoreError,
+            place=("factory",),
+        )
+    settings = environment.fill(declaration.config)
+
+    def recipe(name: str, make: Callable[..., Any], given: Any, written: Any, at: Path) -> Recipe:
+        """With what makes its arguments, which are parts of the settings at a place."""
+        made = {}
+        for argument, key in parts(written):
+            part, filled = written[argument], given[argument]
+            makes = named_part(declaration, environment, (*at, argument, key), StoreError)
+            below = (*at, argument, "config")
+            made[argument] = recipe(
+                part[key], makes, filled.get("config", {}), part.get("config", {}), below
+            )
+        return Recipe(name, make, given, written, made)
+
+    path = declaration.factory or declaration.class_path
+    return recipe(str(path), make, settings, declaration.config, ("config",))

@@ -6,19 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.vectorstores import VectorStore
-
-from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
-from lorebind_knowledge.declarations.parts import parts
 from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    from lorebind_knowledge.configuration import Environment
-    from lorebind_knowledge.declarations.base import Path
-    from lorebind_knowledge.stores.langchain.declaration import LangChainVectorDB
 
 EMBEDDING_PARAMETERS = ("embedding", "embeddings", "embedding_function", "embedding_service")
 """The names by which classes and factories take their `Embeddings`."""
@@ -60,40 +52,3 @@ class Recipe:
             said = said_by(error, written=written, resolved=self.settings)
             first, _, _ = said.partition("\n")  # further lines may repeat documents
             raise StoreError(f"{self.name} {what}: {first}") from error
-
-
-def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recipe:
-    """What a declaration names, imported and judged, but not called.
-
-    Raises:
-        UsageError: something cannot be imported.
-        StoreError: something is neither a class nor a function that belongs there.
-    """
-    if declaration.factory is None:
-        expected = "a class derived from LangChain's VectorStore, or a function under 'factory'"
-        make = named_class(declaration, environment, expected, VectorStore, failure=StoreError)
-    else:
-        make = named_factory(
-            declaration,
-            environment,
-            "a class method",
-            takes=EMBEDDING_PARAMETERS,
-            failure=StoreError,
-            place=("factory",),
-        )
-    settings = environment.fill(declaration.config)
-
-    def recipe(name: str, make: Callable[..., Any], given: Any, written: Any, at: Path) -> Recipe:
-        """With what makes its arguments, which are parts of the settings at a place."""
-        made = {}
-        for argument, key in parts(written):
-            part, filled = written[argument], given[argument]
-            makes = named_part(declaration, environment, (*at, argument, key), StoreError)
-            below = (*at, argument, "config")
-            made[argument] = recipe(
-                part[key], makes, filled.get("config", {}), part.get("config", {}), below
-            )
-        return Recipe(name, make, given, written, made)
-
-    path = declaration.factory or declaration.class_path
-    return recipe(str(path), make, settings, declaration.config, ("config",))
