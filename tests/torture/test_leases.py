@@ -174,7 +174,9 @@ def test_a_process_that_is_stopped_as_it_writes(
             time.sleep(case.uniform(0, 0.01))
         if kind == "sqlite" and first.code() is None:
             code, printed = scene.ingest().result()
-            assert (code, HELD in printed) == (1, True), printed
+            assert code == 1, printed
+            # It may have been somebody else who wrote at that moment.
+            assert HELD in printed or (UNDER_WAY in printed and not within_sqlite(scene)), printed
             first.go_on()
             scene.check(first, scene.follow())
             return
