@@ -36,7 +36,7 @@ format: setup ## Put the code into its format
 test: setup ## Run all tests
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-torture: setup ## Try every hostile case, under 30 minutes; one that was stopped goes on
+torture: setup ## Try every hostile case, about 40 minutes; a run that was stopped goes on
 	$(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
 
 bench: setup ## Measure against baselines in the same run
