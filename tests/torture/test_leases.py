@@ -91,7 +91,8 @@ def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Se
         second = scene.ingest()
         (code, printed), (after, said) = scene.check(first, second)
         assert after == 0, said
-        assert code == 0 or OVERTAKEN in printed, printed
+        # Its session may have been ended while it asked for the lock.
+        assert code == 0 or any(sign in printed for sign in (OVERTAKEN, *ENDED)), printed
 
     trials.run("leases lost locks", check, short=1, full=50)
 
