@@ -267,14 +267,16 @@ class View:
         return _in_order([*related, *others])[:k]
 
     def _best_worded(self, figures: Mapping[int, float], k: int, only: _Filter) -> list[Found]:
-        ranked = _inside(sorted(figures, key=figures.__getitem__, reverse=True), only.among)
-        hits: list[Found] = []
-        start, wanted = 0, k
-        while len(hits) < k and start < len(ranked):
-            end = _end_of_ties(ranked, figures, start + wanted)
-            names = self._passing(ranked[start:end], only)
-            hits += [Found(n, names[n], figures[n]) for n in ranked[start:end] if n in names]
-            start, wanted = end, wanted * _GROWTH
+        if only.among is not None:
+            figures = {n: figures[n] for n in _inside(list(figures), only.among)}
+        wanted = k
+        while True:
+            some = _best_of(figures, wanted)
+            names = self._passing(some, only)
+            hits = [Found(n, names[n], figures[n]) for n in some if n in names]
+            if len(hits) >= k or len(some) == len(figures):
+                break
+            wanted *= _GROWTH
         scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
         return [one for *_, one in sorted(scored)[:k]]
 
@@ -331,14 +333,14 @@ def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence
     return [number for number, there in zip(numbers, next_to, strict=True) if number == there]
 
 
-def _end_of_ties(ranked: Sequence[int], figures: Mapping[int, float], end: int) -> int:
-    """How many of the best there are with all that may have the score of the last of them."""
-    if end >= len(ranked):
-        return len(ranked)
-    least = figures[ranked[end - 1]] - MARGIN * figures[ranked[0]]
-    while end < len(ranked) and figures[ranked[end]] >= least:
-        end += 1
-    return end
+def _best_of(figures: Mapping[int, float], count: int) -> list[int]:
+    """The best so many with all that may have the score of the last of them, best first."""
+    some: Iterable[int] = figures
+    if count < len(figures):
+        values = np.fromiter(figures.values(), np.float64, len(figures))
+        least = np.partition(values, -count)[-count] - MARGIN * values.max()
+        some = [number for number, figure in figures.items() if figure >= least]
+    return sorted(some, key=figures.__getitem__, reverse=True)
 
 
 def _in_order(found: Iterable[Found]) -> list[Found]:
