@@ -193,14 +193,11 @@ def embedded_texts(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, 
 
 def keep_vectors(sql: Sql, space: int, vectors: dict[int, Vector]) -> None:
     """Copies of vectors, for a store that does not give them back."""
-    sql.many(
-        "insert into catalog_vectors (space, number, vector) values (:space, :number, :vector)"
-        " on conflict (space, number) do nothing",
-        [
-            {"space": space, "number": number, "vector": vector.astype("<f4").tobytes()}
-            for number, vector in vectors.items()
-        ],
-    )
+    rows = [
+        {"space": space, "number": number, "vector": vector.astype("<f4").tobytes()}
+        for number, vector in vectors.items()
+    ]
+    sql.insert("catalog_vectors", rows, "on conflict (space, number) do nothing")
 
 
 def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Vector]:

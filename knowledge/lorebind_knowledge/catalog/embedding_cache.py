@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 
-_PUT = (
-    "insert into catalog_embeddings (key, vector, created_at, used_on, size)"
-    " values (:key, :vector, :created_at, :used_on, :size)"
-    # Two ingests may embed the same text: the second to store it is as good as the first.
-    " on conflict (key) do update set vector = excluded.vector,"
+# Two ingests may embed the same text: the second to store it is as good as the first.
+_PUT_AGAIN = (
+    "on conflict (key) do update set vector = excluded.vector,"
     " created_at = excluded.created_at, used_on = excluded.used_on, size = excluded.size"
 )
 
@@ -166,7 +164,7 @@ class EmbeddingCache:
             for key, blob in sorted((key, _as_blob(vector)) for key, vector in vectors.items())
         ]
         with self._database.writing() as sql:
-            sql.many(_PUT, rows)
+            sql.insert("catalog_embeddings", rows, _PUT_AGAIN)
 
 
 def _is_sound(_: Any, vector: Any, used_on: Any, size: Any) -> bool:

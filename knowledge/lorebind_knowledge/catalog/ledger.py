@@ -276,7 +276,8 @@ def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run
     """Write documents' rows within a transaction, whether they were there or not."""
     if entries:
         shared = {**_place(key), "run_id": run_id, "updated_at": time.time()}
-        sql.many(_PUT, [entry._asdict() | shared for entry in entries])
+        rows = [entry._asdict() | shared for entry in entries]
+        sql.insert("catalog_documents", rows, _PUT_AGAIN)
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
@@ -312,11 +313,6 @@ _MANIFEST_TYPES = (str, str, int, str)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
-_WRITTEN = (*(name for name in DocumentEntry._fields if name != "uri"), "run_id")
-_PUT = (
-    f"insert into catalog_documents ({_OWNER}, number, uri, {', '.join(_WRITTEN)})"
-    " values (:tenant, :project, :scope, :kb, :number, :uri,"
-    f" {', '.join(f':{name}' for name in _WRITTEN)})"
-    f" on conflict ({_OWNER}, number, uri) do update set "
-    + ", ".join(f"{name} = excluded.{name}" for name in _WRITTEN)
+_PUT_AGAIN = f"on conflict ({_OWNER}, number, uri) do update set " + ", ".join(
+    f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "run_id")
 )

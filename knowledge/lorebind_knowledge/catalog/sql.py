@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import sqlite3
@@ -10,7 +9,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.postgres.address import import_psycopg
+from lorebind_knowledge.postgres.binary_rows import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,20 +34,21 @@ class Sql:
         rows: list[Any] = self.driver.execute(_for_sqlite(statement), _encoded(values)).fetchall()
         return rows
 
-    def many(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows by `insert into … values (:name, …)`; no value may be a list."""
-        if not self.is_postgres:
-            self.driver.executemany(statement, rows)
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]], after: str = "") -> None:
+        """Insert rows, each the values of the same columns by name; no value may be a list.
+
+        `after` ends the statement, as `on conflict do nothing`.
+        """
+        if not rows:
             return
-        # By one statement. Between those of a pipeline the server takes a process that was stopped
-        # for one that works: no timeout for idle ones makes it let go of its locks.
-        names = _VALUE.findall(statement)
-        at_once = _MOST_VALUES // len(names)
-        for start in range(0, len(rows), at_once):
-            some = rows[start : start + at_once]
-            values = [row[name] for row in some for name in names]
-            # Given as the server reads it: psycopg parses a long statement anew each time.
-            import_psycopg().RawCursor(self.driver).execute(_of_rows(statement, len(some)), values)
+        columns = list(rows[0])
+        target = f"{table} ({', '.join(columns)})"
+        values = [[row[column] for column in columns] for row in rows]
+        if self.is_postgres:
+            insert_rows(self.driver, target, values, after)
+        else:
+            marks = ", ".join("?" * len(columns))
+            self.driver.executemany(f"insert into {target} values ({marks}) {after}", values)
 
     def has_table(self, name: str) -> bool:
         if self.is_postgres:
@@ -64,27 +64,11 @@ class Sql:
 
 _VALUE = re.compile(r"(?<!:):(\w+)")
 _LIST = re.compile(r"in \(:\*(\w+)\)")
-_ROW = re.compile(r"(?<= values )\([^)]*\)")
-_MOST_VALUES = 65_535
-"""PostgreSQL takes no more in a statement."""
 
 
 @lru_cache(maxsize=256)
 def _for_psycopg(statement: str) -> str:
     return _VALUE.sub(r"%(\1)s", _LIST.sub(r"= any(:\1)", statement))
-
-
-@lru_cache(maxsize=32)
-def _of_rows(statement: str, count: int) -> str:
-    numbers = itertools.count(1)
-
-    def numbered(_: object) -> str:
-        return f"${next(numbers)}"
-
-    def rows(row: re.Match[str]) -> str:
-        return ", ".join(_VALUE.sub(numbered, row[0]) for _ in range(count))
-
-    return _ROW.sub(rows, statement)
 
 
 @lru_cache(maxsize=256)

@@ -119,11 +119,7 @@ def stage(
                 "metadata": entry.metadata,
             }
         )
-    sql.many(
-        "insert into catalog_chunks (space, version, number, id, context, text, metadata)"
-        " values (:space, :version, :number, :id, :context, :text, :metadata)",
-        rows,
-    )
+    sql.insert("catalog_chunks", rows)
     return new
 
 
@@ -239,7 +235,7 @@ def condemn(sql: Sql, space: int) -> Dead:
 
 
 def forget(sql: Sql, space: int, dead: Dead) -> None:
-    """Let go of what the store has deleted."""
+    """Delete the chunks and versions whose vectors the store has deleted."""
     # Another thread may have forgotten some of it meanwhile, and what is gone is not counted twice.
     ((count,),) = sql.run(
         "select count(distinct number) from catalog_chunks"
@@ -312,7 +308,7 @@ def _bury_replaced(
     entries: Sequence[Entry],
     known: Iterable[_Known],
 ) -> None:
-    """A chunk that is staged again takes the place of what was staged before."""
+    """Replace chunks that were staged before, in the same version and under the same id."""
     wanted = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
     replaced = [one.row for one in known if (one.version, one.id) in wanted]
     if replaced:

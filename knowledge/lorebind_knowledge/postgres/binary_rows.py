@@ -1,7 +1,7 @@
-"""Many rows in one statement, their values in PostgreSQL's binary format and packed by the caller.
+"""Many rows inserted by one statement.
 
-Not by COPY: the server waits for its data without end when the process that owes them was stopped
-or cut off, and holds its locks. A transaction without a statement is ended, see `IDLE_SECONDS`.
+Neither COPY nor a pipeline: when the process that owes the rest was stopped or cut off, the server
+waits for it and holds its locks. A transaction without a statement is ended, see `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -24,30 +24,28 @@ _MOST_VALUES = 65_535
 """PostgreSQL takes no more in a statement."""
 
 
-class Packed(bytes):
-    """A value in the binary format of its column's type."""
-
-
 def insert_rows(
-    db: psycopg.Connection, target: str, rows: Sequence[tuple[bytes, ...]], after: str = ""
+    db: psycopg.Connection, target: str, rows: Sequence[Sequence[Any]], after: str = ""
 ) -> None:
     """Write rows into a table.
 
     Args:
         db: a transaction.
         target: the table and the names of its columns, as `table (a, b)`.
-        rows: the values of each, packed as below.
+        rows: the values of each. Bytes are sent as they are: to a column of bytes, or packed in the
+            binary format of another type, as by the functions below.
         after: ends the statement, as `on conflict do nothing`.
     """
     if not rows:
         return
+    # Numbered as the server reads them: psycopg would parse a long statement anew each time.
     cursor = import_psycopg().RawCursor(db)
-    cursor.adapters.register_dumper(Packed, _dumper())
+    cursor.adapters.register_dumper(bytes, _as_it_is())
     width = len(rows[0])
     at_once = _MOST_VALUES // width
     for start in range(0, len(rows), at_once):
         some = rows[start : start + at_once]
-        values = [Packed(value) for row in some for value in row]
+        values = [value for row in some for value in row]
         cursor.execute(f"insert into {target} {_values(width, len(some))} {after}", values)
 
 
@@ -58,11 +56,11 @@ def _values(width: int, count: int) -> str:
 
 
 @cache
-def _dumper() -> Any:
+def _as_it_is() -> Any:
     from psycopg.adapt import Dumper
     from psycopg.pq import Format
 
-    class PackedDumper(Dumper):
+    class AsItIs(Dumper):
         """Leaves the type to the server, which knows the columns."""
 
         format = Format.BINARY
@@ -70,7 +68,7 @@ def _dumper() -> Any:
         def dump(self, obj: Any) -> Any:
             return obj
 
-    return PackedDumper
+    return AsItIs
 
 
 def bigint(value: int) -> bytes:
