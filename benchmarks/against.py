@@ -2,13 +2,10 @@
 
     python benchmarks/against.py --against PATH [--sizes N,N] [--rounds N] [--parts ingest,queries]
 
-`PATH` is the folder of a checkout whose `Project` is spoken to as this one's is. Each side is a
-process of its own, with the `knowledge`, `prompts`, `bindings` and `app` of its checkout before all
-else on the path, and with a project folder of its own, in which the same documents lie. The two
-work in turns, never at once, and take turns in beginning. Each ratio is of this side to the other,
-below 1 where this one takes less: the median over the rounds of what one round gives, by the clock
-on the wall and by processor time, of all threads. Where other work is done on the machine, go by
-the latter.
+`PATH` is another checkout with the same `Project`. Each side runs in its own process and its own
+project folder, with the same documents. They never run at once, and take turns in being first. A
+ratio below 1 says that this side takes less. It is the median over the rounds, once by the clock
+and once by processor time of all threads; on a busy machine, go by the latter.
 
 `ingest`: into a new SQLite file, then again with nothing changed, in batches of 64 as is the
 default. `queries`: `project.query` of the last of these files, by every strategy, and by similarity

@@ -366,7 +366,7 @@ def in_processes(options: Options) -> tuple[Counter[str], int, float, str]:
 # Threads.
 
 
-class End(LorebindError):  # noqa: N818 - nothing is wrong but that it ends here
+class EndedError(LorebindError):
     """A writer ends here, as if it were killed."""
 
 
@@ -378,7 +378,7 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
 
     def step(_: str) -> None:
         if random.random() < fatal[0]:
-            raise End
+            raise EndedError
 
     def published() -> bool:
         publications[0] += 1
@@ -410,7 +410,7 @@ def in_threads(options: Options) -> tuple[Counter[str], int, float, str]:
     kills = 0
     fatal[0] = 0.02
     while going(options, started, sum(one["answers"] for one in counts), kills) and not failures:
-        with suppress(End):
+        with suppress(EndedError):
             write(writer, options.sweep_every, published)
         kills += 1
     seconds = time.monotonic() - started

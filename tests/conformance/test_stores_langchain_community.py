@@ -1,4 +1,4 @@
-"""Classes that are not always installed, wrapped, pass the conformance kit where they are."""
+"""FAISS and Chroma, wrapped, pass the conformance kit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
+from langchain_chroma import Chroma
 
 from lorebind_knowledge.stores.langchain.recipe import Recipe
 from lorebind_knowledge.stores.langchain.store import LangChainStore
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 def faiss_store(embedding: Embeddings) -> VectorStore:
     """Kept in memory; the class has no constructor that makes an index by itself."""
-    faiss = pytest.importorskip("faiss")
+    import faiss
+
     with warnings.catch_warnings():
         # It says that it is no longer maintained, whenever it is imported.
         warnings.simplefilter("ignore", DeprecationWarning)
-        community = pytest.importorskip("langchain_community.vectorstores.faiss")
+        from langchain_community.vectorstores.faiss import FAISS, InMemoryDocstore
     index = faiss.IndexFlatL2(len(embedding.embed_query("probe")))
-    store: VectorStore = community.FAISS(embedding, index, community.InMemoryDocstore(), {})
+    store: VectorStore = FAISS(embedding, index, InMemoryDocstore(), {})
     return store
 
 
@@ -38,8 +40,6 @@ class TestFaiss(VectorStoreConformance):
 
     @pytest.fixture
     def store(self) -> Iterator[LangChainStore]:
-        pytest.importorskip("faiss")
-        pytest.importorskip("langchain_community")
         store = LangChainStore(Recipe("FAISS", faiss_store), exact=True)
         yield store
         store.close()
@@ -47,8 +47,6 @@ class TestFaiss(VectorStoreConformance):
 
 def test_end_to_end(tmp_path: Path) -> None:
     """A project that names a function which makes one does the whole way."""
-    pytest.importorskip("faiss")
-    pytest.importorskip("langchain_community")
     declared = {"type": "langchain", "factory": f"{__name__}:faiss_store", "persistent": False}
     with build(tmp_path, declared) as project:
         travel(project, tmp_path)
@@ -56,12 +54,8 @@ def test_end_to_end(tmp_path: Path) -> None:
 
 def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
     """A collection for each dimension."""
-    chroma = pytest.importorskip("langchain_chroma")
     dimension = len(embedding_function.embed_query("probe"))
-    store: VectorStore = chroma.Chroma(
-        f"documents-{dimension}", embedding_function, persist_directory=folder
-    )
-    return store
+    return Chroma(f"documents-{dimension}", embedding_function, persist_directory=folder)
 
 
 class TestChroma(VectorStoreConformance):
@@ -71,7 +65,6 @@ class TestChroma(VectorStoreConformance):
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], LangChainStore]:
-        pytest.importorskip("langchain_chroma")
         recipe = Recipe("Chroma", chroma_store, {"folder": str(tmp_path / "chroma")})
         return lambda: LangChainStore(recipe)
 

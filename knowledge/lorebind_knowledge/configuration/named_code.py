@@ -112,7 +112,7 @@ def named_part(
     place: Place,
     failure: type[LorebindError] = UsageError,
 ) -> Callable[..., Any]:
-    """What makes an argument of what is declared: any class or function, see `is_factory`."""
+    """The class or function that a declaration names to make an argument, see `is_factory`."""
     found = _imported(declaration, environment, place)
     if is_class_of_others(found) or is_factory(found):
         made: Callable[..., Any] = found

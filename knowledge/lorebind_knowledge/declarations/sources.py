@@ -19,7 +19,7 @@ class SourceBase(Declaration):
     label: ClassVar[str] = "source"
     kind_key: ClassVar[str] = "type"
     declares_uris: ClassVar[bool] = False
-    """Whether the uris of the documents are made of what is declared, and hold no secret."""
+    """Whether documents' uris consist of declared text alone, and so hold no secret."""
 
     max_bytes: int = Field(
         DEFAULT_MAX_BYTES,
@@ -30,7 +30,7 @@ class SourceBase(Declaration):
 
     @property
     def names(self) -> list[str] | None:
-        """What tells the source from others, in its key; None stands for all its settings."""
+        """The settings that tell this source from others, in its key; None means all of them."""
         return None
 
 

@@ -173,7 +173,7 @@ class Index:
     def stage(self, lease: Lease, index: IndexEntry, records: Sequence[Record]) -> None:
         """Write chunks with their vectors, which no search finds before they are published.
 
-        The same document, generation and id again takes the place of what was staged before.
+        A chunk replaces what was staged before for the same document, generation and id.
 
         Raises:
             LeaseLostError: another writer has taken over; nothing was changed.

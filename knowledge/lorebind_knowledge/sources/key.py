@@ -20,7 +20,7 @@ _LONGEST = 200
 
 
 def key_of(declaration: SourceBase) -> str:
-    """The key of what is declared, the same whatever its templates stand for."""
+    """The key of a declared source. It does not depend on the values of its templates."""
     names = declaration.names
     if names is None:
         names = list(_settings(declaration.written()))
@@ -30,7 +30,7 @@ def key_of(declaration: SourceBase) -> str:
 
 
 def mark(config: Mapping[str, Any]) -> list[str]:
-    """What tells settings from others, in a few characters."""
+    """A short digest of settings; none of empty ones."""
     return [digest(json.dumps(config, sort_keys=True))[:8]] if config else []
 
 

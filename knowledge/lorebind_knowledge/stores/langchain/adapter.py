@@ -103,7 +103,7 @@ class Adapter:
             if self._by_vector:
                 try:
                     return self._store.similarity_search_by_vector(vector, k=k)
-                except NotImplementedError:
+                except NotImplementedError:  # LangChain's base class raises it; ask by text
                     self._by_vector = False
             name = f"lorebind query {uuid.uuid4().hex}"
             with self._given.giving({name: vector}):
@@ -118,7 +118,7 @@ class Adapter:
         with self._recipe.saying("cannot give documents by their ids"):
             try:
                 return self._store.get_by_ids(list(ids)) if ids else []
-            except NotImplementedError:
+            except NotImplementedError:  # a base class raises it; the answer is below, by name
                 pass
         raise NotImplementedError(f"{self._recipe.name} cannot give documents by their ids")
 
