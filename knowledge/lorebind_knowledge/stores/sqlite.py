@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, and a matrix of each space in memory.
+"""The embedded store: a SQLite database, and a matrix of each space in memory.
 
 Vectors are float32 blobs in the file. Each process keeps those of a space as a matrix, which it
 brings up to date when the version of the space in the file is another one.
@@ -109,11 +109,16 @@ class SqliteStore(VectorStore):
     those named `store_…`. Any number of threads and processes may use it at once.
     """
 
-    def __init__(self, file: Path | str) -> None:
-        if Path(file).name == ":memory:":
+    def __init__(self, file: Path | str | None) -> None:
+        """
+        Args:
+            file: the file; None keeps everything in memory, as `MemoryStore` does.
+        """
+        path = None if file is None else Path(file)
+        if path is not None and path.name == ":memory:":
             raise UsageError("SqliteStore keeps a file; use MemoryStore to keep nothing")
-        self._name = f"sqlite store {Path(file).absolute()}"
-        self._database = SqliteDatabase(Path(file), self._name)
+        self._name = "memory store" if path is None else f"sqlite store {path.absolute()}"
+        self._database = SqliteDatabase(path, self._name)
         self._latest: dict[Space, _Latest] = {}
         self._closed = False
 
