@@ -57,6 +57,17 @@ def agree(
     return ours
 
 
+@pytest.mark.parametrize("also", [(), (700,)])
+def test_the_best_of_many(sqlite_db: sqlite3.Connection, also: tuple[int, ...]) -> None:
+    """Where many hold the words, the best are given with all that tie with the last of them."""
+    words.add(sqlite_db, SPACE, [(number, "bread") for number in range(1, 601)])
+    words.add(sqlite_db, SPACE, [(number, f"bread x{number} y z") for number in range(601, 1201)])
+    words.add(sqlite_db, SPACE, [(number, "nothing") for number in range(1201, 3601)])
+    assert set(range(1, 601)) <= words.figures(sqlite_db, SPACE, "bread", 5, also).keys()
+    best = words.figures(sqlite_db, SPACE, "bread x700", 1, also)
+    assert max(best, key=best.__getitem__) == 700
+
+
 @pytest.mark.parametrize(
     "question",
     ["run naive", "naive Naive 漢字", "x" * 3 + " " + "a" * 300, "don't", "none such", "the", "42"],

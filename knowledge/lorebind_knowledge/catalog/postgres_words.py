@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bm25.query import query_words
 from lorebind_knowledge.bm25.tokenize import count_words
+from lorebind_knowledge.catalog.words import SAME_SCORE
 from lorebind_knowledge.postgres.binary_rows import array, bigint, insert_rows, integer
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _BIGINT, _INTEGER = 20, 23
 _REMEMBERED = 32_768
 
 _K1, _B = 1.2, 0.75
-# Scores are shares of the best figure, in so many decimals: closer figures make the same score.
-_SAME_SCORE = 1e-6
 
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
@@ -138,7 +137,7 @@ _FIGURES = f"""
     )
     select number, bm25 from ranked where number = any(%(also)s::bigint[])
     or bm25 >= coalesce((select bm25 from ranked order by bm25 desc offset %(k)s - 1 limit 1), 0)
-      - {_SAME_SCORE} * (select max(bm25) from ranked)
+      - {SAME_SCORE} * (select max(bm25) from ranked)
 """
 
 
