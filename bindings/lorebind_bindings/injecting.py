@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lorebind_bindings.prompt_template import Block, label_of
-from lorebind_bindings.retrieving import retrieve, verdict_of
+from lorebind_bindings.retrieving import STANDARD, retrieve, verdict_of
 from lorebind_prompts import Portion, RetrievedContext, assemble_together
 
 if TYPE_CHECKING:
@@ -79,18 +79,22 @@ async def inject(
         LorebindError: a search failed whose binding does not say `on_error` otherwise.
     """
     results = await retrieve(service, bindings, question)
-    hits = [found for found in results if found.hit]
-    portions = [_portion(found, counter) for found in hits]
+    given = [found for found in results if found.is_given]
+    portions = [_portion(found, counter) for found in given]
     assembled = assemble_together(
         portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
     )
     # A budget that holds not even the best passage leaves as little as a miss.
-    shown = {id(found): result.context for found, result in zip(hits, assembled, strict=True)}
-    blocks = [
-        Block(shown.get(id(found)) or found.stands_in, found.binding.settings.inject_as)
-        for found in results
-    ]
-    return Injection([block for block in blocks if block.text], results, assembled)
+    shown = {id(found): result.context for found, result in zip(given, assembled, strict=True)}
+    texts = [shown.get(id(found)) or found.stands_in for found in results]
+    # What Lorebind says of its own accord is said once, and not beside passages.
+    said = set(STANDARD) if any(shown.values()) else set()
+    blocks = []
+    for found, text in zip(results, texts, strict=True):
+        if text and text not in said:
+            blocks.append(Block(text, found.binding.settings.inject_as))
+            said |= {text} & STANDARD
+    return Injection(blocks, results, assembled)
 
 
 def inject_given(
@@ -118,4 +122,5 @@ def _portion(found: BoundResult, counter: TokenCounter) -> Portion:
         max_tokens=settings.max_tokens,
         renderer=found.binding.renderer,
         label=label_of(settings.inject_as),
+        weak=found.is_weak,
     )

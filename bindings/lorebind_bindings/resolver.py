@@ -52,6 +52,9 @@ class ResolvedBinding:
     """The workflow whose knowledge bases were in sight, for looking the id up again."""
     template: str = ""
     """What the file holds that `render` names, where it names one."""
+    hit_score: float | None = None
+    """The cosine of the best passage below which a match is weak, where no `min_score` is set. None
+    where the embedder's declaration does not tell."""
 
     @property
     def renderer(self) -> str:
@@ -135,7 +138,8 @@ def _entries(scope: str, bindings: Sequence[BindingDeclaration]) -> Entries:
 def _resolved(
     loaded: LoadedProject, kb_id: str, layer: Layer, workflow: str | None
 ) -> ResolvedBinding:
-    own = loaded.knowledge_base(kb_id, workflow)[0].retrieval
+    kb = loaded.knowledge_base(kb_id, workflow)[0]
+    own = kb.retrieval
     base = {
         name: (_setting(getattr(own, name), "knowledge_base", own.position(name)),)
         for name in own.model_fields_set
@@ -149,7 +153,8 @@ def _resolved(
     }
     chosen = RetrievalDeclaration(**values)
     template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
-    return ResolvedBinding(kb_id, chosen, provenance, workflow, template)
+    hit_score = loaded.embedder(kb.embedder).known_hit_score
+    return ResolvedBinding(kb_id, chosen, provenance, workflow, template, hit_score)
 
 
 def _setting(value: Any, scope: str, position: Position) -> Setting:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_knowledge.errors import (
     LorebindError,
     NotFoundError,
@@ -13,7 +14,6 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.records import QueryResult
-from lorebind_knowledge.retrieval.search import shortfall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,26 +21,48 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
 
-Verdict: TypeAlias = Literal["hit", "escalated", "error", "fallback", "none"]
-"""`hit`: passages were offered; `fallback`: too little was found; `escalated`: too little was
-found, and an agent is to search by itself; `error`: the search failed, and `on_error` let the call
-go on; `none`: nothing is bound."""
+Verdict: TypeAlias = Literal["hit", "escalated", "weak", "error", "fallback", "none"]
+"""`hit`: passages were offered; `weak`: they were, and match the question only weakly; `fallback`:
+too little was found; `escalated`: weak or too little, and an agent may search by itself; `error`:
+the search failed, and `on_error` let the call go on; `none`: nothing is bound."""
+
+_SEARCH_AGAIN = (
+    "Nothing was found for this question. Search with other words if you can. If that finds "
+    "nothing either, say so, and do not answer from memory."
+)
+_NOT_SEARCHED = (
+    "The documents could not be searched just now. Say so, and do not answer from memory."
+)
+STANDARD = frozenset({NOTHING_FOUND, _SEARCH_AGAIN, _NOT_SEARCHED})
+"""The texts that stand in for passages where nobody has written another."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundResult:
-    """What one binding found, and whether that is likely to answer the question."""
+    """What one binding found, and what becomes of it."""
 
     binding: ResolvedBinding
     result: QueryResult
-    shortfall: str
-    """Why what was found is not likely to answer the question; empty for a hit."""
     error: str = ""
     """Why the search failed, where `on_error` says that it may."""
 
     @property
+    def shortfall(self) -> str:
+        """Why it is no hit; empty for a hit."""
+        return self.error or self.result.shortfall
+
+    @property
     def hit(self) -> bool:
         return not self.shortfall
+
+    @property
+    def is_weak(self) -> bool:
+        return not self.error and self.result.verdict == "weak"
+
+    @property
+    def is_given(self) -> bool:
+        """Whether its passages are for the model."""
+        return self.hit or (self.is_weak and self.binding.settings.on_weak == "give")
 
     @property
     def verdict(self) -> Verdict:
@@ -49,14 +71,21 @@ class BoundResult:
             return "hit"
         if self.error:
             return "error"
-        return "fallback" if self.binding.settings.tool_fallback == "never" else "escalated"
+        if self.binding.settings.tool_fallback != "never":
+            return "escalated"
+        return "weak" if self.is_given else "fallback"
 
     @property
     def stands_in(self) -> str:
-        """The text that a prompt is given when this is no hit; empty for none."""
+        """The text that a prompt is given in place of passages; empty for none."""
         settings = self.binding.settings
-        skipped = self.error and settings.on_error == "skip"
-        return "" if skipped else settings.fallback or ""
+        if self.error and settings.on_error == "skip":
+            return ""
+        if settings.fallback != NOTHING_FOUND:
+            return settings.fallback
+        if self.error:
+            return _NOT_SEARCHED
+        return NOTHING_FOUND if settings.tool_fallback == "never" else _SEARCH_AGAIN
 
 
 async def retrieve(
@@ -72,7 +101,6 @@ async def retrieve(
 
     async def one(binding: ResolvedBinding) -> BoundResult:
         try:
-            kb = service.knowledge_base(binding.id, binding.workflow)
             result = await service.query(
                 binding.id, question, binding.settings, workflow=binding.workflow
             )
@@ -80,8 +108,8 @@ async def retrieve(
             if binding.settings.on_error == "fail" or _is_a_mistake(error):
                 raise
             nothing = QueryResult([], binding.settings.strategy, [], [binding.id], 0.0)
-            return BoundResult(binding, nothing, str(error), error=str(error))
-        return BoundResult(binding, result, shortfall(kb, result, binding.settings))
+            return BoundResult(binding, nothing, str(error))
+        return BoundResult(binding, result)
 
     return list(await asyncio.gather(*map(one, bindings)))
 
@@ -93,11 +121,13 @@ def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:
         results: what each binding found.
         offered: whether a passage was put before the model.
     """
-    if not results or offered:
-        return "hit" if results else "none"
-    verdicts = [result.verdict for result in results]
-    # A hit that is not offered did not fit its budget, which leaves as little as a miss.
-    return next((one for one in verdicts if one in ("escalated", "error")), "fallback")
+    if not results:
+        return "none"
+    verdicts = {result.verdict for result in results}
+    if not offered:
+        # What did not fit its budget leaves as little as a miss.
+        verdicts = verdicts - {"hit", "weak"} or {"fallback"}
+    return best_of(verdicts)
 
 
 def best_of(verdicts: Iterable[str]) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     """One embedding, shape (dimension,)."""
     Matrix: TypeAlias = NDArray[np.float32]
     """Embeddings of several texts, shape (texts, dimension)."""
+
+Grade: TypeAlias = Literal["hit", "weak", "miss"]
+"""What a search found: passages that are likely to answer; passages of which even the best is
+further from the question than answers usually are; fewer passages than `min_results`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,9 @@ class QueryResult:
     seconds: float
     stage: int = 0
     """Which of the settings' `stages` gave it, from 1; 0 is the settings themselves."""
+    verdict: Grade = "hit"
+    shortfall: str = ""
+    """Why it is no hit, in a sentence."""
 
     def __iter__(self) -> Iterator[DocumentMatch]:
         return iter(self.matches)

@@ -85,6 +85,7 @@ class Assembler:
         counter: What counts; without one, four characters are a token.
         renderer: A renderer, or the name of one, or a template for each passage.
         label: Names the block, see `inject_as`.
+        weak: Whether the block says that its passages match the question only weakly.
 
     Raises:
         UsageError: for a negative budget, or a renderer that is not there.
@@ -96,13 +97,15 @@ class Assembler:
         counter: TokenCounter | None = None,
         renderer: str | Renderer = "bullets",
         label: str | None = None,
+        *,
+        weak: bool = False,
     ) -> None:
         if max_tokens < 0:
             raise UsageError(f"max_tokens must not be negative, and is {max_tokens}")
         self.max_tokens = max_tokens
         self.counter: TokenCounter = counter or EstimateCounter()
         self.renderer = renderer_for(renderer) if isinstance(renderer, str) else renderer
-        self.label = label
+        self.label, self.weak = label, weak
 
     def assemble(
         self, contexts: Iterable[RetrievedContext], *, first_marker: int = 1
@@ -143,7 +146,7 @@ class Assembler:
     def _pack(self, candidates: Sequence[Candidate], first_marker: int) -> list[_Kept]:
         kept: list[_Kept] = []
         entries: list[str] = []
-        used, slack = self.counter.count(self.renderer.block([], self.label)), _SLACK
+        used, slack = self.counter.count(self._block([])), _SLACK
         for candidate in candidates:
             if not candidate.content:
                 continue
@@ -153,7 +156,7 @@ class Assembler:
             if after > self.max_tokens + slack:
                 continue
             if after > self.max_tokens - slack:
-                after = self.counter.count(self.renderer.block([*entries, entry], self.label))
+                after = self.counter.count(self._block([*entries, entry]))
                 if after > self.max_tokens:
                     continue
                 slack = _SLACK
@@ -190,7 +193,10 @@ class Assembler:
     def _render(self, passages: Sequence[Passage]) -> str:
         if not passages:
             return ""
-        return self.renderer.block([self.renderer.entry(one) for one in passages], self.label)
+        return self._block([self.renderer.entry(one) for one in passages])
+
+    def _block(self, entries: Sequence[str]) -> str:
+        return self.renderer.block(entries, self.label, weak=self.weak)
 
     def _dropped(self, candidates: Sequence[Candidate], kept: Sequence[_Kept]) -> Iterable[Dropped]:
         shown = {id(one.candidate): one.passage.marker for one in kept}

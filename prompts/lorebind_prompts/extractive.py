@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from lorebind_prompts.builder import count_messages
 from lorebind_prompts.citations import escape_markers
-from lorebind_prompts.quoting import Quote, choose
+from lorebind_prompts.quoting import Quote, beginning, choose
 from lorebind_prompts.rendering.reading import parse, without_blocks
 from lorebind_prompts.tokens import TiktokenCounter
 
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from lorebind_prompts.rendering.base import Passage
 
 INTRODUCTION = "Quoted from the retrieved passages (extractive, no language model):"
+WEAK_INTRODUCTION = (
+    "The retrieved passages match this question only weakly and may not answer it. Quoted from the "
+    "nearest (extractive, no language model):"
+)
 NO_PASSAGES = (
     "No passages were retrieved for this question, so there is nothing to quote "
     "(extractive, no language model)."
 )
-NO_ANSWER = (
-    "None of the retrieved passages answers this question, so there is nothing to quote "
-    "(extractive, no language model)."
-)
+NO_ANSWER = "Nothing in the retrieved passages can be quoted (extractive, no language model)."
 
 _METADATA = {"model_name": "extractive", "model_provider": "lorebind"}
 
@@ -46,7 +47,8 @@ class ExtractiveChatModel(BaseChatModel):
 
     Passages are read out of the blocks that `render` wrote, in system messages and in the current
     turn; those of earlier turns belong to other questions. The answer says that it is extractive,
-    and says so plainly when no passage answers. The same prompt gives the same answer always.
+    and says so plainly when the passages match only weakly, or have no word of the question; then
+    it quotes how the best begins. The same prompt gives the same answer always.
     """
 
     max_quotes: int = 3
@@ -101,11 +103,13 @@ class ExtractiveChatModel(BaseChatModel):
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, UsageMetadata]:
         question, passages = read_prompt(messages)
-        quotes = choose(
-            question, passages, max_quotes=self.max_quotes, max_characters=self.max_characters
-        )
+        limits = {"max_quotes": self.max_quotes, "max_characters": self.max_characters}
+        chosen = choose(question, passages, **limits)
+        quotes = chosen or beginning(passages, **limits)
         if quotes:
-            text = "\n\n".join([INTRODUCTION, *map(_written, quotes)])
+            weak = not chosen or all(passage.weak for passage in passages)
+            introduction = WEAK_INTRODUCTION if weak else INTRODUCTION
+            text = "\n\n".join([introduction, *map(_written, quotes)])
         else:
             text = NO_ANSWER if passages else NO_PASSAGES
         counter = TiktokenCounter()

@@ -127,6 +127,22 @@ def choose(
     return _quotes(chosen, passages, room)
 
 
+def beginning(
+    passages: Sequence[Passage], *, max_quotes: int = 3, max_characters: int = 600
+) -> list[Quote]:
+    """How the best passage begins, for a question that has no words in common with it."""
+    for passage in passages:
+        room, quotes = max_characters, list[Quote]()
+        for unit in split_units(passage.content)[:max_quotes]:
+            if quotes and len(unit.text) > room:
+                break
+            quotes.append(Quote(passage.marker, (unit,)))
+            room -= len(unit.text)
+        if quotes:
+            return quotes
+    return []
+
+
 def _bar(one: _Scored, best: _Scored) -> float:
     return best.score * (0.55 if one.passage == best.passage else 0.85)
 

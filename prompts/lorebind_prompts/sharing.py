@@ -31,6 +31,11 @@ class Portion:
     """The most that the block may take; None means its part of the common budget."""
     renderer: str | Renderer = "bullets"
     label: str | None = None
+    weak: bool = False
+    """Whether the block says that its passages match the question only weakly."""
+
+    def assembler(self, counter: TokenCounter, max_tokens: int = DEFAULT_MAX_TOKENS) -> Assembler:
+        return Assembler(max_tokens, counter, self.renderer, self.label, weak=self.weak)
 
 
 def assemble_together(
@@ -67,7 +72,7 @@ def assemble_together(
         at for at, one in enumerate(portions) if max_tokens is not None or one.max_tokens is None
     ]
     limits = [total if one.max_tokens is None else one.max_tokens for one in portions]
-    needs = {at: _tokens_of(portions[at], shares[at], counter) for at in sharing}
+    needs = {at: portions[at].assembler(counter).tokens_of(shares[at]) for at in sharing}
     blocks = sum(need > 0 for need in needs.values())
     total = max(0, total - max(0, blocks - 1) * counter.count(BETWEEN_BLOCKS))
     budgets = dict(enumerate(limits))
@@ -75,9 +80,7 @@ def assemble_together(
     budgets |= zip(sharing, _fair(asked, total), strict=True)
 
     def pack(at: int, budget: int, marker: int) -> AssembleResult:
-        portion = portions[at]
-        maker = Assembler(budget, counter, portion.renderer, portion.label)
-        return maker.pack(shares[at], first_marker=marker)
+        return portions[at].assembler(counter, budget).pack(shares[at], first_marker=marker)
 
     results: list[AssembleResult] = []
     for at in range(len(portions)):
@@ -102,12 +105,6 @@ def assemble_together(
 
 def _after(first_marker: int, results: Sequence[AssembleResult]) -> int:
     return first_marker + sum(len(result.citations) for result in results)
-
-
-def _tokens_of(portion: Portion, share: Sequence[Candidate], counter: TokenCounter) -> int:
-    """What a block would take with everything in it."""
-    assembler = Assembler(counter=counter, renderer=portion.renderer, label=portion.label)
-    return assembler.tokens_of(share)
 
 
 def _each_its_own(portions: Sequence[Portion]) -> list[list[Candidate]]:

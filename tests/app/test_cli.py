@@ -389,4 +389,11 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
     for name in RetrievalDeclaration.model_fields:
         assert re.search(rf"(?m)^{name} ", done.out)
     assert re.search(r"(?m)^top_k +7 +project +lorebind\.yaml:\d+$", done.out)
+    assert "A match is weak if its best passage has a cosine below 0.1." in done.out
+    (shown,) = json.loads(ready_cli("bindings", "explain", "-o", "json").out)["bindings"]
+    assert shown["hit_score"] == 0.1
+    ready_cli.write(
+        {"lorebind.yaml": PROJECT.replace("{ id: docs }]", "{ id: docs, min_score: 0 }]")}
+    )
+    assert "No match is weak" in ready_cli("bindings", "explain").out
     assert ready_cli("bindings", "explain", "--task", "x").code == 2

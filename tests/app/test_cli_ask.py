@@ -51,12 +51,13 @@ def test_a_folder_answers(tmp_path: Path) -> None:
 
 
 def test_a_question_that_is_not_answered_exits_1(tmp_path: Path) -> None:
-    """Where no passage is likely to answer, that is said, nothing is quoted, and the exit is 1."""
+    """Where no passage is likely to answer, that is said beside the nearest; the exit is 1."""
     write(tmp_path, DOCUMENTS)
     done = asked(tmp_path, question="What is the capital of Mongolia?")
     assert (done.code, done.err) == (1, "")
-    assert "no passage of 'files' is likely to answer this" in done.out
-    assert "nothing to quote" in done.out
+    assert "the match is weak: the best passage of knowledge base 'files'" in done.out
+    assert "match this question only weakly" in done.out
+    assert "\n> " in done.out
 
 
 def test_a_project_is_asked_with_what_it_declares(ready_cli: Cli) -> None:

@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from lorebind import Event, Extension, StoreError, tenant
 from lorebind_prompts import ExtractiveChatModel, parse
+from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, calls
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
@@ -157,6 +158,17 @@ def test_a_miss_may_let_the_agent_search(tmp_path: Path, way: str, choice: str |
         (["search_guide", "weather"], choice),
         (["search_guide", "weather"], None),
     ]
+    assert said_of(answer)["verdict"] == "escalated"
+
+
+def test_a_weak_match_may_let_the_agent_search_too(tmp_path: Path) -> None:
+    """The passages are given, said to be weak, and the tool is there beside them."""
+    with shop(tmp_path, guide=", tool_fallback: auto") as project:
+        model = Agentic(says=[AIMessage("I do not know.")])
+        agent = create_agent(model, [weather], middleware=[project.middleware()])
+        *_, answer = ask(agent, "quantum chromodynamics lattice gluon")
+    assert WEAK in str(model.heard[0][0].text)
+    assert model.offered == [(["search_guide", "weather"], None)]
     assert said_of(answer)["verdict"] == "escalated"
 
 

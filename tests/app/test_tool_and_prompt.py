@@ -16,6 +16,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lorebind import EmbedderError, UsageError
 from lorebind_bindings import knowledge_tool
+from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_prompts import EstimateCounter, ExtractiveChatModel, parse
 
 from .shop import KEYS, OLD, QUESTION, RULES, shop
@@ -66,7 +67,7 @@ def test_a_tool_that_finds_nothing_says_so(tmp_path: Path) -> None:
     """A miss is words for the model, not an empty text."""
     with shop(tmp_path, guide=", min_score: 1") as project:
         said = project.tool().invoke({"query": "Nothing of the kind?"})
-    assert said.startswith("Nothing was found: no passages of 'guide' scored 1 or more")
+    assert said == NOTHING_FOUND
 
 
 def test_a_tools_budget(tmp_path: Path) -> None:

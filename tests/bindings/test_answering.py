@@ -9,8 +9,10 @@ import pytest
 
 from lorebind_bindings import Answer, Request, answer, bind, resolve
 from lorebind_knowledge import KnowledgeService, load_project
+from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_knowledge.errors import EmbedderError, ModelError, NotIngestedError, StoreError
 from lorebind_prompts import parse
+from lorebind_prompts.rendering.base import WEAK
 
 from .helpers import PARTS, Scripted, WordCounter, write
 
@@ -66,9 +68,8 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
 
 
 def prompt_of(model: Scripted) -> str:
-    """The user's message of the only call."""
-    (messages,) = model.heard
-    return str(messages[-1].text)
+    """The user's message of the last call."""
+    return str(model.heard[-1][-1].text)
 
 
 def blocks(prompt: str) -> list[str]:
@@ -137,18 +138,65 @@ async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
     assert "'guide'" in found.results[0].shortfall
 
 
-async def test_a_miss_without_fallback_is_the_bare_question(ask: Ask, model: Scripted) -> None:
-    """A miss leaves no trace in the prompt where no fallback is set."""
-    found = await ask("[{ id: guide, min_score: 0.99 }]")
-    assert (found.verdict, prompt_of(model)) == ("fallback", QUESTION)
+async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
+    """Where nobody wrote a fallback, the model is told once that nothing was found, and to say so.
+
+    With an empty one it is asked the bare question.
+    """
+    missed = "{ id: guide, min_score: 0.99 }, { id: rules, min_score: 0.99 }"
+    found = await ask(f"[{missed}]")
+    assert (found.verdict, prompt_of(model)) == ("fallback", f"{NOTHING_FOUND}\n\n{QUESTION}")
+    await ask("[{ id: guide, min_score: 0.99, fallback: '' }]")
+    assert prompt_of(model) == QUESTION
 
 
-async def test_the_embedder_can_tell_a_miss(ask: Ask, model: Scripted) -> None:
-    """Without `min_score`, a best score below the embedder's usual hits counts as a miss."""
-    found = await ask("[{ id: guide }]", "quantum chromodynamics lattice gluon")
-    assert found.verdict == "fallback"
+async def test_nothing_is_said_beside_passages(ask: Ask, model: Scripted) -> None:
+    """That one knowledge base has nothing means little where another has something."""
+    found = await ask("[{ id: guide, min_score: 0.99 }, { id: rules }]")
+    assert found.verdict == "hit"
+    assert prompt_of(model).startswith("<knowledge ")
+    assert NOTHING_FOUND not in prompt_of(model)
+
+
+WEAK_QUESTION = "quantum chromodynamics lattice gluon"
+
+
+@pytest.mark.parametrize(
+    "render", ["bullets", "json", "xml", "markdown", "'{{ .marker }} {{ .content }}'"]
+)
+async def test_a_weak_match_is_given_and_said_to_be_weak(
+    ask: Ask, model: Scripted, render: str
+) -> None:
+    """Where the embedder's level is not reached, the model gets the passages, and is told."""
+    found = await ask(f"[{{ id: guide, render: {render} }}]", WEAK_QUESTION)
+    assert (found.verdict, len(found.offered)) == ("weak", 2)
+    assert found.results[0].result.verdict == "weak"
+    assert "has the cosine" in found.results[0].shortfall
+    shown = parse(prompt_of(model))
+    assert len(shown) == 2
+    assert all(passage.weak for passage in shown)
+    assert WEAK in blocks(prompt_of(model))[0].splitlines()[1]
+
+
+async def test_a_weak_match_may_give_way(ask: Ask, model: Scripted) -> None:
+    """With `on_weak: fallback` the model gets the fallback instead."""
+    found = await ask("[{ id: guide, on_weak: fallback }]", WEAK_QUESTION)
+    assert (found.verdict, found.offered) == ("fallback", [])
+    assert prompt_of(model) == f"{NOTHING_FOUND}\n\n{WEAK_QUESTION}"
     assert found.results[0].result.matches
-    assert not parse(prompt_of(model))
+
+
+async def test_only_min_score_cuts(ask: Ask) -> None:
+    """Who sets `min_score` has said what is found: what passes it is no weak match."""
+    assert (await ask("[{ id: guide, min_score: 0 }]", WEAK_QUESTION)).verdict == "hit"
+
+
+async def test_the_prompts_budget_counts_the_line(ask: Ask, model: Scripted) -> None:
+    """The line that says that the match is weak is within `max_tokens`."""
+    for budget in (35, 50, 70):
+        await ask(f"[{{ id: guide, max_tokens: {budget} }}]", WEAK_QUESTION)
+        for block in blocks(prompt_of(model)):
+            assert WordCounter().count(block) <= budget
 
 
 async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None:

@@ -160,7 +160,7 @@ async def test_nested_twice_everything_is_carried_up(tmp_path: Path) -> None:
     model = Scripted(says=says)
     result = await run(tmp_path, model, inner, middle, outer, knowledge_bases=[DOCS])
     assert list(result.tasks) == ["first", "second", "last"]
-    assert [task.verdict for task in result.tasks.values()] == ["hit", "fallback", "none"]
+    assert [task.verdict for task in result.tasks.values()] == ["hit", "weak", "none"]
     assert [citation.uri for citation in result.tasks["first"].citations] == ["docs/keys.md"]
     assert result.tasks["first"].unknown_markers == ["[9]"]
     assert [citation.uri for citation in result.citations] == ["docs/keys.md"]

@@ -150,12 +150,12 @@ async def test_a_place_may_be_named_twice(tmp_path: Path) -> None:
 
 
 async def test_the_fallback_goes_to_the_place(tmp_path: Path) -> None:
-    """So does nothing at all, where there is no fallback."""
+    """So does nothing at all, where the fallback is empty."""
     missed = "id: guide, inject_as: docs, min_score: 0.99"
     template = f"A [{{{{ .docs }}}}] {ASK}"
     prompt, _ = await said(tmp_path, template, f"[{{ {missed}, fallback: Nothing found. }}]")
     assert prompt == f"A [Nothing found.] {QUESTION}"
-    prompt, _ = await said(tmp_path, template, f"[{{ {missed} }}]")
+    prompt, _ = await said(tmp_path, template, f"[{{ {missed}, fallback: '' }}]")
     assert prompt == f"A [] {QUESTION}"
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lorebind_bindings import resolve
 from lorebind_knowledge import load_project
 from lorebind_knowledge.declarations import FusionDeclaration
+from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 
 from .helpers import write
 
@@ -28,8 +29,13 @@ DEFAULTS: dict[str, Any] = {
     "rerank": None,
     "neighbours": 0,
     "inject_as": None,
-    "fallback": None,
+    "on_weak": "give",
+    "fallback": NOTHING_FOUND,
     "min_results": 1,
+    "stages": [],
+    "render": "bullets",
+    "on_error": "fail",
+    "tool_fallback": "never",
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "strategy": st.sampled_from(["similarity", "mmr"]),

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-SCRIPT = "docs/reference/yaml.py"
+SCRIPT = "docs/reference/make_page.py"
 
 
 def _load() -> Any:

@@ -18,13 +18,11 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.records import DocumentMatch, QueryResult
-from lorebind_knowledge.retrieval.search import shortfall
+from lorebind_knowledge.retrieval.judging import judge
 
 from .bench import Bench, CountingEmbedder, paragraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lorebind_knowledge.records import Vector
 
 
@@ -173,44 +171,45 @@ async def test_min_score(bench: Bench) -> None:
 # Hits.
 
 
-def _result(*cosines: float) -> QueryResult:
+@pytest.mark.parametrize(
+    ("cosines", "settings", "hit_score", "expected"),
+    [
+        ((), {}, 0.4, "miss"),
+        ((0.5,), {}, 0.4, "hit"),
+        ((0.4,), {}, 0.4, "hit"),
+        ((0.39, 0.3), {}, 0.4, "weak"),
+        ((0.1, 0.5), {}, 0.4, "hit"),
+        ((0.1,), {"min_score": 0.05}, 0.4, "hit"),
+        ((0.0,), {"min_score": 0}, 0.4, "hit"),
+        ((), {"min_score": 0}, 0.4, "miss"),
+        ((0.01,), {}, None, "hit"),
+        ((), {}, None, "miss"),
+        ((0.9,), {"min_results": 2}, 0.4, "miss"),
+        ((0.9, 0.1), {"min_results": 2}, 0.4, "hit"),
+        ((0.9,), {"min_results": 2, "min_score": 0.1}, 0.4, "miss"),
+    ],
+)
+def test_verdicts(
+    cosines: tuple[float, ...], settings: dict[str, Any], hit_score: float | None, expected: str
+) -> None:
+    """Enough matches, and the best one's cosine reaches the embedder's level unless one was set."""
     matches = [
         DocumentMatch(str(number), max(cosine, 0), {"dense": cosine}, "text", {})
         for number, cosine in enumerate(cosines)
     ]
-    return QueryResult(matches, "similarity", ["docs"], [], 0.0)
+    judged = judge("'docs'", matches, RetrievalDeclaration(**settings), hit_score)
+    assert (judged.verdict, judged.shortfall == "") == (expected, expected == "hit")
 
 
-@pytest.mark.parametrize(
-    ("cosines", "settings", "hit_score", "expected"),
-    [
-        ((), {}, 0.4, False),
-        ((0.5,), {}, 0.4, True),
-        ((0.4,), {}, 0.4, True),
-        ((0.39, 0.3), {}, 0.4, False),
-        ((0.1, 0.5), {}, 0.4, True),
-        ((0.1,), {"min_score": 0.05}, 0.4, True),
-        ((0.0,), {"min_score": 0}, 0.4, True),
-        ((), {"min_score": 0}, 0.4, False),
-        ((0.01,), {}, None, True),
-        ((), {}, None, False),
-        ((0.9,), {"min_results": 2}, 0.4, False),
-        ((0.9, 0.1), {"min_results": 2}, 0.4, True),
-        ((0.9,), {"min_results": 2, "min_score": 0.1}, 0.4, False),
-    ],
-)
-def test_hits(
-    make_bench: Callable[[str], Bench],
-    cosines: tuple[float, ...],
-    settings: dict[str, Any],
-    hit_score: float | None,
-    expected: bool,
-) -> None:
-    """Enough matches, and the best one's cosine reaches the embedder's bar unless one was set."""
-    bench = make_bench("memory")
-    bench.embedder.hit_score = hit_score
-    missing = shortfall(bench.kb, _result(*cosines), RetrievalDeclaration(**settings))
-    assert (missing == "") is expected, missing
+async def test_a_weak_match_is_found(bench: Bench) -> None:
+    """A result below the embedder's level has all its passages, and says that they are weak."""
+    await filled(bench)
+    bench.embedder.hit_score = 0.99
+    found = await bench.ask("gamma and more", top_k=6)
+    assert (len(found), found.verdict) == (6, "weak")
+    assert "'docs' has the cosine" in found.shortfall
+    assert bench.diary.data("retrieval_completed")[-1]["verdict"] == "weak"
+    assert (await bench.ask("unheard", min_score=0.99)).verdict == "miss"
 
 
 async def test_namespaces_in_one_store(bench: Bench) -> None:

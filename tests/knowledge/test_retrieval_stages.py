@@ -9,7 +9,7 @@ import pytest
 from lorebind_knowledge.configuration import build_project
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import ConfigurationError, UsageError
-from lorebind_knowledge.retrieval.search import search_several, shortfall
+from lorebind_knowledge.retrieval.search import search_several
 
 from .bench import Bench, paragraph
 
@@ -80,7 +80,7 @@ async def test_none_finds_enough(bench: Bench) -> None:
         "alpha", **{name: getattr(settings, name) for name in ("filters", "min_results", "stages")}
     )
     assert (result.stage, len(result)) == (2, 2)
-    assert shortfall(bench.kb, result, settings).startswith("2 passages")
+    assert (result.verdict, result.shortfall[:10]) == ("miss", "2 passages")
 
 
 @pytest.mark.parametrize(("hit_score", "stage"), [(0.1, 0), (0.99, 1), (None, 0)])
@@ -93,7 +93,7 @@ async def test_what_is_not_likely_to_answer(
     settings = RetrievalDeclaration.model_validate({"stages": [{"min_score": 0.05}]})
     result = await bench.ask("alpha and words", stages=settings.stages)
     assert result.stage == stage
-    assert shortfall(bench.kb, result, settings) == ""
+    assert (result.verdict, result.shortfall) == ("hit", "")
 
 
 @pytest.mark.parametrize("strategy", ["similarity", "hybrid", "mmr"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -15,7 +17,13 @@ from lorebind_prompts import (
     count_messages,
     render,
 )
-from lorebind_prompts.extractive import INTRODUCTION, NO_ANSWER, NO_PASSAGES
+from lorebind_prompts.extractive import (
+    INTRODUCTION,
+    NO_ANSWER,
+    NO_PASSAGES,
+    WEAK_INTRODUCTION,
+)
+from lorebind_prompts.rendering.bullets import Bullets
 
 from .helpers import context
 from .hostile import HOSTILE
@@ -80,14 +88,31 @@ def test_a_table_row_and_a_list_are_quoted() -> None:
 
 
 def test_nothing_to_quote_is_said() -> None:
-    """Without passages, or with none that answers, the answer says so and cites nothing."""
-    assert ask("What is the capital of France?", CORS, TASKS) == NO_ANSWER
+    """Without passages, or with none that has a sentence, the answer says so and cites nothing."""
     assert ask("How do I bake bread?") == NO_PASSAGES
-    assert ask("What is it?", CORS) == NO_ANSWER
+    assert ask("What is it?", replace(CORS, content="# CORS")) == NO_ANSWER
     assert ExtractiveChatModel().invoke([SystemMessage("x")]).text == NO_PASSAGES
-    for answer in (NO_ANSWER, NO_PASSAGES, INTRODUCTION):
+    for answer in (NO_ANSWER, NO_PASSAGES, INTRODUCTION, WEAK_INTRODUCTION):
         assert "extractive" in answer
         assert not check(answer, []).unknown
+
+
+@pytest.mark.parametrize("question", ["What is the capital of France?", "What is it?"])
+def test_without_a_common_word_the_beginning_is_quoted(question: str) -> None:
+    """Whoever found the passages knew more than words: the first begins, and that it is weak."""
+    answer = ask(question, CORS, TASKS)
+    assert answer.startswith(WEAK_INTRODUCTION)
+    assert answer.count(CORS.marker) >= 1
+    assert TASKS.marker not in answer
+
+
+def test_weak_passages_are_said_to_be_weak() -> None:
+    """What the block says of its passages, the answer says too, and quotes them as ever."""
+    question = "How do I configure cross-origin requests?"
+    block = Bullets().block([Bullets().entry(CORS)], weak=True)
+    said = ExtractiveChatModel().invoke(f"{block}\n\n{question}").text
+    strong = ask(question, CORS)
+    assert said.removeprefix(WEAK_INTRODUCTION) == strong.removeprefix(INTRODUCTION)
 
 
 def test_passages_of_earlier_turns_are_not_quoted() -> None:

@@ -9,7 +9,7 @@ import typer
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 
 if TYPE_CHECKING:
-    from lorebind_bindings import Provenance
+    from lorebind_bindings import Provenance, ResolvedBinding
 
 app = typer.Typer(help="Explain what is bound where.", no_args_is_help=True)
 
@@ -54,6 +54,16 @@ def explain(
                 for name, place in binding.provenance.items()
             ),
         )
+        print_line(_level(binding))
+
+
+def _level(binding: ResolvedBinding) -> str:
+    """From which cosine on a match is not weak."""
+    if binding.settings.min_score is not None:
+        return "No match is weak: min_score decides what is found."
+    if binding.hit_score is None:
+        return "No match is weak, unless the embedder itself has a hit_score."
+    return f"A match is weak if its best passage has a cosine below {binding.hit_score:g}."
 
 
 def _shown(value: Any) -> str:

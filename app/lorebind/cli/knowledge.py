@@ -327,6 +327,8 @@ def query(
         print_data(result, output)
     elif result.matches:
         print_matches(result, question)
+        if result.shortfall:
+            print_line(result.shortfall)
     else:
         print_line(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
     if not result.matches:

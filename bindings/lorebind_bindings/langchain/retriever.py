@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 class LorebindRetriever(BaseRetriever):
     """Searches what is bound and gives the passages of all bindings, best first.
 
-    Each document carries its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title` and
-    the span (`start`, `end`, `line_start`, `line_end`).
+    Each document carries its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title`,
+    the span (`start`, `end`, `line_start`, `line_end`), and `verdict`, which is `weak` where even
+    the best passage is not likely to answer. What another face would not give a model, as fewer
+    than `min_results`, is not returned here either.
     """
 
     service: SkipValidation[Any] = Field(exclude=True, repr=False)
@@ -75,11 +77,12 @@ class LorebindRetriever(BaseRetriever):
         ]
         results = await retrieve(self.service, bindings, query)
         matches = [
-            (-match.score * _weight(found.result), match.id, match)
+            (-match.score * _weight(found.result), match.id, _document(match, found.result))
             for found in results
+            if found.is_given
             for match in found.result
         ]
-        return [_document(match) for *_, match in sorted(matches, key=itemgetter(0, 1))[:limit]]
+        return [document for *_, document in sorted(matches, key=itemgetter(0, 1))[:limit]]
 
 
 def _weight(result: QueryResult) -> float:
@@ -90,6 +93,11 @@ def _weight(result: QueryResult) -> float:
     return max((match.scores.get("dense", 0.0) for match in result), default=0.0)
 
 
-def _document(match: DocumentMatch) -> Document:
-    metadata = {**match.metadata, "score": match.score, "scores": dict(match.scores)}
+def _document(match: DocumentMatch, result: QueryResult) -> Document:
+    metadata = {
+        **match.metadata,
+        "score": match.score,
+        "scores": dict(match.scores),
+        "verdict": result.verdict,
+    }
     return Document(page_content=match.text, metadata=metadata, id=match.id)

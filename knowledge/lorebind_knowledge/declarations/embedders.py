@@ -24,6 +24,11 @@ class EmbedderBase(Declaration):
         return None
 
     @property
+    def known_hit_score(self) -> float | None:
+        """The embedder's `hit_score`; None where only the embedder itself can tell it."""
+        return None
+
+    @property
     def token_price(self) -> float | None:
         """What a million tokens cost; None where that is not declared, or nobody charges."""
         price: float | None = getattr(self, "price_per_million_tokens", None)

@@ -30,6 +30,9 @@ InjectAs = Annotated[
 """A label or a variable for a block of passages."""
 
 
+NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer from memory."
+"""What stands in for passages where nobody has written another text."""
+
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
 """How passages are ranked."""
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
@@ -143,7 +146,18 @@ class RetrievalDeclaration(Declaration):
         "for each passage, which names `{{ .content }}` and `{{ .marker }}`; or the name of a file "
         "with such a template.",
     )
-    fallback: str | None = Field(None, description="The text used when too little is found.")
+    on_weak: Literal["give", "fallback"] = Field(
+        "give",
+        description="What happens if even the best passage is further from the question than those "
+        "that answer usually are. `give`: the passages are given, and said to match weakly; "
+        "`fallback`: the text of `fallback` is used instead. This needs an embedder whose level is "
+        "known, and no `min_score`.",
+    )
+    fallback: str = Field(
+        NOTHING_FOUND,
+        description="The text used instead of passages when too little is found. An empty text "
+        "means none.",
+    )
     min_results: int = Field(
         1, ge=1, le=50, description="Fewer passages than this count as nothing found."
     )
@@ -161,7 +175,7 @@ class RetrievalDeclaration(Declaration):
     )
     tool_fallback: Literal["never", "auto", "escalate"] = Field(
         "never",
-        description="What an agent can do if too little is found. `auto`: it gets a tool to search "
-        "with its own words; `escalate`: it must use a tool before it answers; `never`: it keeps "
-        "the tools it has.",
+        description="What an agent can do if the match is weak or too little is found. `auto`: it "
+        "gets a tool to search with its own words; `escalate`: it must use a tool before it "
+        "answers; `never`: it keeps the tools it has.",
     )

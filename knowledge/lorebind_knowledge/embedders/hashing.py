@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.records import Matrix, Vector
 
+HIT_SCORE = 0.1
 _WORD = re.compile(r"\w+")
 
 
@@ -45,6 +46,10 @@ class HashingEmbedderDeclaration(EmbedderBase):
     def known_dimension(self) -> int:
         return self.config.dimension
 
+    @property
+    def known_hit_score(self) -> float:
+        return HIT_SCORE
+
 
 Declaration = HashingEmbedderDeclaration
 
@@ -57,7 +62,7 @@ def make(declaration: HashingEmbedderDeclaration, environment: PartEnvironment) 
 class HashingEmbedder(Embedder):
     """Texts that share words are near each other; texts that share none are orthogonal or so."""
 
-    hit_score = 0.1
+    hit_score = HIT_SCORE
 
     def __init__(self, *, dimension: int = 256, batch_size: int = 1024) -> None:
         self._dimension = dimension

@@ -19,13 +19,14 @@ from lorebind_knowledge.events import Event
 from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
+from lorebind_knowledge.retrieval.judging import judge
 from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.rerank import rerank
 from lorebind_knowledge.retrieval.similarity import similarity
-from lorebind_knowledge.retrieval.stages import check_stages, stages_of, suffices
+from lorebind_knowledge.retrieval.stages import check_stages, stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -122,6 +123,7 @@ async def _search(
     except LorebindError as error:
         _emit(kbs, "retrieval_failed", strategy=asked, reason=str(error))
         raise
+    judged = judge(_name(kbs), matches, stages_of(settings)[stage], kbs[0].embedder.hit_score)
     seconds = time.perf_counter() - started
     found = Counter(match.metadata["kb_id"] for match in matches)
     missing = question_asked.missing
@@ -131,9 +133,9 @@ async def _search(
             _emit([kb], "retrieval_failed", strategy=asked, reason=missing[kb.id])
         else:
             data = {"strategy": name, "matches": found[kb.id], "seconds": seconds, "stage": stage}
-            _emit([kb], "retrieval_completed", **data)
+            _emit([kb], "retrieval_completed", verdict=judged.verdict, **data)
     ids = [kb.id for kb in searched]
-    return QueryResult(matches, name, ids, list(missing), seconds, stage)
+    return QueryResult(matches, name, ids, list(missing), seconds, stage, *judged)
 
 
 def _emit(kbs: Iterable[KnowledgeBase], hook: str, **data: Any) -> None:
@@ -250,7 +252,8 @@ async def _staged(
     best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
     for number, one in enumerate(stages):
         matches = await _ranked(asked, one.model_copy(update={"top_k": limit}))
-        enough = suffices(matches, one, asked.kbs[0].embedder.hit_score)
+        judged = judge(_name(asked.kbs), matches, one, asked.kbs[0].embedder.hit_score)
+        enough = judged.verdict == "hit"
         if enough or number == 0 or len(matches) > len(best[0]):
             best = (matches, one.strategy, number)
         if enough:
@@ -353,26 +356,3 @@ def passing(
             )
         if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
             yield one
-
-
-def shortfall(kb: KnowledgeBase, result: QueryResult, settings: RetrievalDeclaration) -> str:
-    """Why what was found is not likely to answer the question; empty when it is.
-
-    Where `min_score` is set, every match has passed it already. Where it is not, the best match's
-    cosine is compared with the score from which the embedder's hits usually start.
-    """
-    settings = stages_of(settings)[result.stage]
-    found = len(result.matches)
-    if found < settings.min_results:
-        passing = "" if settings.min_score is None else f" scored {settings.min_score:g} or more"
-        return (
-            f"{found or 'no'} passage{'' if found == 1 else 's'} of {kb.id!r}{passing}; "
-            f"at least {settings.min_results} would count as an answer"
-        )
-    if kb.embedder.hit_score is None or suffices(result.matches, settings, kb.embedder.hit_score):
-        return ""
-    best = max(match.scores["dense"] for match in result.matches)
-    return (
-        f"no passage of {kb.id!r} is likely to answer this: the best scored {best:.2f}, and with "
-        f"this embedder answers usually start at {kb.embedder.hit_score:.2f}"
-    )

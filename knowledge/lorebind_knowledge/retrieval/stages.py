@@ -1,7 +1,6 @@
-"""`stages`: further ways to search, tried in order while too little is found.
+"""`stages`: further ways to search, tried in order until one of them is a hit.
 
-The verdict between two stages is the one that a binding is judged by: enough passages, and the best
-of them likely to answer. The question is embedded once for all of them.
+The question is embedded once for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
-    from lorebind_knowledge.records import DocumentMatch
 
 _FUSED = ("dense", "lexical", "fused")
 _FIGURES = {
@@ -54,18 +52,3 @@ def check_stages(name: str, stages: Sequence[RetrievalDeclaration]) -> None:
         if one.min_score is not None and wanted and wanted not in _FIGURES[one.strategy]:
             known = ", ".join(_FIGURES[one.strategy])
             raise UsageError(f"{where}, which has no figure {wanted!r}; known: {known}")
-
-
-def suffices(
-    matches: Sequence[DocumentMatch], settings: RetrievalDeclaration, hit_score: float | None
-) -> bool:
-    """Whether what was found is likely to answer the question.
-
-    Where `min_score` is set, every match has passed it already. Where it is not, the best match's
-    cosine is compared with the score from which the embedder's hits usually start.
-    """
-    if len(matches) < settings.min_results:
-        return False
-    if settings.min_score is not None or hit_score is None:
-        return True
-    return max(match.scores["dense"] for match in matches) >= hit_score

@@ -27,8 +27,8 @@ class Bullets:
         header = f"- {passage.marker} {clean_line(passage.source)}".rstrip()
         return f"{header}\n{indented(clean_text(passage.content))}".rstrip()
 
-    def block(self, entries: Sequence[str], label: str | None = None) -> str:
-        return delimited(entries, label=label)
+    def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        return delimited(entries, label=label, weak=weak)
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         entries: list[tuple[str, str, list[str]]] = []

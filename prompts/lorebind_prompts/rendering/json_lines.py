@@ -32,8 +32,8 @@ class JsonLines:
         }
         return json.dumps(written, ensure_ascii=False)
 
-    def block(self, entries: Sequence[str], label: str | None = None) -> str:
-        return delimited(["[", ",\n".join(entries), "]"], label=label, form="json")
+    def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        return delimited(["[", ",\n".join(entries), "]"], label=label, form="json", weak=weak)
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         objects = [line.rstrip(",") for line in lines if line.startswith("{")]

@@ -29,8 +29,8 @@ class Markdown:
         lines = clean_text(passage.content).split("\n")
         return "\n".join([heading, "", *(f"> {line}" if line else ">" for line in lines)])
 
-    def block(self, entries: Sequence[str], label: str | None = None) -> str:
-        return delimited(["", "\n\n".join(entries), ""], label=label, form="markdown")
+    def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        return delimited(["", "\n\n".join(entries), ""], label=label, form="markdown", weak=weak)
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         entries: list[tuple[str, str, list[str]]] = []

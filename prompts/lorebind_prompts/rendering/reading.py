@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lorebind_prompts.cleaning import clean_text
-from lorebind_prompts.rendering.base import Passage
+from lorebind_prompts.rendering.base import WEAK, Passage
 from lorebind_prompts.rendering.bullets import Bullets
 from lorebind_prompts.rendering.json_lines import JsonLines
 from lorebind_prompts.rendering.markdown import Markdown
@@ -46,7 +47,11 @@ def parse(text: str) -> list[Passage]:
 
     Of blocks that a template wrote, as much as can be told: the text below each marker.
     """
-    return [passage for form, block in _split(text)[1] for passage in _READERS[form](block)]
+    return [
+        replace(passage, weak=preamble.endswith(WEAK))
+        for form, preamble, block in _split(text)[1]
+        for passage in _READERS[form](block)
+    ]
 
 
 def without_blocks(text: str) -> str:
@@ -54,8 +59,8 @@ def without_blocks(text: str) -> str:
     return "\n".join(_split(text)[0]).strip()
 
 
-def _split(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The lines outside of blocks; of each block its format, and its lines below the preamble."""
+def _split(text: str) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+    """The lines outside of blocks; of each block its format, its preamble, and the lines below."""
     lines = text.split("\n")
     ends: dict[str, list[int]] = {}
     for index in reversed(range(len(lines))):
@@ -69,7 +74,7 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
             outside.append(lines[index])
             index += 1
         else:
-            blocks.append((opening[2] or "", lines[index + 2 : end]))
+            blocks.append((opening[2] or "", lines[index + 1], lines[index + 2 : end]))
             index = end + 1
     return outside, blocks
 

@@ -59,8 +59,8 @@ class TemplateRenderer:
         except TemplateError as error:
             raise UsageError(f"the template of the passages: {error}") from None
 
-    def block(self, entries: Sequence[str], label: str | None = None) -> str:
-        return delimited(entries, label=label, form="template")
+    def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        return delimited(entries, label=label, form="template", weak=weak)
 
 
 def _lines(metadata: Mapping[str, Any]) -> dict[str, Any]:

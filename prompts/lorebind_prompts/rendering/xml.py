@@ -31,8 +31,8 @@ class Xml:
         opening = f'<passage marker="{passage.marker}" source="{source}">'
         return f"{opening}\n{_escaped(clean_text(passage.content))}\n</passage>"
 
-    def block(self, entries: Sequence[str], label: str | None = None) -> str:
-        return delimited(entries, label=label, form="xml")
+    def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        return delimited(entries, label=label, form="xml", weak=weak)
 
     def read(self, lines: Sequence[str]) -> list[Passage]:
         return [

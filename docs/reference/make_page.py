@@ -1,6 +1,6 @@
 """The reference of the YAML, one page of Markdown, made from the JSON Schemas.
 
-`python docs/reference/yaml.py > docs/reference/yaml.md` renews the page.
+`python docs/reference/make_page.py > docs/reference/yaml.md` renews the page.
 """
 
 from __future__ import annotations
