@@ -100,6 +100,18 @@ async def test_the_least_recently_used_go(database: Database, clock: Clock) -> N
     assert kept(cache, "cde") == ["c", "e"]
 
 
+async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
+    """A row whose size is none goes in its turn, and nothing fails."""
+    database = EmbeddedDatabase(tmp_path / "x.db")
+    cache = EmbeddingCache(database, VECTOR, clock)
+    await embed_each(cache, "a", "b", "c")
+    with database.writing() as sql:
+        oldest = "select key from catalog_embeddings order by created_at limit 1"
+        sql.run(f"update catalog_embeddings set size = 'x' where key = ({oldest})")
+    assert await cache.trim() == 2
+    assert kept(cache, "abc") == ["c"]
+
+
 async def test_asking_is_no_use(database: Database, clock: Clock) -> None:
     """A plan that finds a vector in the cache does not keep it there."""
     cache = EmbeddingCache(database, VECTOR, clock)

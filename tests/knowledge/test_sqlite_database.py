@@ -151,6 +151,21 @@ def test_errors_are_named(database: SqliteDatabase) -> None:
     assert read(database) == [1]
 
 
+def test_a_message_that_is_no_text(path: Path) -> None:
+    """SQLite quotes what it has read, which in a damaged file may be any bytes."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table thing (a)")
+    whole = path.read_bytes()
+    spoiled = whole.replace(b"tablethingthing", b"table\xfahingthing")
+    path.write_bytes(spoiled.replace(b"CREATE TABLE thing", b"CREATE TABLX thing"))
+    assert path.read_bytes() not in (whole, spoiled)
+    with (
+        pytest.raises(StoreError, match=r"x\.db: it is damaged; move the file away"),
+        SqliteDatabase(path, str(path)).reading() as db,
+    ):
+        db.execute("select 1 from thing")
+
+
 def test_a_full_disk(database: SqliteDatabase) -> None:
     """It is said that space is missing; nothing is lost."""
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,10 @@ class Running:
         return self._printed.read_text()
 
     def stop(self) -> None:
-        """Stop all its threads, wherever they are."""
+        """Stop all its threads, wherever they are, and wait until they have."""
         self._send(signal.SIGSTOP)
+        while self.code() is None and not _has_stopped(self.process):
+            time.sleep(0.001)
 
     def go_on(self) -> None:
         self._send(signal.SIGCONT)
@@ -61,6 +64,15 @@ class Running:
         # One that has ended is kept by its parent until `code` has asked for it.
         if self._code is None:
             os.kill(self.process, signal_)
+
+
+def _has_stopped(process: int) -> bool:
+    """Whether no thread goes on: on a busy machine a signal takes a while. Told by Linux alone."""
+    states = []
+    for stat in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return set(states) <= {"T", "t", "Z", "X"}
 
 
 class Processes:

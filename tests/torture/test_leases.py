@@ -38,7 +38,12 @@ pytestmark = [
     pytest.mark.enable_socket,
 ]
 
-ENDED = ("idle-in-transaction", "the connection is lost", "server closed the connection")
+ENDED = (
+    "idle-in-transaction",
+    "the connection is lost",
+    "server closed the connection",
+    "terminating connection",
+)
 """How a process hears that PostgreSQL has ended its transaction: the reason may be lost on the way.
 """
 LEASE, BUSY = 1.0, 1.0

@@ -102,7 +102,7 @@ class Recency:
                 if excess <= 0:
                     break
                 going.append(key)
-                excess -= size
+                excess -= size if type(size) is int else 0  # a damaged row goes all the same
             sql.run("delete from catalog_embeddings where key in (:*going)", going=going)
         return len(going)
 

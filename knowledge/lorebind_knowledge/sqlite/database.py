@@ -92,6 +92,8 @@ class SqliteDatabase:
                     raise
         except sqlite3.Error as error:
             raise StoreError(f"{self._name}: {_advice(str(error))}") from error
+        except UnicodeDecodeError as error:  # of SQLite's message, which quotes what it has read
+            raise StoreError(f"{self._name}: it is damaged; {MOVE_AWAY}") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"{self._name}: not valid Unicode: {error}") from error
 
