@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lorebind.langchain_methods import Faces
+from lorebind.objects import with_objects
 from lorebind_bindings import (
     ModelPool,
     Request,
@@ -26,6 +27,11 @@ from lorebind_knowledge.service import KnowledgeService
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
+
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
     from lorebind_bindings import Answer, RunResult
@@ -82,23 +88,45 @@ class Project(Faces):
     @classmethod
     def build(
         cls,
-        declarations: Mapping[str, Any],
+        declarations: Mapping[str, Any] | None = None,
         *,
+        embedder: Embeddings | None = None,
+        vector_store: VectorStore | None = None,
+        model: BaseChatModel | None = None,
+        documents: Sequence[Document] | None = None,
         root: str | Path = ".",
         environ: Mapping[str, str] | None = None,
         extensions: Sequence[Extension] = (),
     ) -> Self:
         """The same from Python objects: a mapping with the keys of `lorebind.yaml`.
 
+        Objects of LangChain are as good as declarations. Within those, one may stand wherever the
+        `class` of an embedder, a vector database or a source is named, and as a model's `model`.
+
         Args:
             declarations: what the file would say.
+            embedder: the embedder `default`. Of two objects of a class that have the same `model`
+                and dimensions, the vectors are taken to be the same.
+            vector_store: the vector database `default`. It has to be empty or filled by Lorebind;
+                leave it to Lorebind from now on.
+            model: the chat model `default`.
+            documents: the knowledge base `documents`, which the project binds. A document is known
+                by its `source`, or else its id.
             root: the folder that paths are relative to and must stay in.
             environ, extensions: as for `load`.
 
         Raises:
             ConfigurationError: with every problem.
+            UsageError: `documents` are no documents.
         """
-        loaded = build_project(declarations, root=Path(root), environ=environ)
+        written = with_objects(
+            declarations or {},
+            embedder=embedder,
+            vector_store=vector_store,
+            model=model,
+            documents=documents,
+        )
+        loaded = build_project(written, root=Path(root), environ=environ)
         return cls(loaded, extensions=extensions)
 
     @property

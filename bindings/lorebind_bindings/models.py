@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment
+from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.errors import MissingDependencyError, ModelError
 from lorebind_knowledge.extras import import_extra
 from lorebind_prompts import ModelCounter, counter_for
@@ -27,6 +28,8 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
         MissingDependencyError: the provider's package is not installed.
         ModelError: the model cannot be made with the configuration given.
     """
+    if isinstance(declaration.model, LiveObject):
+        return live_model(declaration.model.object)
     if declaration.provider == EXTRACTIVE:
         from lorebind_prompts import ExtractiveChatModel
 
@@ -56,7 +59,24 @@ def model_counter(declaration: ModelDeclaration, environment: Environment) -> To
     """
     if declaration.tokenizer is not None:
         return make_counter(declaration.tokenizer, environment)
+    if isinstance(declaration.model, LiveObject):
+        return live_counter(declaration.model.object)
     return counter_for(declaration.model, declaration.provider)
+
+
+def live_model(model: Any) -> BaseChatModel:
+    """A chat model that was made elsewhere.
+
+    Raises:
+        ModelError: it is none.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    if not isinstance(model, BaseChatModel):
+        raise ModelError(
+            f"expected a chat model of LangChain, a BaseChatModel; got a {type(model).__name__}"
+        )
+    return model
 
 
 def live_counter(model: BaseChatModel) -> TokenCounter:

@@ -7,10 +7,12 @@ made, between its import and its first call.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.declarations.base import within
+from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.declarations.values import CodePath
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.project_code import (
@@ -62,6 +64,8 @@ def named_class(
 ) -> Callable[..., Any]:
     """The class that a declaration names, which may be called now.
 
+    Where the declaration holds an object instead, it is what gives that object; see `live`.
+
     Args:
         declaration: it has a field `class_path`.
         environment: of the project.
@@ -73,11 +77,23 @@ def named_class(
     Raises:
         UsageError: it cannot be imported.
     """
+    given: Any = getattr(declaration, str(_CLASS[0]))
+    if isinstance(given, LiveObject):
+        if isinstance(given.object, kinds) or has_method(type(given.object), methods):
+            return partial(_held, given.object)
+        found = type(given.object)
+        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
     found = _imported(declaration, environment, _CLASS)
     if derives(found, *kinds) or has_method(found, methods):
         made: Callable[..., Any] = found
         return made
     raise failure(_wrong(declaration, _CLASS, found, expected))
+
+
+def _held(held: Any, **settings: Any) -> Any:
+    if settings:
+        raise TypeError(f"an object takes no settings any more: {', '.join(settings)}")
+    return held
 
 
 def named_factory(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.live import LiveObject, NameOrObject
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.tokenizers import TokenizerDeclaration
 from lorebind_knowledge.declarations.values import ConfigMap
@@ -38,7 +39,7 @@ class ModelDeclaration(Declaration):
         min_length=1,
         description="`extractive`, or a provider of LangChain's init_chat_model: openai, …",
     )
-    model: str | None = Field(
+    model: NameOrObject | None = Field(
         None, description="The provider's name of the model; `extractive` needs none."
     )
     api_key: Secret | None = Field(
@@ -52,7 +53,7 @@ class ModelDeclaration(Declaration):
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if self.provider != EXTRACTIVE:
+        if self.provider != EXTRACTIVE and not isinstance(self.model, LiveObject):
             words = f"a model of {self.provider!r}, whose client reads variables of its own"
             yield "provider", "reach", words
 

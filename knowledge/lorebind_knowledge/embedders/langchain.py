@@ -11,8 +11,9 @@ from pydantic import Field
 from lorebind_knowledge.bridge import call_client
 from lorebind_knowledge.configuration.named_code import named_class
 from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
+from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
 from lorebind_knowledge.declarations.secrets import Secret
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
+from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
 from lorebind_knowledge.embedders.failures import said_by_provider
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TELLING = ("model", "model_name", "model_id", "deployment", "dimensions", "size")
+
 
 class LangChainEmbedderDeclaration(EmbedderBase):
     """Any `Embeddings` class of LangChain."""
@@ -37,7 +40,7 @@ class LangChainEmbedderDeclaration(EmbedderBase):
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
 
     provider: Literal["langchain"] = Field(description="An Embeddings class of LangChain.")
-    class_path: ClassPath = Field(
+    class_path: ClassOrObject = Field(
         alias="class",
         description="The class, as 'package.module:Class', in the project folder or installed.",
     )
@@ -89,10 +92,11 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
             f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
         )
     # The settings as written, with their templates: an identity without secrets.
+    known = _told(embeddings) if isinstance(declaration.class_path, LiveObject) else written
     inner = LangChainEmbedder(
         embeddings,
-        model=declaration.model or "",
-        settings=written,
+        model=declaration.model or str(known.get("model", "")),
+        settings=known,
         batch_size=declaration.batch_size,
         say=partial(said_by_provider, holder=embeddings, values=environment.told),
     )
@@ -102,6 +106,12 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         max_concurrent=declaration.max_concurrent,
         requests_per_minute=declaration.requests_per_minute,
     )
+
+
+def _told(embeddings: Embeddings) -> dict[str, Any]:
+    """What an object tells of the vectors that it makes; of two with the same they are the same."""
+    told = {name: getattr(embeddings, name, None) for name in _TELLING}
+    return {name: value for name, value in told.items() if isinstance(value, str | int)}
 
 
 class LangChainEmbedder(Embedder):

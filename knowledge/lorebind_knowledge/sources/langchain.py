@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.configuration.named_code import named_class
+from lorebind_knowledge.declarations.live import ClassOrObject
 from lorebind_knowledge.declarations.sources import SourceBase
-from lorebind_knowledge.declarations.values import ClassPath, ConfigMap
+from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.sources.base import Content, SourceItem
@@ -41,7 +42,7 @@ class LangChainSource(SourceBase):
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
     type: Literal["langchain"] = Field(description="A document loader class of LangChain.")
-    class_path: ClassPath = Field(
+    class_path: ClassOrObject = Field(
         alias="class",
         description="The class, as 'package.module:Class', in the project folder or installed.",
     )

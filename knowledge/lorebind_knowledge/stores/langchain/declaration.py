@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -9,8 +10,9 @@ from pydantic import ConfigDict, Field, model_validator
 from lorebind_knowledge.configuration.named_code import named_class, named_factory, named_part
 from lorebind_knowledge.declarations.base import Fault, RefusedError
 from lorebind_knowledge.declarations.catalogs import CatalogDeclaration, refuse_catalog_in_memory
+from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
 from lorebind_knowledge.declarations.parts import PartsMap, parts
-from lorebind_knowledge.declarations.values import ClassPath, FactoryPath
+from lorebind_knowledge.declarations.values import FactoryPath
 from lorebind_knowledge.declarations.vector_dbs import CATALOG, VectorDBBase
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.project_code import derives
@@ -40,7 +42,7 @@ class LangChainVectorDB(VectorDBBase):
     )
 
     type: Literal["langchain"] = Field(description="A VectorStore of LangChain.")
-    class_path: ClassPath | None = Field(
+    class_path: ClassOrObject | None = Field(
         None,
         alias="class",
         description="The class, as 'package.module:Class', in the project folder or installed.",
@@ -92,10 +94,15 @@ Declaration = LangChainVectorDB
 def make(declaration: LangChainVectorDB, environment: PartEnvironment) -> VectorStore:
     from langchain_core.vectorstores import InMemoryVectorStore
 
+    from lorebind_knowledge.stores.langchain.adopting import adopting
     from lorebind_knowledge.stores.langchain.store import LangChainStore
 
     recipe = recipe_of(declaration, environment)
-    in_memory = derives(getattr(recipe.make, "__self__", recipe.make), InMemoryVectorStore)
+    kind = getattr(recipe.make, "__self__", recipe.make)
+    if isinstance(declaration.class_path, LiveObject):
+        held = recipe.make()
+        kind, recipe = type(held), replace(recipe, make=adopting(held))
+    in_memory = derives(kind, InMemoryVectorStore)
     persistent = not in_memory if declaration.persistent is None else declaration.persistent
     return LangChainStore(recipe, exact=in_memory, persistent=persistent)
 

@@ -157,6 +157,11 @@ def document_id(space: Space, number: int) -> str:
     return str(uuid.UUID(int=high << 80 | 0x8 << 76 | middle << 64 | 0b10 << 62 | low))
 
 
+def is_ours(document: Document) -> bool:
+    """Whether a document was added by a store like this one, of whatever space."""
+    return _SPACE in document.metadata
+
+
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 

@@ -1,0 +1,60 @@
+"""Objects of LangChain as declarations of a project that is built in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.document_loaders import BaseLoader
+    from langchain_core.documents import Document
+
+DOCUMENTS = "documents"
+"""The id of the knowledge base of documents that are given as objects."""
+
+
+def with_objects(
+    declarations: Mapping[str, Any],
+    *,
+    embedder: Any = None,
+    vector_store: Any = None,
+    model: Any = None,
+    documents: Sequence[Document] | None = None,
+) -> dict[str, Any]:
+    """Declarations with those of the objects, which come first and are called `default`."""
+    added: dict[str, list[Any]] = {}
+    if embedder is not None:
+        added["embedders"] = [{"id": "default", "provider": "langchain", "class": embedder}]
+    if vector_store is not None:
+        added["vector_dbs"] = [{"id": "default", "type": "langchain", "class": vector_store}]
+    if model is not None:
+        added["models"] = [{"id": "default", "provider": "langchain", "model": model}]
+    if documents is not None:
+        source = {"type": "langchain", "class": _loader(documents)}
+        added["knowledge_bases"] = [{"id": DOCUMENTS, "sources": [source]}]
+        added["knowledge"] = [{"id": DOCUMENTS}]
+    lists = {key: [*some, *declarations.get(key, [])] for key, some in added.items()}
+    return {"name": "project", **declarations, **lists}
+
+
+def _loader(documents: Sequence[Document]) -> BaseLoader:
+    """What gives documents whenever they are ingested, each under its source or else its id."""
+    from langchain_core.document_loaders import BaseLoader
+    from langchain_core.documents import Document
+
+    for document in documents:
+        if not isinstance(document, Document):
+            raise UsageError(
+                f"documents: expected documents of LangChain, got a {type(document).__name__}"
+            )
+
+    class Documents(BaseLoader):
+        def lazy_load(self) -> Any:
+            for document in documents:
+                named = {"source": document.id} if document.id else {}
+                yield document.model_copy(update={"metadata": {**named, **document.metadata}})
+
+    return Documents()

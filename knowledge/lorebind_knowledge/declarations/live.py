@@ -1,0 +1,37 @@
+"""Objects that are there already, where a declaration names a class: only Python can give them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import WrapValidator
+
+from lorebind_knowledge.declarations.values import ClassPath
+
+if TYPE_CHECKING:
+    from pydantic import ValidatorFunctionWrapHandler
+
+
+class LiveObject(str):
+    """Reads as the path of its class, and holds the object."""
+
+    object: Any
+
+    def __new__(cls, held: Any) -> LiveObject:
+        kind = type(held)
+        made = super().__new__(cls, f"{kind.__module__}:{kind.__name__}")
+        made.object = held
+        return made
+
+
+def _live_or(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    # YAML makes objects of the standard library alone, as dates.
+    home = type(value).__module__.partition(".")[0]
+    return handler(value) if home in sys.stdlib_module_names else LiveObject(value)
+
+
+ClassOrObject = Annotated[ClassPath, WrapValidator(_live_or)]
+"""A class, as 'package.module:Class'; from Python also an object of one."""
+NameOrObject = Annotated[str, WrapValidator(_live_or)]
+"""A name; from Python also the object that is meant."""

@@ -1,0 +1,66 @@
+"""A `VectorStore` of LangChain that is there already, as a place to write."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
+
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.stores.langchain.store import is_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.vectorstores import VectorStore
+
+
+def adopting(held: VectorStore) -> Callable[[Embeddings], VectorStore]:
+    """What gives a copy of an object that has another `Embeddings` and the same data."""
+
+    def adopted(embedding: Embeddings) -> VectorStore:
+        """
+        Raises:
+            StoreError: the object hides its `Embeddings`, or it has documents of others.
+        """
+        store: VectorStore | None = _with_embeddings(held, embedding)
+        if store is None:
+            raise StoreError(
+                f"the {type(held).__name__} keeps its embeddings where they cannot be replaced; "
+                "name its class or a function that makes it instead"
+            )
+        try:
+            some = store.similarity_search("documents", k=4)
+        except (
+            Exception
+        ):  # whatever a class raises for a vector of another length than those it has
+            some = held.similarity_search("documents", k=4)
+        if not all(map(is_ours, some)):
+            raise StoreError(
+                f"the {type(held).__name__} has documents that Lorebind did not add; give one "
+                "that is empty, with a collection, table or file of its own"
+            )
+        return store
+
+    return adopted
+
+
+def _with_embeddings(held: Any, embedding: Embeddings, depth: int = 0) -> Any:
+    """A copy in which each `Embeddings` is another, also within what it is made of; None if it has
+    none."""
+    fields = getattr(held, "__dict__", {})
+    own = type(held).__module__.partition(".")[0]
+    changed: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Embeddings):
+            changed[name] = embedding
+        elif not depth and type(value).__module__.partition(".")[0] == own:
+            inner = _with_embeddings(value, embedding, depth + 1)
+            if inner is not None:
+                changed[name] = inner
+    if not changed:
+        return None
+    made = copy.copy(held)
+    vars(made).update(changed)
+    return made
