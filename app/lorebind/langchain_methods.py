@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from lorebind.at_place import AtPlace
 from lorebind_bindings import ModelPool, Place, Request, answer, stream
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.extras import import_extra
@@ -36,8 +37,8 @@ class Faces:
 
     All are asked for at a place: knowledge bases by name, or else what is bound where `workflow`,
     `task` and `agent` name it, which without any of them is the project itself. All count tokens as
-    the model does that answers there, unless `model` names another: a declared id, or any
-    LangChain chat model.
+    the model does that answers there, unless `model` names another: a declared id, a provider's
+    model as `openai:gpt-4o-mini`, or any LangChain chat model.
 
     All raise NotFoundError for a knowledge base, workflow, task, agent or model that is not there,
     and UsageError where nothing is bound.
@@ -47,19 +48,44 @@ class Faces:
     knowledge: KnowledgeService
     _models: ModelPool
 
+    def at(
+        self,
+        *kb_ids: str,
+        workflow: str | None = None,
+        task: str | None = None,
+        agent: str | None = None,
+    ) -> AtPlace:
+        """A place said once: an object with the methods below, which take all but the place.
+
+        Raises:
+            NotFoundError: no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound there.
+        """
+        Place(self.config, kb_ids, workflow, task, agent).bindings()
+        return AtPlace(self, kb_ids, {"workflow": workflow, "task": task, "agent": agent})
+
     def retriever(
         self,
         *kb_ids: str,
         workflow: str | None = None,
         task: str | None = None,
         agent: str | None = None,
-        **fields: Any,
+        **settings: Any,
     ) -> LorebindRetriever:
-        """A LangChain `BaseRetriever`; `fields` are its own, such as `k`, `tags` or `metadata`."""
+        """A LangChain `BaseRetriever`.
+
+        Args:
+            kb_ids, workflow, task, agent: see the class.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`, and fields of
+                the retriever, such as `k`, `tags` or `metadata`.
+        """
         from lorebind_bindings import LorebindRetriever  # half a second of LangChain
 
+        known = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
+        fields = {name: value for name, value in settings.items() if name in known}
+        differing = {name: value for name, value in settings.items() if name not in known}
         place = Place(self.config, kb_ids, workflow, task, agent)
-        return LorebindRetriever(self.knowledge, place.bindings(), **fields)
+        return LorebindRetriever(self.knowledge, place.bindings(**differing), **fields)
 
     def prompt(
         self,

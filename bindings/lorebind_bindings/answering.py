@@ -17,8 +17,13 @@ from lorebind_prompts import check
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 
+    from langchain_core.documents import Document
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        MessageLikeRepresentation,
+    )
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
@@ -60,12 +65,12 @@ class Request:
     """What the knowledge is searched for; None means the prompt, without passages."""
     instructions: str = ""
     """The system message."""
-    history: Sequence[BaseMessage] = ()
-    """What was said before."""
+    history: Sequence[MessageLikeRepresentation] = ()
+    """What was said before: messages of LangChain's, pairs of role and text, or mappings."""
     attachments: Sequence[Mapping[str, Any]] = ()
     """Images and files, as LangChain's content blocks; they stand behind the prompt."""
-    retrieved_contexts: Sequence[RetrievedContext] | None = None
-    """Passages that were found before; nothing is then searched."""
+    retrieved_contexts: Sequence[RetrievedContext | Document] | None = None
+    """Passages that were found before, by whatever retriever; nothing is then searched."""
     max_tokens: int | None = None
     """The budget of all passages together, see `assemble_together`."""
     config: RunnableConfig | None = None
@@ -192,7 +197,7 @@ async def _prepare(
     counter: TokenCounter,
     request: Request,
 ) -> _Asked:
-    from lorebind_prompts import build_messages  # half a second of LangChain
+    from lorebind_prompts import build_messages, messages_of  # half a second of LangChain
 
     prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
     places = [binding.settings.inject_as for binding in bindings]
@@ -206,7 +211,7 @@ async def _prepare(
         question=question,
         instructions=request.instructions,
         blocks=before,
-        history=request.history,
+        history=messages_of(request.history, "history"),
         attachments=request.attachments,
     )
     return _Asked(messages, injection, counter)

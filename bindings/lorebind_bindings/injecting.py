@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from lorebind_bindings.prompt_template import Block, label_of
 from lorebind_bindings.retrieving import STANDARD, retrieve, verdict_of
+from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import Portion, RetrievedContext, assemble_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from langchain_core.documents import Document
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
@@ -98,18 +101,38 @@ async def inject(
 
 
 def inject_given(
-    contexts: Iterable[RetrievedContext],
+    contexts: Iterable[RetrievedContext | Document],
     counter: TokenCounter,
     *,
     max_tokens: int | None = None,
     first_marker: int = 1,
 ) -> Injection:
-    """The same for passages that were found before, in one block."""
+    """The same for passages that were found before, in one block.
+
+    Raises:
+        UsageError: something else is among them.
+    """
     assembled = assemble_together(
-        [Portion(list(contexts))], counter=counter, max_tokens=max_tokens, first_marker=first_marker
+        [Portion([_given(one, counter) for one in contexts])],
+        counter=counter,
+        max_tokens=max_tokens,
+        first_marker=first_marker,
     )
     blocks = [Block(result.context) for result in assembled if result.context]
     return Injection(blocks, [], assembled)
+
+
+def _given(one: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
+    from langchain_core.documents import Document  # half a second of LangChain
+
+    if isinstance(one, RetrievedContext):
+        return one
+    if isinstance(one, Document):
+        return RetrievedContext.from_document(one, counter)
+    raise UsageError(
+        "passages that were found before must be a list of LangChain's documents or of "
+        f"RetrievedContexts, not of {type(one).__name__}"
+    )
 
 
 def _portion(found: BoundResult, counter: TokenCounter) -> Portion:

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lorebind_bindings.models import live_counter, make_model, model_counter
+from lorebind_knowledge.declarations import ModelDeclaration
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -26,16 +27,26 @@ class ModelPool:
     def get(self, model_id: str | None = None) -> tuple[BaseChatModel, TokenCounter]:
         """A model and the counter of its tokens; None means the project's default model.
 
+        Args:
+            model_id: a declared id, or `provider:model` as LangChain's `init_chat_model` takes it.
+
         Raises:
             NotFoundError: naming the models there are.
+            ModelError, MissingDependencyError: it cannot be made.
         """
-        declaration = self._loaded.model(model_id)
+        declaration = self._declared(model_id)
         with self._making:
             if declaration.id not in self._made:
                 model = make_model(declaration, self._loaded.environment)
                 counter = model_counter(declaration, self._loaded.environment)
                 self._made[declaration.id] = model, counter
             return self._made[declaration.id]
+
+    def _declared(self, model_id: str | None) -> ModelDeclaration:
+        if model_id is None or ":" not in model_id:  # no id has a colon
+            return self._loaded.model(model_id)
+        provider, _, model = model_id.partition(":")
+        return ModelDeclaration.model_construct(id=model_id, provider=provider, model=model)
 
     def at(
         self, agent: AgentDeclaration | None, model: str | BaseChatModel | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -102,8 +103,8 @@ class DocumentMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
-    """What a query found, best first; iterating over it gives its matches."""
+class QueryResult(Sequence["DocumentMatch"]):
+    """What a query found: its matches, best first, and an account of the search."""
 
     matches: list[DocumentMatch]
     strategy: str
@@ -118,8 +119,12 @@ class QueryResult:
     shortfall: str = ""
     """Why it is no hit, in a sentence."""
 
-    def __iter__(self) -> Iterator[DocumentMatch]:
-        return iter(self.matches)
+    @overload
+    def __getitem__(self, at: int) -> DocumentMatch: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[DocumentMatch]: ...
+    def __getitem__(self, at: int | slice) -> DocumentMatch | list[DocumentMatch]:
+        return self.matches[at]
 
     def __len__(self) -> int:
         return len(self.matches)

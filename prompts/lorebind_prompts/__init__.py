@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         build_messages,
         count_messages,
         last_question,
+        messages_of,
         put_before_question,
     )
     from lorebind_prompts.extractive import ExtractiveChatModel
@@ -56,6 +57,7 @@ __all__ = [
     "counter_for",
     "label",
     "last_question",
+    "messages_of",
     "parse",
     "put_before_question",
     "render",
@@ -66,7 +68,10 @@ __all__ = [
 __getattr__ = lazy_door(
     __name__,
     {
-        "builder": ("build_messages", "count_messages", "last_question", "put_before_question"),
+        "builder": (
+            *("build_messages", "count_messages", "last_question", "messages_of"),
+            "put_before_question",
+        ),
         "extractive": ("ExtractiveChatModel",),
         "rendering.template": ("TemplateRenderer",),
     },

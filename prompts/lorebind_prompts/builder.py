@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 
+from lorebind_knowledge.errors import UsageError
 from lorebind_prompts.sharing import BETWEEN_BLOCKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lorebind_prompts.tokens import TokenCounter
 
@@ -32,6 +34,21 @@ def build_messages(
     system = [SystemMessage(instructions)] if instructions.strip() else []
     asked = HumanMessage([_text(question), *map(dict, attachments)] if attachments else question)
     return put_before_question([*system, *history, asked], blocks)
+
+
+def messages_of(given: Any, name: str) -> list[BaseMessage]:
+    """What is given under a name as messages: LangChain's, pairs of role and text, or mappings.
+
+    Raises:
+        UsageError: it is no list of such.
+    """
+    try:
+        if isinstance(given, str | bytes | Mapping):
+            raise TypeError(f"got one {type(given).__name__}")
+        return convert_to_messages(given)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        said = str(error).split("\n")[0]
+        raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
 
 
 def put_before_question(

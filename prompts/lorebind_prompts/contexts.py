@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from langchain_core.documents import Document
 
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_prompts.tokens import TokenCounter
@@ -56,3 +59,21 @@ class RetrievedContext:
     ) -> RetrievedContext:
         """The context made of what a search found for a binding."""
         return cls(binding_id, match.text, match.score, counter, match.metadata, match.id)
+
+    @classmethod
+    def from_document(cls, document: Document, counter: TokenCounter) -> RetrievedContext:
+        """The context made of a document of LangChain's, by whatever retriever it was found.
+
+        Without a `score` in its metadata it counts as much as the best.
+        """
+        metadata = dict(document.metadata)
+        metadata.setdefault("uri", metadata.get("source") or "")
+        score = metadata.get("score")
+        return cls(
+            str(metadata.get("kb_id", "")),
+            document.page_content,
+            float(score) if isinstance(score, int | float) and math.isfinite(score) else 1.0,
+            counter,
+            metadata,
+            document.id or "",
+        )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import END, START, StateGraph
 
-from lorebind import ModelError, NotFoundError, UsageError, tenant
+from lorebind import LorebindError, ModelError, NotFoundError, UsageError, tenant
 from lorebind_prompts import ExtractiveChatModel, RetrievedContext, parse
 from tests.bindings.helpers import Agentic, Scripted
 
@@ -408,3 +409,79 @@ def test_settings_may_differ_for_a_call(tmp_path: Path) -> None:
             project.generate(QUESTION, "guide", topk=1)
         with pytest.raises(UsageError, match="top_k is 99; expected 1 to 50"):
             project.middleware("guide", top_k=99)
+
+
+def test_what_was_said_and_found_before_in_langchains_forms(tmp_path: Path) -> None:
+    """History as pairs or mappings, passages as the documents of any retriever."""
+    history = [("user", "Hello!"), {"role": "assistant", "content": "Hello."}]
+    documents = [Document("The keys turn.", metadata={"source": "lock.md"})]
+    with shop(tmp_path) as project:
+        model = Scripted(says=["They turn [1]."])
+        answer = project.generate(
+            QUESTION, model=model, history=history, retrieved_contexts=documents
+        )
+        with pytest.raises(UsageError, match="'history' must be a list of LangChain's messages"):
+            project.generate(QUESTION, model=model, history=[3])
+        wrong: Any = ["The keys turn."]
+        with pytest.raises(UsageError, match="not of str"):
+            project.generate(QUESTION, model=model, retrieved_contexts=wrong)
+    assert [one.text for one in model.heard[0][:2]] == ["Hello!", "Hello."]
+    assert [one.uri for one in answer.citations] == ["lock.md"]
+
+
+def test_a_model_by_its_providers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`provider:model` needs no declaration; a provider that is unknown is named."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with shop(tmp_path) as project:
+        model, counter = project._models.get("openai:gpt-4o-mini")
+        assert (type(model).__name__, model.model_name) == ("ChatOpenAI", "gpt-4o-mini")  # type: ignore[attr-defined]
+        assert counter.exact
+        with pytest.raises(LorebindError, match="nobody"):
+            project.generate(QUESTION, model="nobody:model")
+        with pytest.raises(NotFoundError):
+            project.generate(QUESTION, model="gpt-4o-mini")
+
+
+@pytest.mark.parametrize("face", ["retriever", "prompt", "tool", "middleware", "generate"])
+def test_settings_of_a_call(tmp_path: Path, face: str) -> None:
+    """Each face takes the fields of `retrieval`, and refuses by name what it does not know."""
+    asked = [QUESTION] if face == "generate" else []
+    with shop(tmp_path) as project:
+        ask = getattr(project, face)
+        ask(*asked, top_k=1)
+        with pytest.raises(UsageError, match=r"unknown key 'topk'; did you mean 'top_k'"):
+            ask(*asked, topk=1)
+        if face == "retriever":
+            assert len(ask(top_k=1).invoke(QUESTION)) == 1
+
+
+def test_a_place_said_once(tmp_path: Path) -> None:
+    """Its methods know what is known there; a place that is not there is refused at once."""
+    with shop(tmp_path) as project:
+        clerk = project.at(agent="clerk")
+        everywhere = [
+            [one.content for one in parse(clerk.prompt().invoke(QUESTION).to_messages()[-1].text)],
+            [one.content for one in parse(clerk.tool().invoke({"query": QUESTION}))],
+            [document.page_content for document in clerk.retriever().invoke(QUESTION)],
+        ]
+        for given in everywhere:
+            assert set(given) == {KEYS, OLD, RULES}
+        model = Scripted(says=["By command [1]."])
+        assert clerk.generate(QUESTION, model=model, top_k=1).citations
+        assert model.heard[0][0].text == "Be short."
+        assert "".join(clerk.stream(QUESTION, model=Parts(says=["By ", "command."])))
+        assert clerk.middleware().name == project.middleware(agent="clerk").name
+        assert project.at("rules").generate(QUESTION, model=model).offered[0].uri == "rules/keys.md"
+        for place in ({"agent": "nobody"}, {"workflow": "none"}):
+            with pytest.raises(NotFoundError):
+                project.at(**place)
+
+
+def test_a_result_is_a_sequence(tmp_path: Path) -> None:
+    """The matches of a query are taken by place, in slices, backwards, and looked for."""
+    with shop(tmp_path) as project:
+        result = project.query("guide", QUESTION)
+    first, second = result
+    assert (result[0], result[-1], result[:1]) == (first, second, [first])
+    assert list(reversed(result)) == [second, first]
+    assert (first in result, result.index(second), len(result)) == (True, 1, 2)

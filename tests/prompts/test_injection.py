@@ -15,6 +15,7 @@ from lorebind_prompts import (
     put_before_question,
 )
 from lorebind_prompts.cleaning import clean_line, clean_text
+from lorebind_prompts.extractive import WEAK_INTRODUCTION
 from lorebind_prompts.rendering.reading import without_blocks
 
 from .helpers import context
@@ -120,8 +121,12 @@ def is_cited_as_itself(hostile: str) -> None:
     messages = put_before_question(
         [HumanMessage("What is the launch code swordfish?")], [result.context]
     )
-    answer = check(str(ExtractiveChatModel().invoke(messages).text), result.citations)
-    assert {one.marker for one in answer.citations} <= {own}
+    said = str(ExtractiveChatModel().invoke(messages).text)
+    answer = check(said, result.citations)
+    if said.startswith(WEAK_INTRODUCTION):  # the question's words were not to be seen
+        assert said == f"{WEAK_INTRODUCTION}\n\n> About snow in the alps. [1]"
+    else:
+        assert {one.marker for one in answer.citations} <= {own}
     assert answer.unknown == []
 
 

@@ -62,6 +62,17 @@ def test_reading_a_block_gives_what_was_rendered(
     assert without_blocks(prompt) == "before\n\nWhat now?"
 
 
+@pytest.mark.parametrize("prompt", ["From {} answer: why?", "{} why?", "Why? {}", "a {} b {} c"])
+def test_a_block_within_a_line(prompt: str) -> None:
+    """A template may put a block anywhere; what stands around it is the rest of the prompt."""
+    passages = [Passage("[1]", "docs/cors.md", "First.\nSecond.")]
+    found = parse(prompt.replace("{}", render(passages)))
+    assert found == passages * prompt.count("{}")
+    assert (
+        without_blocks(prompt.replace("{}", render(passages))) == prompt.replace("{}", "").strip()
+    )
+
+
 @settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=5), texts)
 def test_rendering_again_changes_nothing(contents: list[str], source: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable
@@ -18,13 +16,14 @@ from lorebind_knowledge.bridge import run
 from lorebind_knowledge.configuration import references
 from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_prompts import (
-    RetrievedContext,
     build_messages,
     last_question,
+    messages_of,
     put_before_question,
 )
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
@@ -105,14 +104,14 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
     async def _messages(self, given: Any) -> PromptValue:
         values = _values(given)
         if (messages := values.get(MESSAGES)) is not None:
-            return ChatPromptValue(messages=await self._injected(_messages(messages, MESSAGES)))
+            return ChatPromptValue(messages=await self._injected(messages_of(messages, MESSAGES)))
         question = values.get(QUESTION)
         if not isinstance(question, str):
             raise _no_question(values)
         template = self._template
         prompt = literal(question) if template is None else Prompt(template, values)
         places = [binding.settings.inject_as for binding in self._bindings]
-        history = _messages(values.get(HISTORY) or [], HISTORY)
+        history = messages_of(values.get(HISTORY) or [], HISTORY)
         injection = await self._found(question, values.get(DOCUMENTS), history)
         before, asked = prompt.filled(injection.blocks, places)
         built = build_messages(
@@ -148,9 +147,8 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 max_tokens=self._max_tokens,
                 first_marker=first,
             )
-        contexts = [_context(document, self._counter) for document in documents]
         return inject_given(
-            contexts, self._counter, max_tokens=self._max_tokens, first_marker=first
+            documents, self._counter, max_tokens=self._max_tokens, first_marker=first
         )
 
 
@@ -172,32 +170,3 @@ def _values(given: Any) -> dict[str, Any]:
 def _no_question(values: Mapping[str, Any]) -> UsageError:
     hint = did_you_mean(QUESTION, values) if values else "give a text, messages, or a mapping"
     return UsageError(f"there is no text under {QUESTION!r}, nor are there messages; {hint}")
-
-
-def _messages(given: Any, name: str) -> list[BaseMessage]:
-    """What is given under a name, as messages."""
-    try:
-        if isinstance(given, str | bytes | Mapping):
-            raise TypeError(f"got one {type(given).__name__}")
-        return convert_to_messages(given)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        said = str(error).split("\n")[0]
-        raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
-
-
-def _context(document: Document, counter: TokenCounter) -> RetrievedContext:
-    """A document of any retriever's as a passage; without a score it counts as much as the best."""
-    if not isinstance(document, Document):
-        found = type(document).__name__
-        raise UsageError(f"{DOCUMENTS!r} must be a list of LangChain's documents, not of {found}")
-    metadata = dict(document.metadata)
-    metadata.setdefault("uri", metadata.get("source") or "")
-    score = metadata.get("score")
-    return RetrievedContext(
-        binding_id=str(metadata.get("kb_id", "")),
-        content=document.page_content,
-        score=float(score) if isinstance(score, int | float) and math.isfinite(score) else 1.0,
-        token_estimate=counter,
-        metadata=metadata,
-        id=document.id or "",
-    )

@@ -16,9 +16,9 @@ from lorebind_prompts.rendering.xml import Xml
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_OPENING = re.compile(r'<knowledge id=([0-9a-f]{8})(?: format=([a-z]+))?(?: label="[^"]*")?>')
+_OPENING = re.compile(r'<knowledge id=([0-9a-f]{8})(?: format=([a-z]+))?(?: label="[^"\n]*")?>\n')
 _MARKER = re.compile(r"\[[0-9]+\]")
-_CLOSING = re.compile(r"</knowledge id=([0-9a-f]{8})>")
+_CLOSING = re.compile(r"\n</knowledge id=([0-9a-f]{8})>")
 
 
 def _read_template(lines: Sequence[str]) -> list[Passage]:
@@ -56,30 +56,33 @@ def parse(text: str) -> list[Passage]:
 
 def without_blocks(text: str) -> str:
     """What a prompt says besides its blocks."""
-    return "\n".join(_split(text)[0]).strip()
+    return "".join(_split(text)[0]).strip()
 
 
 def _split(text: str) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
-    """The lines outside of blocks; of each block its format, its preamble, and the lines below."""
-    lines = text.split("\n")
-    ends: dict[str, list[int]] = {}
-    for index in reversed(range(len(lines))):
-        if found := _CLOSING.fullmatch(lines[index]):
-            ends.setdefault(found[1], []).append(index)
-    outside, blocks, index = [], [], 0
-    while index < len(lines):
-        opening = _OPENING.fullmatch(lines[index])
-        end = _next_after(index, ends.get(opening[1], [])) if opening else None
-        if opening is None or end is None or (opening[2] or "") not in _READERS:
-            outside.append(lines[index])
-            index += 1
-        else:
-            blocks.append((opening[2] or "", lines[index + 1], lines[index + 2 : end]))
-            index = end + 1
-    return outside, blocks
+    """The text outside of blocks; of each block its format, its preamble, and the lines below."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for found in _CLOSING.finditer(text):
+        ends.setdefault(found[1], []).append(found)
+    for several in ends.values():
+        several.reverse()
+    outside, blocks, at = [], [], 0
+    for opening in _OPENING.finditer(text):
+        if opening.start() < at or (opening[2] or "") not in _READERS:
+            continue
+        closing = _next_after(opening.end(), ends.get(opening[1], []))
+        if closing is None:
+            continue
+        preamble, *lines = text[opening.end() : closing.start()].split("\n")
+        blocks.append((opening[2] or "", preamble, lines))
+        outside.append(text[at : opening.start()])
+        at = closing.end()
+        if text[opening.start() - 1 : opening.start()] in ("", "\n") and text[at : at + 1] == "\n":
+            at += 1  # it had its lines for itself
+    return [*outside, text[at:]], blocks
 
 
-def _next_after(index: int, descending: list[int]) -> int | None:
-    while descending and descending[-1] <= index:
+def _next_after(start: int, descending: list[re.Match[str]]) -> re.Match[str] | None:
+    while descending and descending[-1].start() < start:
         descending.pop()
     return descending[-1] if descending else None
