@@ -6,6 +6,7 @@ from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_bindings.escalating import Escalation
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.prompt_template import literal
 from lorebind_knowledge.bridge import call_client, run
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         BaseMessage,
         MessageLikeRepresentation,
     )
+    from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
@@ -82,8 +84,21 @@ class _Asked:
     """A request that is ready for the model."""
 
     messages: list[BaseMessage]
+    """Those that are said meanwhile are added."""
     injection: Injection
     counter: TokenCounter
+    escalation: Escalation | None
+
+    def client(self, model: BaseChatModel) -> Any:
+        """The model as it is to be asked now."""
+        return self.escalation.client(model) if self.escalation else model
+
+    async def goes_on(self, response: AIMessage) -> bool:
+        """Whether the model wants to search first; then what that gives is added."""
+        found = await self.escalation.found_for(response) if self.escalation else []
+        if found:
+            self.messages.extend([response, *found])
+        return bool(found)
 
 
 async def answer(
@@ -107,9 +122,14 @@ async def answer(
         LorebindError: retrieval failed, see `retrieve`.
     """
     asked = await _prepare(service, bindings, counter, request)
-    with _naming_failures(model):
-        response = await call_client(model.invoke, model.ainvoke, asked.messages, request.config)
-    return _finished(asked, response)
+    while True:
+        client = asked.client(model)
+        with _naming_failures(model):
+            response: AIMessage = await call_client(
+                client.invoke, client.ainvoke, asked.messages, request.config
+            )
+        if not await asked.goes_on(response):
+            return _finished(asked, response)
 
 
 class AnswerStream:
@@ -127,6 +147,7 @@ class AnswerStream:
         prepare: Callable[[], Coroutine[Any, Any, _Asked]],
     ) -> None:
         self._model, self._config, self._prepare = model, config, prepare
+        self._tenant = current_tenant()  # it is often read where another is, or none
         self._begun = False
         self._whole: Any = None
         self._answer: Answer | None = None
@@ -144,24 +165,40 @@ class AnswerStream:
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
-        asked = await self._prepare()
-        chunks: Any = self._model.astream(asked.messages, self._config)
-        with _naming_failures(self._model):
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    if text := self._heard(chunk):
-                        yield text
+        asked = await self._asked()
+        while True:
+            self._whole = None
+            chunks: Any = asked.client(self._model).astream(asked.messages, self._config)
+            with _naming_failures(self._model):
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        if text := self._heard(chunk):
+                            yield text
+            if not await self._goes_on(asked):
+                break
         self._answer = _finished(asked, self._whole)
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
-        asked = run(self._prepare())
-        chunks: Any = self._model.stream(asked.messages, self._config)
-        with _naming_failures(self._model), closing(chunks):
-            for chunk in chunks:
-                if text := self._heard(chunk):
-                    yield text
+        asked = run(self._asked())
+        while True:
+            self._whole = None
+            chunks: Any = asked.client(self._model).stream(asked.messages, self._config)
+            with _naming_failures(self._model), closing(chunks):
+                for chunk in chunks:
+                    if text := self._heard(chunk):
+                        yield text
+            if not run(self._goes_on(asked)):
+                break
         self._answer = _finished(asked, self._whole)
+
+    async def _asked(self) -> _Asked:
+        with tenant(self._tenant):
+            return await self._prepare()
+
+    async def _goes_on(self, asked: _Asked) -> bool:
+        with tenant(self._tenant):
+            return await asked.goes_on(self._whole)
 
     def _begin(self) -> None:
         if self._begun:
@@ -182,11 +219,8 @@ def stream(
 ) -> AnswerStream:
     """The same as `answer`, part by part; errors are raised while it is read."""
 
-    asking = current_tenant()  # it is often read where another is, or none
-
     async def prepare() -> _Asked:
-        with tenant(asking):
-            return await _prepare(service, bindings, counter, request)
+        return await _prepare(service, bindings, counter, request)
 
     return AnswerStream(model, request.config, prepare)
 
@@ -214,27 +248,39 @@ async def _prepare(
         history=messages_of(request.history, "history"),
         attachments=request.attachments,
     )
-    return _Asked(messages, injection, counter)
+    escalation = (
+        Escalation(service, bindings, counter, injection, request.max_tokens)
+        if injection.verdict == "escalated"
+        else None
+    )
+    return _Asked(messages, injection, counter, escalation)
 
 
 def _finished(asked: _Asked, response: AIMessage) -> Answer:
+    from langchain_core.messages.ai import add_usage
+
     from lorebind_prompts import count_messages
 
     injection, counter = asked.injection, asked.counter
-    checked = check(str(response.text), injection.offered)
+    offered = asked.escalation.offered if asked.escalation else injection.offered
+    checked = check(str(response.text), offered)
     usage = {
         "prompt_tokens": count_messages(asked.messages, counter),
         "tokenizer": counter.name,
         "exact": counter.exact,
     }
-    if response.usage_metadata:
-        usage["model"] = dict(response.usage_metadata)
+    responses = [*(asked.escalation.searching if asked.escalation else []), response]
+    spent: UsageMetadata | None = None
+    for one in responses:
+        spent = add_usage(spent, one.usage_metadata) if one.usage_metadata else spent
+    if spent:
+        usage["model"] = dict(spent)
     return Answer(
         text=checked.text,
         verdict=injection.verdict,
         citations=checked.citations,
         unknown_markers=checked.unknown,
-        offered=injection.offered,
+        offered=offered,
         dropped=injection.truncated,
         results=injection.results,
         usage=usage,

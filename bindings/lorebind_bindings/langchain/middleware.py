@@ -18,6 +18,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from lorebind_bindings.escalating import is_forced, searchable
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.checking import checked
 from lorebind_bindings.langchain.markers import STATE_KEY, Numbers, citations_in, next_marker
@@ -76,14 +77,10 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         self._counter = counter
         self._max_tokens = max_tokens
         self._remembered = Remembered()
-        searchable = [one for one in bindings if one.settings.tool_fallback != "never"]
+        own = searchable(bindings)
         self.tools = (
-            [
-                knowledge_tool(
-                    service, searchable, counter, description=description, max_tokens=max_tokens
-                )
-            ]
-            if searchable
+            [knowledge_tool(service, own, counter, description=description, max_tokens=max_tokens)]
+            if own
             else []
         )
 
@@ -165,10 +162,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             return request.override(**changes)
         texts = [block.text for block in found.injection.blocks]
         changes["messages"] = put_before_question(request.messages, texts)
-        forced = any(
-            one.verdict == "escalated" and one.binding.settings.tool_fallback == "escalate"
-            for one in found.injection.results
-        )
+        forced = is_forced(found.injection)
         # Once a tool has answered, the model may; it would else never come to an end.
         if escalated and forced and isinstance(request.messages[-1], HumanMessage):
             changes["tool_choice"] = "any"

@@ -175,7 +175,7 @@ class RetrievalDeclaration(Declaration):
     )
     tool_fallback: Literal["never", "auto", "escalate"] = Field(
         "never",
-        description="What an agent can do if the match is weak or too little is found. `auto`: it "
+        description="What a model can do if the match is weak or too little is found. `auto`: it "
         "gets a tool to search with its own words; `escalate`: it must use a tool before it "
         "answers; `never`: it keeps the tools it has.",
     )

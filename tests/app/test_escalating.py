@@ -1,0 +1,103 @@
+"""A model that was given too little searches by itself before it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
+
+from lorebind_bindings.escalating import MOST_SEARCHES
+from lorebind_prompts import parse
+from tests.bindings.helpers import Agentic, OneModel, Scripted, calls
+
+from .shop import KEYS, QUESTION, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind import Project
+
+OFF_TOPIC = "quantum chromodynamics lattice gluon"
+SEARCH = calls("rotate the keys", tool="search_guide")
+
+
+class Streaming(Agentic):
+    """Says its messages as chunks."""
+
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        message = self._generate(messages, *args, **kwargs).generations[0].message
+        assert isinstance(message, AIMessage)
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(message.content, tool_calls=message.tool_calls)
+        )
+
+
+def asked(project: Project, model: Agentic, face: str) -> Any:
+    """The answer, however it was asked for."""
+    if face == "generate":
+        return project.generate(OFF_TOPIC, model=model)
+    if face == "agenerate":
+        return asyncio.run(project.agenerate(OFF_TOPIC, model=model))
+    said = project.stream(OFF_TOPIC, model=model)
+    assert "".join(said) == "By command [3]."
+    return said.answer
+
+
+@pytest.mark.parametrize("face", ["generate", "agenerate", "stream"])
+@pytest.mark.parametrize(("way", "choice"), [("auto", None), ("escalate", "any")])
+def test_it_searches_and_cites(tmp_path: Path, face: str, way: str, choice: str | None) -> None:
+    """Weak passages are given; what its own search finds is numbered on, and can be cited."""
+    kind = Streaming if face == "stream" else Agentic
+    model = kind(says=[SEARCH, AIMessage("By command [3].")])
+    with shop(tmp_path, guide=f", tool_fallback: {way}") as project:
+        answer = asked(project, model, face)
+    assert model.offered == [(["search_guide"], choice), (["search_guide"], None)]
+    *_, call, result = model.heard[1]
+    assert call.tool_calls == SEARCH.tool_calls  # type: ignore[attr-defined]
+    assert isinstance(result, ToolMessage)
+    assert [one.marker for one in parse(str(result.text))] == ["[3]", "[4]"]
+    assert (answer.verdict, answer.unknown_markers) == ("escalated", [])
+    assert [(one.marker, one.content) for one in answer.citations] == [("[3]", KEYS)]
+    assert len(answer.offered) == 4
+
+
+def test_a_task_lets_its_model_search(tmp_path: Path) -> None:
+    """A task of a workflow does the same as `generate`."""
+    model = Agentic(says=[SEARCH, AIMessage("By command [1].")])
+    with shop(tmp_path, guide=", min_score: 1, tool_fallback: auto") as project:
+        project._models = OneModel(model)
+        task = project.run("reply", {"question": OFF_TOPIC}).tasks["say"]
+    assert (task.verdict, [one.content for one in task.citations]) == ("escalated", [])
+    assert model.heard[1][-1].text.startswith("Nothing was found for this question. Search")
+
+
+def test_an_answer_without_a_search(tmp_path: Path) -> None:
+    """`auto` lets the model answer at once; a hit offers no tool."""
+    for question, tools in ((OFF_TOPIC, ["search_guide"]), (QUESTION, [])):
+        model = Agentic(says=[AIMessage("I do not know.")])
+        with shop(tmp_path, guide=", tool_fallback: auto") as project:
+            assert project.generate(question, model=model).text == "I do not know."
+        assert [names for names, _ in model.offered] == [tools]
+
+
+def test_a_search_without_words_and_without_end(tmp_path: Path) -> None:
+    """A blank query is told; a model that goes on searching is asked without a tool at last."""
+    says = [calls("", tool="search_guide"), *[SEARCH] * MOST_SEARCHES]
+    model = Agentic(says=says)
+    with shop(tmp_path, guide=", tool_fallback: auto") as project:
+        answer = project.generate(OFF_TOPIC, model=model)
+    assert "say under 'query' what to look for" in str(model.heard[1][-1].text)
+    assert [bool(names) for names, _ in model.offered] == [True] * MOST_SEARCHES + [False]
+    assert answer.text == ""
+
+
+def test_a_model_that_takes_no_tools(tmp_path: Path) -> None:
+    """It is asked as ever."""
+    model = Scripted(says=["I do not know."])
+    with shop(tmp_path, guide=", tool_fallback: escalate") as project:
+        answer = project.generate(OFF_TOPIC, model=model)
+    assert (answer.text, answer.verdict) == ("I do not know.", "escalated")
