@@ -36,8 +36,11 @@ def with_objects(
         source = {"type": "langchain", "class": _loader(documents)}
         added["knowledge_bases"] = [{"id": DOCUMENTS, "sources": [source]}]
         added["knowledge"] = [{"id": DOCUMENTS}]
-    lists = {key: [*some, *declarations.get(key, [])] for key, some in added.items()}
-    return {"name": "project", **declarations, **lists}
+    for key, some in added.items():
+        declared = declarations.get(key, [])
+        # What is no list is left as it is, for its mistake to be told.
+        added[key] = [*some, *declared] if isinstance(declared, list | tuple) else declared
+    return {"name": "project", **declarations, **added}
 
 
 def _loader(documents: Sequence[Document]) -> BaseLoader:

@@ -239,7 +239,14 @@ async def _prepare(
         injection = inject_given(request.retrieved_contexts, counter, max_tokens=request.max_tokens)
     else:
         query = request.query or prompt.question(places)
-        injection = await inject(service, bindings, counter, query, max_tokens=request.max_tokens)
+        injection = await inject(
+            service,
+            bindings,
+            counter,
+            query,
+            max_tokens=request.max_tokens,
+            config=request.config,
+        )
     before, question = prompt.filled(injection.blocks, places)
     messages = build_messages(
         question=question,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lorebind_bindings.prompt_template import Block, label_of
-from lorebind_bindings.retrieving import STANDARD, retrieve, verdict_of
+from lorebind_bindings.retrieving import STANDARD, verdict_of
 from lorebind_knowledge.errors import UsageError
 from lorebind_prompts import Portion, RetrievedContext, assemble_together
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_core.documents import Document
+    from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
@@ -65,6 +66,7 @@ async def inject(
     *,
     max_tokens: int | None = None,
     first_marker: int = 1,
+    config: RunnableConfig | None = None,
 ) -> Injection:
     """Search what is bound, and write what is found as blocks.
 
@@ -76,12 +78,15 @@ async def inject(
         max_tokens: the budget of all blocks together; None means what each binding is given, and
             4096 for those together that are given nothing.
         first_marker: the number of the first passage.
+        config: whose callbacks are told; None means that of the run around this one, if any.
 
     Raises:
         UsageError: a blank question.
         LorebindError: a search failed whose binding does not say `on_error` otherwise.
     """
-    results = await retrieve(service, bindings, question)
+    from lorebind_bindings.langchain.tracing import traced_retrieve  # half a second of LangChain
+
+    results = await traced_retrieve(service, bindings, question, config)
     given = [found for found in results if found.is_given]
     portions = [_portion(found, counter) for found in given]
     assembled = assemble_together(

@@ -112,14 +112,14 @@ def test_no_stream_shows_a_passage(project: Project, way: str) -> None:
     assert "ninety days" in str(model.heard)
 
 
-async def test_only_the_model_is_traced_with_passages(project: Project) -> None:
-    """Callbacks find passages where the model is called, and in no step of the graph."""
+async def test_only_search_and_model_are_traced_with_passages(project: Project) -> None:
+    """Callbacks find passages in the search and the call of the model, and in no step between."""
     agent: Any = create_agent(
         Agentic(says=[AIMessage("ok [1]")]), [], middleware=[project.middleware()]
     )
     events = [event async for event in agent.astream_events(ASKED, version="v2")]
     holding = {event["event"] for event in events if "ninety days" in str(event["data"])}
-    assert holding == {"on_chat_model_start", "on_chat_model_end"}
+    assert holding == {"on_retriever_end", "on_chat_model_start", "on_chat_model_end"}
 
 
 @pytest.mark.parametrize("again", ["the same process", "another process"])

@@ -185,6 +185,13 @@ def test_the_wrong_model_and_documents(tmp_path: Path) -> None:
         Project.build(documents=texts, root=tmp_path)
 
 
+def test_a_mistake_beside_objects(tmp_path: Path) -> None:
+    """What is declared beside them is checked as ever."""
+    declared = {"name": "shop", "knowledge_bases": {"id": "docs"}}
+    with pytest.raises(ConfigurationError, match="knowledge_bases"):
+        Project.build(declared, documents=DOCUMENTS, root=tmp_path)
+
+
 @pytest.mark.parametrize("value", [datetime.date(2026, 1, 1), 3, None, ["x:Y"]])
 def test_yaml_cannot_give_objects(tmp_path: Path, value: object) -> None:
     """What YAML may read where a class is named is refused as before."""

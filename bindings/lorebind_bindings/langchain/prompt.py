@@ -90,7 +90,10 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             LorebindError: a search failed whose binding does not say `on_error` otherwise.
         """
         return self._call_with_config(
-            lambda given: run(self._messages(given)), input, config, run_type="prompt"
+            lambda given, config: run(self._messages(given, config)),
+            input,
+            config,
+            run_type="prompt",
         )
 
     async def ainvoke(
@@ -99,12 +102,19 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> PromptValue:
-        return await self._acall_with_config(self._messages, input, config, run_type="prompt")
+        return await self._acall_with_config(
+            lambda given, run_manager, config: self._messages(given, config),
+            input,
+            config,
+            run_type="prompt",
+        )
 
-    async def _messages(self, given: Any) -> PromptValue:
+    async def _messages(self, given: Any, config: RunnableConfig) -> PromptValue:
         values = _values(given)
         if (messages := values.get(MESSAGES)) is not None:
-            return ChatPromptValue(messages=await self._injected(messages_of(messages, MESSAGES)))
+            return ChatPromptValue(
+                messages=await self._injected(messages_of(messages, MESSAGES), config)
+            )
         question = values.get(QUESTION)
         if not isinstance(question, str):
             raise _no_question(values)
@@ -112,7 +122,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         prompt = literal(question) if template is None else Prompt(template, values)
         places = [binding.settings.inject_as for binding in self._bindings]
         history = messages_of(values.get(HISTORY) or [], HISTORY)
-        injection = await self._found(question, values.get(DOCUMENTS), history)
+        injection = await self._found(question, values.get(DOCUMENTS), history, config)
         before, asked = prompt.filled(injection.blocks, places)
         built = build_messages(
             question=asked,
@@ -122,11 +132,13 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         )
         return ChatPromptValue(messages=built)
 
-    async def _injected(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+    async def _injected(
+        self, messages: list[BaseMessage], config: RunnableConfig
+    ) -> list[BaseMessage]:
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
-        injection = await self._found(str(messages[at].text), None, messages[:at])
+        injection = await self._found(str(messages[at].text), None, messages[:at], config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         return [*convert_to_messages(instructions), *put_before_question(messages, texts)]
@@ -136,6 +148,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         question: str,
         documents: Sequence[Document] | None,
         before: Sequence[BaseMessage],
+        config: RunnableConfig,
     ) -> Injection:
         first = next_marker(before)
         if documents is None:
@@ -146,6 +159,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 question,
                 max_tokens=self._max_tokens,
                 first_marker=first,
+                config=config,
             )
         return inject_given(
             documents, self._counter, max_tokens=self._max_tokens, first_marker=first

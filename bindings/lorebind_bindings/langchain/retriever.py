@@ -77,7 +77,7 @@ class LorebindRetriever(BaseRetriever):
         ]
         results = await retrieve(self.service, bindings, query)
         matches = [
-            (-match.score * _weight(found.result), match.id, _document(match, found.result))
+            (-match.score * _weight(found.result), match.id, document_of(match, found.result))
             for found in results
             if found.is_given
             for match in found.result
@@ -93,7 +93,8 @@ def _weight(result: QueryResult) -> float:
     return max((match.scores.get("dense", 0.0) for match in result), default=0.0)
 
 
-def _document(match: DocumentMatch, result: QueryResult) -> Document:
+def document_of(match: DocumentMatch, result: QueryResult) -> Document:
+    """A passage that a search found, as LangChain knows it."""
     metadata = {
         **match.metadata,
         "score": match.score,

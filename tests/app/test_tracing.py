@@ -1,0 +1,101 @@
+"""Searches in callbacks and traces of LangChain: a run of type `retriever` in every face."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+
+from lorebind import StoreError
+from tests.bindings.helpers import Agentic, Scripted
+
+from .shop import KEYS, OLD, QUESTION, shop
+from .test_middleware import break_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from uuid import UUID
+
+    from langchain_core.documents import Document
+
+    from lorebind import Project
+
+
+class Heard(BaseCallbackHandler):
+    """Keeps the searches that it is told of."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, UUID | None]] = []
+        self.found: list[list[str]] = []
+        self.failed: list[BaseException] = []
+
+    def on_retriever_start(
+        self, serialized: Any, query: str, *, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self.asked.append((query, parent_run_id))
+
+    def on_retriever_end(self, documents: Any, **kwargs: Any) -> None:
+        given: list[Document] = list(documents)
+        self.found.append([document.page_content for document in given])
+
+    def on_retriever_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.failed.append(error)
+
+
+def agent(project: Project, config: Any) -> None:
+    made = create_agent(
+        Agentic(says=[AIMessage("ok")]), [], middleware=[project.middleware("guide")]
+    )
+    made.invoke({"messages": [("user", QUESTION)]}, config)
+
+
+FACES: dict[str, tuple[bool, Callable[[Project, Any], object]]] = {
+    "prompt": (True, lambda project, config: project.prompt("guide").invoke(QUESTION, config)),
+    "aprompt": (
+        True,
+        lambda project, config: asyncio.run(project.prompt("guide").ainvoke(QUESTION, config)),
+    ),
+    "generate": (
+        False,
+        lambda project, config: project.generate(QUESTION, model=Scripted(), config=config),
+    ),
+    "stream": (
+        False,
+        lambda project, config: list(
+            project.stream(QUESTION, model=Agentic(says=[AIMessage("ok")]), config=config)
+        ),
+    ),
+    "tool": (True, lambda project, config: project.tool("guide").invoke(QUESTION, config)),
+    "retriever": (
+        False,
+        lambda project, config: project.retriever("guide").invoke(QUESTION, config),
+    ),
+    "agent": (True, agent),
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_each_face_tells_of_its_search(tmp_path: Path, face: str) -> None:
+    """Once, with the question and the documents, below the run that it belongs to."""
+    heard = Heard()
+    is_below, ask = FACES[face]
+    with shop(tmp_path) as project:
+        ask(project, {"callbacks": [heard]})
+    ((question, parent),) = heard.asked
+    assert (question, parent is not None) == (QUESTION, is_below)
+    assert heard.found == [[KEYS, OLD]]
+
+
+def test_a_search_that_fails(tmp_path: Path) -> None:
+    """The error is told too."""
+    heard = Heard()
+    with shop(tmp_path) as project:
+        break_index(tmp_path)
+        with pytest.raises(StoreError):
+            project.generate(QUESTION, model=Scripted(), config={"callbacks": [heard]})
+    assert [type(error) for error in heard.failed] == [StoreError]
