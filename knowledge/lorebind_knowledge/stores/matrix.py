@@ -80,7 +80,7 @@ class ExactMatrix:
         else:
             positions = self._positions(among)
             if len(positions) * _SPARSE <= len(self):
-                figures = product(self._vectors[positions], vector)
+                figures = product(self._vectors.take(positions, axis=0), vector)
             else:
                 figures = product(self._vectors, vector)[positions]
         best = _best(figures, k)
