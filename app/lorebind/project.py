@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from lorebind.doctor import Finding
     from lorebind_bindings import Answer, RunResult
+    from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
     from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.events import Extension
-    from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.embedding_cache import Embedded
+    from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import (
         AnyReranker,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         RetrievalDeclaration,
     )
     from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import Matrix, QueryResult
@@ -311,7 +311,7 @@ class KnowledgeService:
         Raises:
             NotFoundError: no such embedder or vector database.
         """
-        from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
+        from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 
         namespace = self._namespace(COLLECTION_SCOPE, name)
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
-from lorebind_knowledge.index.langchain_vector_store import LorebindVectorStore
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.memory import MemoryStore
