@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.bm25.query import query_words
 from lorebind_knowledge.bm25.tokenize import count_words
 from lorebind_knowledge.catalog.words import SAME_SCORE
-from lorebind_knowledge.postgres.binary_rows import array, bigint, insert_rows, integer
+from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -9,7 +9,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.postgres.binary_rows import insert_rows
+from lorebind_knowledge.postgres.rows import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.postgres.binary_rows import bigint
+from lorebind_knowledge.postgres.rows import bigint
 from lorebind_knowledge.stores.pgvector.filters import as_fields
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.errors import IndexMismatchError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.postgres.binary_rows import insert_rows
 from lorebind_knowledge.postgres.connections import Connections
+from lorebind_knowledge.postgres.rows import insert_rows
 from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
