@@ -113,6 +113,33 @@ def test_many_make_the_table_at_once(make_store: Callable[..., PgvectorStore]) -
     assert [sorted(found(store)) for store in stores] == [[*range(1, 9)]] * 8
 
 
+def test_who_looked_before_the_table_was_made(
+    store: PgvectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there was none is no news to a thread that knows better by now."""
+    looked, go_on, look = threading.Event(), threading.Event(), Table.is_there
+    answers: list[bool] = []
+
+    def slowly(table: Table, *args: Any) -> bool:
+        answers.append(there := look(table, *args))
+        if threading.current_thread() is not threading.main_thread():
+            looked.set()
+            go_on.wait()
+        return there
+
+    monkeypatch.setattr(Table, "is_there", slowly)
+    with ThreadPoolExecutor(1) as threads:
+        early = threads.submit(found, store)
+        looked.wait()
+        store.add(SPACE, [stored(1)])
+        assert found(store) == [1]
+        known = len(answers)
+        go_on.set()
+        assert early.result() == []
+    assert found(store) == [1]
+    assert len(answers) == known
+
+
 def test_without_leave_to_make_tables(
     make_store: Callable[..., PgvectorStore], db: psycopg.Connection
 ) -> None:

@@ -126,8 +126,10 @@ class PostgresDatabase:
             current = is_current(Sql(db), self._name)
         if version is not None and not current:
             self._bring_up_to_date(version)
-        self._has_tables = version is not None
-        return self._has_tables
+        there = version is not None
+        if there:  # another thread may know of them already, after this one has looked
+            self._has_tables = True
+        return there
 
     def _bring_up_to_date(self, version: int | None = None) -> None:
         """Make today's tables, out of those of an earlier version if there are some."""

@@ -219,10 +219,13 @@ class PgvectorStore(VectorStore):
 
     def _is_there(self) -> bool:
         """Whether there is a table; without one, nothing was added yet."""
-        if not self._has_table:
-            with self._db.reading() as db:
-                self._has_table = self._table.is_there(db, self._name)
-        return self._has_table
+        if self._has_table:
+            return True
+        with self._db.reading() as db:
+            there = self._table.is_there(db, self._name)
+        if there:  # another thread may know of it already, after this one has looked
+            self._has_table = True
+        return there
 
     @contextmanager
     def _using(
