@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.injecting import inject
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,32 +69,30 @@ class Escalation:
         choice = {"tool_choice": "any"} if self._forced and not self.searching else {}
         try:
             return model.bind_tools([tool], **choice)
-        except NotImplementedError:  # what LangChain's base class says
+        except NotImplementedError:  # raised by LangChain's base class: the model takes no tools
             return model
 
     async def found_for(self, response: AIMessage) -> list[ToolMessage]:
         """What the searches give that a response asks for; nothing where it is the answer."""
         from langchain_core.messages import ToolMessage
 
+        from lorebind_bindings.langchain.tool import search_as_tool
+
         if self._is_over or not response.tool_calls:
             return []
         self.searching.append(response)
         found = []
         for call in response.tool_calls:
-            query = str(call["args"].get("query", ""))
-            text = "Nothing was searched: say under 'query' what to look for."
-            if query.strip():
-                injection = await inject(
-                    self._service,
-                    self._bindings,
-                    self._counter,
-                    query,
-                    max_tokens=self._max_tokens,
-                    first_marker=len(self.offered) + 1,
-                )
-                self.offered += injection.offered
-                text = "\n\n".join(block.text for block in injection.blocks)
-            found.append(ToolMessage(text or "Nothing was found.", tool_call_id=call["id"]))
+            text, injection = await search_as_tool(
+                self._service,
+                self._bindings,
+                self._counter,
+                str(call["args"].get("query", "")),
+                max_tokens=self._max_tokens,
+                first_marker=len(self.offered) + 1,
+            )
+            self.offered += injection.offered if injection else []
+            found.append(ToolMessage(text, tool_call_id=call["id"]))
         return found
 
     @property

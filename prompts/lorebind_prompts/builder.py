@@ -46,7 +46,7 @@ def messages_of(given: Any, name: str) -> list[BaseMessage]:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError(f"got one {type(given).__name__}")
         return convert_to_messages(given)
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:  # LangChain's, by what is wrong
         said = str(error).split("\n")[0]
         raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
 

@@ -90,7 +90,7 @@ def test_a_search_without_words_and_without_end(tmp_path: Path) -> None:
     model = Agentic(says=says)
     with shop(tmp_path, guide=", tool_fallback: auto") as project:
         answer = project.generate(OFF_TOPIC, model=model)
-    assert "say under 'query' what to look for" in str(model.heard[1][-1].text)
+    assert "the query is empty" in str(model.heard[1][-1].text)
     assert [bool(names) for names, _ in model.offered] == [True] * MOST_SEARCHES + [False]
     assert answer.text == ""
 

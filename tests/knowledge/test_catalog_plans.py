@@ -28,7 +28,7 @@ FILLER = "and so on " * 40
 
 
 class Explained(Sql):
-    """Says how a statement is run instead of what it gives."""
+    """Explains each statement instead of returning its rows."""
 
     plan = ""
 

@@ -27,24 +27,36 @@ BATCH = 5
 DOCUMENTS, PASSAGES = 20, 5
 URIS = [f"docs/{number:02}.md" for number in range(DOCUMENTS + 3)]
 
-PROJECT = f"""\
+
+def project_of(embedder: str, *, batch: int, size: int) -> str:
+    """A project that yet lacks its VECTOR_DB, called `db`, and its CALLS_AT_ONCE.
+
+    Args:
+        embedder: the class of its `Embeddings`.
+        batch: texts in a call.
+        size: of a passage, in tokens.
+    """
+    return f"""\
 name: handbook
 embedders:
-  - id: slow
+  - id: ours
     provider: langchain
-    class: "tests.app.slow_embedder:Slow"
-    batch_size: {BATCH}
+    class: "{embedder}"
+    batch_size: {batch}
     max_concurrent: CALLS_AT_ONCE
 vector_dbs:
   - VECTOR_DB
 knowledge_bases:
   - id: docs
-    embedder: slow
+    embedder: ours
     vector_db: db
     sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
-    chunking: {{ size: 120, overlap: 0 }}
+    chunking: {{ size: {size}, overlap: 0 }}
     preprocess: {{ dedupe: false }}
 """
+
+
+PROJECT = project_of("tests.app.slow_embedder:Slow", batch=BATCH, size=120)
 PGVECTOR = '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }'
 SQLITE = "{ id: db, type: sqlite }"
 MEMORY = "{ id: db, type: memory }"

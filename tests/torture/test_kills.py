@@ -17,6 +17,7 @@ from tests.bindings.helpers import write
 from tests.fatal_step import Steps
 
 from .at_work import Processes
+from .handbook import project_of
 
 if TYPE_CHECKING:
     import random
@@ -37,25 +38,7 @@ DOCUMENTS = 16
 IN_A_ROW = (1, 1, 2, 4)
 """How often an ingest is killed before it is left in peace: at least once."""
 
-PROJECT = f"""\
-name: killed
-embedders:
-  - id: noting
-    provider: langchain
-    class: "{NOTING}"
-    batch_size: {BATCH}
-    max_concurrent: CALLS_AT_ONCE
-vector_dbs:
-  - VECTOR_DB
-knowledge_bases:
-  - id: docs
-    embedder: noting
-    vector_db: db
-    sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
-    chunking: {{ size: 100, overlap: 0 }}
-    preprocess: {{ dedupe: false }}
-"""
-
+PROJECT = project_of(NOTING, batch=BATCH, size=100)
 VECTOR_DBS = {
     "sqlite": "{ id: db, type: sqlite }",
     "pgvector": '{ id: db, type: pgvector, config: { dsn: "{{ .env.PG_DSN }}" } }',

@@ -60,22 +60,14 @@ def knowledge_tool(
     async def search(
         query: str, runtime: Annotated[Any, InjectedToolArg] = None
     ) -> tuple[str, dict[str, Any]]:
-        if not query.strip():
-            return _BLANK, {"verdict": "fallback", "citations": []}
-        injection = await inject(
-            service,
-            bindings,
-            counter,
-            query,
-            max_tokens=max_tokens,
-            first_marker=first_marker(runtime),
+        first = first_marker(runtime)
+        text, injection = await search_as_tool(
+            service, bindings, counter, query, max_tokens=max_tokens, first_marker=first
         )
-        texts = [block.text for block in injection.blocks]
-        artifact = {
-            "verdict": injection.verdict,
-            "citations": [citation.as_data() for citation in injection.offered],
-        }
-        return "\n\n".join(texts) or _nothing(injection), artifact
+        if injection is None:
+            return text, {"verdict": "fallback", "citations": []}
+        citations = [citation.as_data() for citation in injection.offered]
+        return text, {"verdict": injection.verdict, "citations": citations}
 
     def search_now(
         query: str, runtime: Annotated[Any, InjectedToolArg] = None
@@ -92,6 +84,25 @@ def knowledge_tool(
         response_format="content_and_artifact",
         metadata={MOST_KEY: sum(binding.settings.top_k for binding in bindings)},
     )
+
+
+async def search_as_tool(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    counter: TokenCounter,
+    query: str,
+    *,
+    max_tokens: int | None,
+    first_marker: int,
+) -> tuple[str, Injection | None]:
+    """What a model is told that asks for a search, and what was found; None for a blank query."""
+    if not query.strip():
+        return _BLANK, None
+    injection = await inject(
+        service, bindings, counter, query, max_tokens=max_tokens, first_marker=first_marker
+    )
+    texts = [block.text for block in injection.blocks]
+    return "\n\n".join(texts) or _nothing(injection), injection
 
 
 def _nothing(injection: Injection) -> str:

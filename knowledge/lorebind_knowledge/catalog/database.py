@@ -25,7 +25,7 @@ class Database(Protocol):
         """A transaction that is committed at the end of the block, or not at all.
 
         Raises:
-            StoreError: naming the database and the way out, for whatever it refuses.
+            StoreError: the database refused something; the message names it and what to do.
         """
         ...
 

@@ -49,7 +49,7 @@ class SqliteDatabase:
         """A transaction that is committed at the end of the block, or not at all.
 
         Raises:
-            StoreError: naming the file and the way out, for whatever SQLite refuses.
+            StoreError: SQLite refused something; the message names the file and what to do.
         """
         if self.path is not None:
             make_data_folder(self.path)

@@ -48,8 +48,8 @@ class Table:
             f"create table {self.quoted} ({columns}, primary key (space, number))",
             # An exact search reads every vector: they stay in their rows, not in another place.
             f"alter table {self.quoted} alter column embedding set storage main",
-            # Without the list of what is to be indexed later, which every filter would read. Its
-            # name is left to PostgreSQL: an earlier table that was renamed keeps its indexes'.
+            # Without fastupdate: its pending list would slow down every filter. PostgreSQL chooses
+            # the name, because a renamed table keeps the names of its indexes.
             f"create index on {self.quoted}"
             " using gin (fields jsonb_path_ops) with (fastupdate = off)",
         ]
