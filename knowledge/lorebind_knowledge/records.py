@@ -94,9 +94,10 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, on every store and strategy."""
+    """In [0, 1], higher is better, on every store and strategy: the cosine; where words count too,
+    at most the cosine of the nearest passage; the reranker's figure."""
     scores: Mapping[str, float]
-    """The raw figures behind the score: `dense` is the cosine."""
+    """The raw figures behind the score: `dense` is the cosine, which `min_score` is about."""
     text: str
     metadata: Mapping[str, Any]
     """`kb_id`, `uri`, `title`, the span (`start`, `end`, `line_start`, `line_end`), and more."""

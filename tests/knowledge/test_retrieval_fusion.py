@@ -36,7 +36,7 @@ def candidates_of(pairs: list[tuple[float, float]]) -> list[Candidate]:
 
 def fused(candidates: list[Candidate], **settings: Any) -> list[tuple[str, float]]:
     ranked = fuse(candidates, FusionDeclaration(**settings))
-    return [(one.id, one.score) for one in ranked]
+    return [(one.id, one.scores["fused"]) for one in ranked]
 
 
 CANDIDATES = [
@@ -119,6 +119,17 @@ def test_a_figure_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
+def test_the_best_possible_scores_the_nearest_cosine(method: str) -> None:
+    """A score is a share of the cosine of the nearest candidate, whichever is the best of all."""
+    ranked = fuse(CANDIDATES, FusionDeclaration(method=method))
+    assert [one.score for one in ranked] == [
+        pytest.approx(0.9 * one.scores["fused"]) for one in ranked
+    ]
+    far = [candidate("a", dense=0.03, lexical=0.0), candidate("b", dense=-0.2, lexical=9.0)]
+    assert all(one.score <= 0.03 for one in fuse(far, FusionDeclaration(method=method)))
+
+
+@pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_ties_go_by_id(method: str) -> None:
     """Passages of the same figures stand in the order of their ids."""
     same = [replace(candidate("", dense=0.4, lexical=1.0), id=name) for name in "cab"]
@@ -132,9 +143,9 @@ def test_a_ranking(pairs: list[tuple[float, float]], fusion: FusionDeclaration) 
     ranked = fuse(candidates, fusion)
     assert sorted(one.id for one in ranked) == [one.id for one in candidates]
     assert all(0 <= one.score <= 1 and 0 <= one.scores["fused"] <= 1 for one in ranked)
-    assert [one.id for one in sorted(ranked, key=lambda m: (-m.score, m.id))] == [
-        one.id for one in ranked
-    ]
+    order = [one.id for one in ranked]
+    assert [m.id for m in sorted(ranked, key=lambda m: (-m.scores["fused"], m.id))] == order
+    assert [m.id for m in sorted(ranked, key=lambda m: -m.score)] == order
     for one in ranked:
         assert (one.scores["dense"], one.scores["lexical"]) == pairs[int(one.id)]
         assert (one.kb_id, one.number) == ("docs", 7)

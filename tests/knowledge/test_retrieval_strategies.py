@@ -108,6 +108,17 @@ async def test_figures(bench: Bench, strategy: str) -> None:
         assert result.matches == order
 
 
+@pytest.mark.parametrize("strategy", ["similarity", "lexical", "hybrid", "mmr"])
+async def test_where_nothing_is_near_nothing_scores_high(bench: Bench, strategy: str) -> None:
+    """No score is above the cosine of the nearest passage, although one is always the best."""
+    await filled(bench)
+    for question in (QUESTION, "zebra", f"zebra quagga okapi {QUESTION.split()[0]}"):
+        vector = bench.embedder.embed_query(question)
+        nearest = (await viewed(bench, lambda view, v=vector: view.nearest(v, 1)))[0].figure
+        found = await ask(bench, question, strategy, top_k=50)
+        assert all(match.score <= max(nearest, 0) + 1e-6 for match in found)
+
+
 @pytest.mark.parametrize("strategy", ["lexical", "hybrid", "mmr", "rerank"])
 async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy: str) -> None:
     """Past the depth of a list a passage has its real figures, not those of one that is missing."""
@@ -220,7 +231,7 @@ async def test_min_score_on_another_figure(bench: Bench) -> None:
     await filled(bench)
     every = (await ask(bench, QUESTION, "hybrid", top_k=50)).matches
     fused = await ask(bench, QUESTION, "hybrid", top_k=50, min_score=0.5, min_score_on="fused")
-    assert fused.matches == [match for match in every if match.score >= 0.5]
+    assert fused.matches == [match for match in every if match.scores["fused"] >= 0.5]
     assert 0 < len(fused) < len(every)
     settings: dict[str, Any] = {"min_score": 1, "min_score_on": "lexical"}
     words = await ask(bench, QUESTION, "hybrid", top_k=50, **settings)

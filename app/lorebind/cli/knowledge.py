@@ -298,7 +298,8 @@ def query(
         int | None, typer.Option("--top-k", help="The most passages, 1 to 50.")
     ] = None,
     min_score: Annotated[
-        float | None, typer.Option("--min-score", help="Leave out what scores lower, 0 to 1.")
+        float | None,
+        typer.Option("--min-score", help="Leave out passages with a lower cosine, 0 to 1."),
     ] = None,
     strategy: Annotated[str | None, typer.Option("--strategy", help="How to search.")] = None,
     filters: Annotated[

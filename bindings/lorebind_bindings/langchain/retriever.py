@@ -77,20 +77,12 @@ class LorebindRetriever(BaseRetriever):
         ]
         results = await retrieve(self.service, bindings, query)
         matches = [
-            (-match.score * _weight(found.result), match.id, document_of(match, found.result))
+            (-match.score, match.id, document_of(match, found.result))
             for found in results
             if found.is_given
             for match in found.result
         ]
         return [document for *_, document in sorted(matches, key=itemgetter(0, 1))[:limit]]
-
-
-def _weight(result: QueryResult) -> float:
-    """What the scores of one search count among those of others.
-
-    Fused scores are relative to their own best, which so weighs as much as its cosine.
-    """
-    return max((match.scores.get("dense", 0.0) for match in result), default=0.0)
 
 
 def document_of(match: DocumentMatch, result: QueryResult) -> Document:

@@ -110,7 +110,11 @@ class RetrievalDeclaration(Declaration):
     )
     top_k: int = Field(5, ge=1, le=50, description="The most passages to return.")
     min_score: float | None = Field(
-        None, ge=0, le=1, description="Passages with a lower score are not returned."
+        None,
+        ge=0,
+        le=1,
+        description="Passages with a lower cosine are not returned, unless "
+        "`min_score_on` names another figure.",
     )
     min_score_on: ScoredOn | None = Field(
         None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.retrieval.query import in_order
+from lorebind_knowledge.retrieval.query import in_order, weighed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,10 @@ _DECIMALS = 6
 
 
 def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
-    """The candidates, best first, ties by id; `score` and `scores["fused"]` are in 0 to 1.
+    """The candidates, best first, ties by id.
+
+    `scores["fused"]` is in 0 to 1, and relative to the best of these candidates; the `score` is
+    not, see `weighed`.
 
     Args:
         candidates: each once, with its figures `dense` and `lexical` in `scores`; one that is not
@@ -39,10 +42,11 @@ def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
         # BM25's first is often far ahead of its next; by its root the others count too.
         pairs = zip(scaled(dense), scaled([sqrt(figure) for figure in lexical]), strict=True)
         figures = [weight * near + (1 - weight) * worded for near, worded in pairs]
-    return in_order(
-        one.scored(round(figure, _DECIMALS), fused=figure)
-        for one, figure in zip(candidates, figures, strict=True)
+    rounded = [round(figure, _DECIMALS) for figure in figures]
+    ranked = in_order(
+        one.scored(figure, fused=figure) for one, figure in zip(candidates, rounded, strict=True)
     )
+    return weighed(ranked, candidates)
 
 
 def scaled(figures: Sequence[float]) -> list[float]:

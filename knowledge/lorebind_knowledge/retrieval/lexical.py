@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def lexical(query: Query, limit: int) -> Ranking:
-    """`score` is the share of the best passage's BM25; the cosine stands beside it."""
+    """`score` is that of `Query.worded`; BM25 and the cosine stand beside it."""
     return query.worded(limit)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def mmr(query: Query, limit: int) -> Ranking:
-    """In the order of choice; `score` is the relevance, `scores["mmr"]` what it was chosen by."""
+    """In the order of choice; `score` is that of `hybrid`; `scores["mmr"]` decided the choice."""
     ranked = hybrid(query, limit)
     if not ranked:
         return []
     vectors = query.vectors(ranked)
-    relevance = np.array(scaled([one.score for one in ranked]))
+    relevance = np.array(scaled([one.scores["fused"] for one in ranked]))
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NAMES = ("kb_id", "uri")
 _SPAN = ("start", "end", "line_start", "line_end")
+_DECIMALS = 9
+"""More than the relative figures have: none of them become equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class Candidate:
     def scored(self, score: float, **figures: float) -> Candidate:
         """The same with another score, and further figures beside those it has."""
         return Candidate(self.kb_id, self.number, self.id, score, {**self.scores, **figures})
+
+    @property
+    def near(self) -> float:
+        """Its cosine, clipped to [0, 1]."""
+        return score_of(self.scores.get("dense", 0.0))
 
 
 Ranking: TypeAlias = "list[Candidate]"
@@ -69,18 +76,21 @@ class Query:
     def worded(self, k: int) -> Ranking:
         """The passages that match the words best by BM25, each with its cosine too.
 
-        `score` is the share of the best passage's BM25.
+        `score` is the share of the best passage's BM25, see `weighed`.
         """
         found = []
+        depth = self.settings.fusion.depth
         for kb_id, view in self.views.items():
-            best, _ = view.worded(self.question, k, self.settings.filters)
+            best, _ = view.worded(self.question, max(k, depth), self.settings.filters)
             near = view.cosines(self.vector, [one.number for one in best])
             found += [
                 _candidate(kb_id, one, 0.0, lexical=one.figure, dense=near[one.number])
                 for one in best
             ]
         most = max((one.scores["lexical"] for one in found), default=1.0)
-        return in_order(one.scored(score_of(one.scores["lexical"] / most)) for one in found)[:k]
+        ranked = in_order(one.scored(score_of(one.scores["lexical"] / most)) for one in found)
+        # By the same passages whatever k is, so that fewer have the scores of more.
+        return weighed(ranked, ranked[:depth])[:k]
 
     def both(self, depth: int) -> list[Candidate]:
         """The best by vectors and the best by words, so many of each, with both figures.
@@ -90,7 +100,7 @@ class Query:
         """
         found = [one for kb_id in self.views for one in self._both(kb_id, depth)]
         if len(self.views) > 1:
-            near = sorted(found, key=lambda one: (-score_of(one.scores["dense"]), one.id))[:depth]
+            near = sorted(found, key=lambda one: (-one.near, one.id))[:depth]
             words = [one for one in found if one.scores["lexical"]]
             words.sort(key=lambda one: (-one.scores["lexical"], one.id))
             best = {(one.kb_id, one.number) for one in [*near, *words[:depth]]}
@@ -151,6 +161,17 @@ class Query:
 def in_order(candidates: Iterable[Candidate]) -> Ranking:
     """Best first, ties by id."""
     return sorted(candidates, key=lambda one: (-one.score, one.id))
+
+
+def weighed(ranked: Ranking, candidates: Iterable[Candidate]) -> Ranking:
+    """A ranking by figures that are relative to its own best, with scores that are not.
+
+    The best possible passage scores what the nearest of the candidates has as its cosine. So scores
+    of several questions, knowledge bases and strategies can be compared, and where nothing is near
+    nothing scores high.
+    """
+    nearest = max((one.near for one in candidates), default=0.0)
+    return [one.scored(round(one.score * nearest, _DECIMALS)) for one in ranked]
 
 
 def _candidate(kb_id: str, found: Found, score: float, **figures: float) -> Candidate:
