@@ -17,21 +17,27 @@ if TYPE_CHECKING:
     from lorebind_knowledge.rerankers.base import Reranker
 
 
-@dataclass(frozen=True)
-class KnowledgeBase:
-    """The parts of a declared knowledge base, for one tenant. A `Corpus` is ingested into it."""
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """A declared knowledge base as a search sees it, for one tenant."""
 
     id: str
     namespace: Namespace
-    embedder: Embedder
-    index: Index
-    """The vector database with its catalog; it holds the indexes of others too."""
     retrieval: RetrievalDeclaration
     events: Events
     dedupe: bool = True
     """Whether passages that say the same are found once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeBase(Searched):
+    """The parts of one that Lorebind fills. A `Corpus` is ingested into it."""
+
+    embedder: Embedder
+    index: Index
+    """The vector database with its catalog; it holds the indexes of others too."""
 
     @property
     def catalog(self) -> Catalog:

@@ -1,14 +1,19 @@
-"""Whether what was found is likely to answer the question."""
+"""What of the found passages counts, and whether they are likely to answer the question."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch, Grade
+    from lorebind_knowledge.retrieval.query import Candidate
+
+_Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 
 class Judgement(NamedTuple):
@@ -55,3 +60,25 @@ def judge(
         f"the match is weak: the best passage of {name} has the cosine {best:.2f}, and with this "
         f"embedder passages that answer usually have {hit_score:.2f} or more",
     )
+
+
+def passing(
+    ranked: Iterable[_Scored], settings: RetrievalDeclaration, strategy: str
+) -> Iterator[_Scored]:
+    """Those whose figure reaches `min_score`.
+
+    Raises:
+        UsageError: the strategy has no such figure.
+    """
+    if settings.min_score is None:
+        yield from ranked
+        return
+    stage = settings.min_score_on or ("rerank" if strategy == "rerank" else "dense")
+    for one in ranked:
+        if stage not in one.scores:
+            raise UsageError(
+                f"the strategy {strategy!r} has no figure {stage!r} for min_score; "
+                f"known: {', '.join(sorted(one.scores))}"
+            )
+        if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
+            yield one

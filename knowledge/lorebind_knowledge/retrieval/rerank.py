@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.rerankers.base import rerank_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.retrieval.answered import Asked
 
 _DECIMALS = 6
 
@@ -36,3 +39,33 @@ async def rerank(
         if figure is not None
     ]
     return sorted(judged, key=lambda match: (-match.score, match.id))
+
+
+async def reranked(
+    asked: Asked, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
+) -> list[DocumentMatch]:
+    """The same with the reranker that is declared, which is given so many as it says.
+
+    Raises:
+        UsageError: there is none.
+        RerankerError: it failed.
+    """
+    reranker, most = check_rerank(asked, settings)
+    return await rerank(reranker, asked.question, candidates[:most])
+
+
+def check_rerank(asked: Asked, settings: RetrievalDeclaration) -> tuple[Reranker, int]:
+    """The reranker that is declared, and how many passages it is given.
+
+    Raises:
+        UsageError: there is none.
+    """
+    declared, make = settings.rerank, asked.kbs[0].reranker
+    if declared is None:
+        raise UsageError(
+            f"{asked.name} is searched with the strategy 'rerank', which needs a reranker; "
+            "write: rerank: { class: 'package.module:Class' }"
+        )
+    if make is None:
+        raise UsageError(f"{asked.name} was made without rerankers")
+    return make(declared), declared.candidates

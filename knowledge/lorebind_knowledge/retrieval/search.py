@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IndexMismatchError,
-    LorebindError,
     NotIngestedError,
     UsageError,
 )
-from lorebind_knowledge.events import Event
-from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.retrieval.answered import Asked, answered, check_question
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
-from lorebind_knowledge.retrieval.judging import judge
+from lorebind_knowledge.retrieval.judging import passing
 from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
-from lorebind_knowledge.retrieval.rerank import rerank
+from lorebind_knowledge.retrieval.rerank import check_rerank, reranked
 from lorebind_knowledge.retrieval.similarity import similarity
-from lorebind_knowledge.retrieval.stages import check_stages, stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.records import DocumentMatch, Vector
-    from lorebind_knowledge.retrieval.query import Candidate, Strategy
+    from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector
+    from lorebind_knowledge.retrieval.query import Strategy
 
 T = TypeVar("T")
-_Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
 STRATEGIES: dict[str, Strategy] = {
     "similarity": similarity,
@@ -70,7 +64,7 @@ async def search(
         IndexMismatchError: the index was built by another embedder.
         EmbedderError, StoreError: an outage; it is never an empty answer.
     """
-    return await _search((kb,), question, settings or kb.retrieval)
+    return await answered(_Asked((kb,), question), settings or kb.retrieval)
 
 
 async def search_several(
@@ -100,58 +94,34 @@ async def search_several(
         )
     if not kbs:
         raise UsageError("there is no knowledge base to search")
-    return await _search(kbs, question, settings)
-
-
-def check_question(question: str) -> None:
-    """Refuse a question in which there is nothing to look for."""
-    if not question.strip():
-        raise UsageError("the question is empty; give it some words")
-
-
-async def _search(
-    kbs: Sequence[KnowledgeBase], question: str, settings: RetrievalDeclaration
-) -> QueryResult:
-    check_question(question)
-    started = time.perf_counter()
-    asked = settings.strategy
-    _emit(kbs, "retrieval_started", strategy=asked, top_k=settings.top_k)
-    try:
-        vector = await embed_query(kbs[0].embedder, question)
-        question_asked = _Asked(kbs, question, vector, {})
-        matches, name, stage = await _staged(question_asked, settings)
-    except LorebindError as error:
-        _emit(kbs, "retrieval_failed", strategy=asked, reason=str(error))
-        raise
-    judged = judge(_name(kbs), matches, stages_of(settings)[stage], kbs[0].embedder.hit_score)
-    seconds = time.perf_counter() - started
-    found = Counter(match.metadata["kb_id"] for match in matches)
-    missing = question_asked.missing
-    searched = [kb for kb in kbs if kb.id not in missing]
-    for kb in kbs:
-        if kb.id in missing:
-            _emit([kb], "retrieval_failed", strategy=asked, reason=missing[kb.id])
-        else:
-            data = {"strategy": name, "matches": found[kb.id], "seconds": seconds, "stage": stage}
-            _emit([kb], "retrieval_completed", verdict=judged.verdict, **data)
-    ids = [kb.id for kb in searched]
-    return QueryResult(matches, name, ids, list(missing), seconds, stage, *judged)
-
-
-def _emit(kbs: Iterable[KnowledgeBase], hook: str, **data: Any) -> None:
-    for kb in kbs:
-        kb.events.emit(hook, Event(kb.id, data=data))
+    return await answered(_Asked(kbs, question), settings)
 
 
 @dataclass
-class _Asked:
-    """A question to some knowledge bases, embedded once."""
+class _Asked(Asked):
+    """A question to indexes, embedded once."""
 
     kbs: Sequence[KnowledgeBase]
     question: str
-    vector: Vector
-    missing: dict[str, str]
-    """Why knowledge bases were not searched that were not, by id."""
+    vector: Vector | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hit_score(self) -> float | None:
+        return self.kbs[0].embedder.hit_score
+
+    async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
+        dedupe = any(kb.dedupe for kb in self.kbs)
+        if settings.strategy != "rerank":
+            return await self.read(settings, lambda query: _found(query, dedupe=dedupe))
+        check_rerank(self, settings)
+        candidates = await self.read(settings, _candidates)
+        judged = await reranked(self, settings, candidates)
+        passed = passing(judged, settings, "rerank")
+        kept = without_repeats(passed) if dedupe else list(passed)
+        if not settings.neighbours:
+            return kept[: settings.top_k]
+        return await self.read(settings, lambda query: with_neighbours(query, kept, settings.top_k))
 
     async def read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
         """What `ask` answers, given views of all indexes at one moment; it may be called again.
@@ -160,14 +130,16 @@ class _Asked:
             NotIngestedError: none of the knowledge bases has an index.
             IndexMismatchError: one of them was built by another embedder.
         """
-        return await call(self._read, settings, ask)
+        if self.vector is None:
+            self.vector = await embed_query(self.kbs[0].embedder, self.question)
+        return await call(self._read, self.vector, settings, ask)
 
-    def _read(self, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
+    def _read(self, vector: Vector, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
         def asked(views: Mapping[str, View]) -> T:
             self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
             if not views:
                 raise NotIngestedError(self.missing[self.kbs[0].id])
-            return ask(Query(self.question, self.vector, settings, views))
+            return ask(Query(self.question, vector, settings, views))
 
         # A catalog in memory lets in one reader at a time: all take their turns in one order.
         return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
@@ -228,56 +200,12 @@ async def rank(
 
     For evaluation: no threshold, no cut, repeats among them.
     """
-    asked = _Asked((kb,), question, await embed_query(kb.embedder, question), {})
+    asked = _Asked((kb,), question)
     strategy = STRATEGIES[settings.strategy]
     ranked = await asked.read(settings, lambda query: query.passages(strategy(query, limit)))
     if settings.strategy == "rerank":
-        return await _reranked(asked, settings, ranked)
+        return await reranked(asked, settings, ranked)
     return ranked
-
-
-async def _staged(
-    asked: _Asked, settings: RetrievalDeclaration
-) -> tuple[list[DocumentMatch], str, int]:
-    """What the first stage finds that finds enough, its strategy and its number, see `stages`.
-
-    Where none does, it is the stage that found most, the first of equals.
-    """
-    if not settings.stages:
-        return await _ranked(asked, settings), settings.strategy, 0
-    stages = stages_of(settings)
-    check_stages(_name(asked.kbs), stages)
-    # Judged by as many passages whatever top_k is, so that fewer stay the first of more.
-    limit = max(settings.top_k, settings.min_results)
-    best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
-    for number, one in enumerate(stages):
-        matches = await _ranked(asked, one.model_copy(update={"top_k": limit}))
-        judged = judge(_name(asked.kbs), matches, one, asked.kbs[0].embedder.hit_score)
-        enough = judged.verdict == "hit"
-        if enough or number == 0 or len(matches) > len(best[0]):
-            best = (matches, one.strategy, number)
-        if enough:
-            break
-    matches, name, number = best
-    return matches[: settings.top_k], name, number
-
-
-async def _ranked(asked: _Asked, settings: RetrievalDeclaration) -> list[DocumentMatch]:
-    """What the strategy ranks, without what scores too low and without repeats."""
-    dedupe = any(kb.dedupe for kb in asked.kbs)
-    if settings.strategy != "rerank":
-        return await asked.read(settings, lambda query: _found(query, dedupe=dedupe))
-    _check_rerank(asked, settings)
-    candidates = await asked.read(settings, _candidates)
-    kept: Iterable[DocumentMatch] = passing(
-        await _reranked(asked, settings, candidates), settings, "rerank"
-    )
-    if dedupe:
-        kept = without_repeats(kept)
-    matches = list(kept)
-    if not settings.neighbours:
-        return matches[: settings.top_k]
-    return await asked.read(settings, lambda query: with_neighbours(query, matches, settings.top_k))
 
 
 def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
@@ -304,55 +232,3 @@ def _candidates(query: Query) -> list[DocumentMatch]:
     assert query.settings.rerank is not None  # checked before
     ranked = hybrid(query, query.settings.top_k)
     return query.passages(ranked[: query.settings.rerank.candidates])
-
-
-async def _reranked(
-    asked: _Asked, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
-) -> list[DocumentMatch]:
-    make, declared = _check_rerank(asked, settings)
-    return await rerank(make(declared), asked.question, candidates[: declared.candidates])
-
-
-def _check_rerank(asked: _Asked, settings: RetrievalDeclaration) -> Any:
-    """What makes a reranker, and the one that is declared.
-
-    Raises:
-        UsageError: there is none.
-    """
-    kb = asked.kbs[0]
-    if settings.rerank is None:
-        raise UsageError(
-            f"{_name(asked.kbs)} is searched with the strategy 'rerank', which needs a reranker; "
-            "write: rerank: { class: 'package.module:Class' }"
-        )
-    if kb.reranker is None:
-        raise UsageError(f"{_name(asked.kbs)} was made without rerankers")
-    return kb.reranker, settings.rerank
-
-
-def _name(kbs: Sequence[KnowledgeBase]) -> str:
-    """What is searched, for messages."""
-    ids = ", ".join(repr(kb.id) for kb in kbs)
-    return f"knowledge base{'' if len(kbs) == 1 else 's'} {ids}"
-
-
-def passing(
-    ranked: Iterable[_Scored], settings: RetrievalDeclaration, strategy: str
-) -> Iterator[_Scored]:
-    """Those whose figure reaches `min_score`.
-
-    Raises:
-        UsageError: the strategy has no such figure.
-    """
-    if settings.min_score is None:
-        yield from ranked
-        return
-    stage = settings.min_score_on or ("rerank" if strategy == "rerank" else "dense")
-    for one in ranked:
-        if stage not in one.scores:
-            raise UsageError(
-                f"the strategy {strategy!r} has no figure {stage!r} for min_score; "
-                f"known: {', '.join(sorted(one.scores))}"
-            )
-        if round(one.scores[stage], 6) >= settings.min_score or settings.min_score == 0:
-            yield one
