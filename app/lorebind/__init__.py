@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lorebind.objects import existing
     from lorebind.project import Project
     from lorebind_knowledge.errors import (
         ConfigurationError,
@@ -57,6 +58,7 @@ __all__ = [
     "SourceError",
     "StoreError",
     "UsageError",
+    "existing",
     "tenant",
 ]
 
@@ -64,6 +66,7 @@ _HOMES = {
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
     "Project": "lorebind.project",
+    "existing": "lorebind.objects",
     "tenant": "lorebind_knowledge.namespace",
 }
 

@@ -57,12 +57,17 @@ async def examine(
     for embedder in defaults.embedders(project):
         yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder.id))
     for vector_db in defaults.vector_dbs(project):
+        if vector_db.is_existing:
+            continue  # it is tried with its knowledge bases, which have embedders
         yield await _tried(f"vector database {vector_db.id}", _store(service, vector_db.id))
     for kb, workflow in loaded.every_knowledge_base():
         owner = f" of workflow {workflow}" if workflow else ""
-        yield await _tried(
-            f"knowledge base {kb.id}{owner}", _index(service, kb.id, workflow, deep=deep)
+        check = (
+            _existing(service, kb.id, workflow)
+            if loaded.is_existing(kb)
+            else _index(service, kb.id, workflow, deep=deep)
         )
+        yield await _tried(f"knowledge base {kb.id}{owner}", check)
     async for finding in _undeclared(service):
         yield finding
     for model in defaults.models(project):
@@ -132,6 +137,11 @@ async def _index(
         detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
     return detail
+
+
+async def _existing(service: KnowledgeService, kb_id: str, workflow: str | None) -> str:
+    kb = await call(service.existing, kb_id, workflow)
+    return f"filled by others, can be searched; its scores are {await kb.store.scale()}"
 
 
 async def _undeclared(service: KnowledgeService) -> AsyncIterator[Finding]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents import Document
+    from langchain_core.vectorstores import VectorStore
 
 DOCUMENTS = "documents"
 """The id of the knowledge base of documents that are given as objects."""
+
+
+def existing(vector_store: VectorStore) -> dict[str, Any]:
+    """A `VectorStore` of LangChain that others fill, to be searched as it stands.
+
+    For `Project.build(vector_store=existing(store))`, and in declarations as
+    `vector_dbs=[{"id": "theirs", **existing(store)}]`. Nothing is ever written into it.
+    """
+    return {"type": "langchain", "class": vector_store, "existing": True}
 
 
 def with_objects(
@@ -24,12 +35,20 @@ def with_objects(
     model: Any = None,
     documents: Sequence[Document] | None = None,
 ) -> dict[str, Any]:
-    """Declarations with those of the objects, which come first and are called `default`."""
+    """Declarations with those of the objects, which come first and are called `default`.
+
+    A vector store that others fill is a knowledge base as it stands: `documents`.
+    """
     added: dict[str, list[Any]] = {}
     if embedder is not None:
         added["embedders"] = [{"id": "default", "provider": "langchain", "class": embedder}]
     if vector_store is not None:
-        added["vector_dbs"] = [{"id": "default", "type": "langchain", "class": vector_store}]
+        theirs = isinstance(vector_store, Mapping)
+        declared = vector_store if theirs else {"type": "langchain", "class": vector_store}
+        added["vector_dbs"] = [{"id": "default", **declared}]
+        if theirs and documents is None and not declarations.get("knowledge_bases"):
+            added["knowledge_bases"] = [{"id": DOCUMENTS}]
+            added["knowledge"] = [{"id": DOCUMENTS}]
     if model is not None:
         added["models"] = [{"id": "default", "provider": "langchain", "model": model}]
     if documents is not None:

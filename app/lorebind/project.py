@@ -91,7 +91,7 @@ class Project(Faces):
         declarations: Mapping[str, Any] | None = None,
         *,
         embedder: Embeddings | None = None,
-        vector_store: VectorStore | None = None,
+        vector_store: VectorStore | Mapping[str, Any] | None = None,
         model: BaseChatModel | None = None,
         documents: Sequence[Document] | None = None,
         root: str | Path = ".",
@@ -108,7 +108,8 @@ class Project(Faces):
             embedder: the embedder `default`. Of two objects of a class that have the same `model`
                 and dimensions, the vectors are taken to be the same.
             vector_store: the vector database `default`. It has to be empty or filled by Lorebind;
-                leave it to Lorebind from now on.
+                leave it to Lorebind from now on. One that others fill is given as
+                `existing(store)`: where no knowledge base is declared, it is `documents`.
             model: the chat model `default`.
             documents: the knowledge base `documents`, which the project binds. A document is known
                 by its `source`, or else its id.

@@ -145,7 +145,8 @@ def _resolved(
         for name in own.model_fields_set
     }
     settings = merge(base, layer)
-    values = {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
+    values: dict[str, Any] = {"strategy": loaded.default_strategy(kb)}
+    values |= {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
     provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
     provenance |= {
         name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
@@ -153,8 +154,7 @@ def _resolved(
     }
     chosen = RetrievalDeclaration(**values)
     template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
-    hit_score = loaded.embedder(kb.embedder).known_hit_score
-    return ResolvedBinding(kb_id, chosen, provenance, workflow, template, hit_score)
+    return ResolvedBinding(kb_id, chosen, provenance, workflow, template, loaded.hit_score(kb))
 
 
 def _setting(value: Any, scope: str, position: Position) -> Setting:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.rerankers.base import Reranker
+    from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,15 @@ class Searched:
     """Whether passages that say the same are found once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingKnowledgeBase(Searched):
+    """One that others fill, to be searched as it stands."""
+
+    store: ExistingStore
+    hit_score: float | None
+    """The cosine of the best passage below which a match is weak; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

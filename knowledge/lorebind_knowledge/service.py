@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
+from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
@@ -21,7 +22,7 @@ from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
-from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.chain import Middleware
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.knowledge_base import Searched
     from lorebind_knowledge.records import Matrix, QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
+    from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
 
 class KnowledgeService:
@@ -72,6 +75,7 @@ class KnowledgeService:
         self._making = threading.Lock()
         self._embedders: dict[str, Embedder] = {}
         self._indexes: dict[str, Index] = {}
+        self._existing: dict[tuple[str, str], ExistingStore] = {}
         self._rerankers: dict[str, Reranker] = {}
         self._started = Once()
         self._loading = Loading(loaded.project.loading)
@@ -93,6 +97,40 @@ class KnowledgeService:
             reranker=self.reranker,
             events=self.events,
         )
+
+    def existing(self, kb_id: str, workflow: str | None = None) -> ExistingKnowledgeBase:
+        """A declared knowledge base that others fill.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+            UsageError, StoreError: what is declared cannot be imported, or is no `VectorStore`.
+        """
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        embedder = self._loaded.embedder(declaration.embedder)
+        return ExistingKnowledgeBase(
+            id=kb_id,
+            namespace=self._namespace(scope, kb_id),
+            retrieval=declaration.retrieval,
+            reranker=self.reranker,
+            events=self.events,
+            store=self._existing_store(declaration.vector_db, embedder.id),
+            hit_score=self._loaded.hit_score(declaration),
+        )
+
+    def _existing_store(self, db_id: str | None, embedder_id: str) -> ExistingStore:
+        from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+        from lorebind_knowledge.stores.langchain.declaration import make_existing
+
+        declaration: Any = self._loaded.vector_db(db_id)
+        key = declaration.id, embedder_id
+        with self._making:
+            if key not in self._existing:
+                self._existing[key] = make_existing(
+                    declaration,
+                    PartEnvironment(self._loaded.environment),
+                    lambda: LorebindEmbeddings(self.embedder(embedder_id)),
+                )
+            return self._existing[key]
 
     def corpus(
         self,
@@ -152,9 +190,15 @@ class KnowledgeService:
 
         Raises:
             NotFoundError: naming the ones there are.
+            ReadOnlyError: others fill it.
             StoreError, MissingDependencyError: it cannot be made.
         """
         declaration = self._loaded.vector_db(db_id)
+        if declaration.is_existing:
+            raise ReadOnlyError(
+                f"vector database {declaration.id!r} is filled by others (existing: true), so it "
+                "can be searched and nothing else"
+            )
         with self._making:
             if declaration.id not in self._indexes:
                 store, catalog = make_store(declaration, self._loaded.environment)
@@ -266,7 +310,7 @@ class KnowledgeService:
     ) -> QueryResult:
         """See `lorebind_knowledge.retrieval.search.search`; ingests first what wants that."""
         await self.start(kb_id, workflow=workflow)
-        kb = self.knowledge_base(kb_id, workflow)
+        kb = self._searched(kb_id, workflow)
         asked = Retrieval((kb,), question, settings or kb.retrieval)
         return await self._middleware.retrieve(asked)
 
@@ -281,7 +325,7 @@ class KnowledgeService:
         """See `lorebind_knowledge.retrieval.search.search_several`."""
         for kb_id in kb_ids:
             await self.start(kb_id, workflow=workflow)
-        kbs = tuple(self.knowledge_base(kb_id, workflow) for kb_id in kb_ids)
+        kbs = tuple(self._searched(kb_id, workflow) for kb_id in kb_ids)
         if not kbs:
             raise UsageError("there is no knowledge base to search")
         return await self._middleware.retrieve(Retrieval(kbs, question, settings, together=True))
@@ -329,8 +373,9 @@ class KnowledgeService:
         declared = {}
         for kb, workflow in self._loaded.every_knowledge_base():
             _, scope = self._loaded.knowledge_base(kb.id, workflow)
-            declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
-        databases = defaults.vector_dbs(project)
+            if not self._loaded.is_existing(kb):
+                declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
+        databases = [db for db in defaults.vector_dbs(project) if not db.is_existing]
         return Purge(project.name, {db.id: self.index(db.id) for db in databases}, declared)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
@@ -343,11 +388,17 @@ class KnowledgeService:
         """Close every store and catalog that was opened; a later call opens them again."""
         self.events.emit("shutdown", Event(""))
         with self._making:
-            opened, self._indexes = list(self._indexes.values()), {}
-            self._embedders = {}
+            opened: list[Index | ExistingStore] = [*self._indexes.values()]
+            opened += self._existing.values()
+            self._indexes, self._existing, self._embedders = {}, {}, {}
             self._started = Once()  # what was kept in memory is gone
-        for index in opened:
-            await call(index.close)
+        for one in opened:
+            await call(one.close)
+
+    def _searched(self, kb_id: str, workflow: str | None) -> Searched:
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        kind = self.existing if self._loaded.is_existing(declaration) else self.knowledge_base
+        return kind(kb_id, workflow)
 
     def _namespace(self, scope: str, kb_id: str) -> Namespace:
         return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lorebind_knowledge.catalog.versions import LIVE
-from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import NoIndexError
 from lorebind_knowledge.records import DocumentMatch
 

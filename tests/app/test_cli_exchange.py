@@ -102,7 +102,7 @@ def test_what_is_exported_applies_without_a_change(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("knowledge_bases: [{ id: docs }]\n", "new.yaml:1:19: missing key 'sources'"),
+        ("knowledge_bases: [{ id: docs }]\n", "missing key 'sources'"),
         ("knowledge_bases: [\n", "new.yaml:2:1: this is not YAML"),
         (
             NEW.replace("id: news", "id: news\n    embedder: gone"),

@@ -152,7 +152,6 @@ INVALID = [
     ("vector_dbs/1/config/path", ""),
     (f"{KB}/id", "-docs"),
     (f"{KB}/sources", []),
-    (f"{KB}/sources", GONE),
     (f"{SOURCE}/path", GONE),
     (f"{SOURCE}/path", None),
     ("knowledge_bases/0/sources/1/paths", []),

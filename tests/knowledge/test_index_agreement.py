@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.filters import compile_filter
-from lorebind_knowledge.index.cosines import score_of
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record

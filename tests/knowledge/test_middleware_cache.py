@@ -17,6 +17,7 @@ from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Version
+from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Retrieval
 from lorebind_knowledge.middleware.cache import QueryCache, key_of
 from lorebind_knowledge.namespace import Namespace
@@ -46,11 +47,14 @@ FIRST = Version(1, 1, "e")
 
 def _kb(namespace: Namespace, version: Version | None = FIRST) -> Any:
     """As much of a knowledge base as the cache looks at."""
-    return SimpleNamespace(
+    index: Any = SimpleNamespace(version=lambda owner: version)
+    embedder: Any = SimpleNamespace(fingerprint=SimpleNamespace(key="e"))
+    return KnowledgeBase(
         id=namespace.kb,
         namespace=namespace,
-        index=SimpleNamespace(version=lambda owner: version),
-        embedder=SimpleNamespace(fingerprint=SimpleNamespace(key="e")),
+        retrieval=RetrievalDeclaration(),
+        index=index,
+        embedder=embedder,
         events=Events(),
     )
 

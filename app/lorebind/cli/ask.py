@@ -79,7 +79,10 @@ def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None
     """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
 
-    plan = show_plan(project, kb_id, output)
+    try:
+        plan = show_plan(project, kb_id, output)
+    except ReadOnlyError:  # others fill it
+        return None
     # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
     from_folder = project.config.file is None
     if from_folder and not plan.chunks["total"]:

@@ -13,11 +13,11 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.collection.writing import check_embedder, turn
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
 from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
 from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.index.cosines import score_of
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.namespace import PROJECT_SCOPE, Namespace, current_tenant
 from lorebind_knowledge.records import Record

@@ -25,6 +25,14 @@ def first(declared: Sequence[T]) -> T:
     return next((one for one in declared if one.id == "default"), declared[0])
 
 
+def meant(declared: Sequence[Any], wanted: object) -> Any:
+    """What an id refers to, None where that cannot be told."""
+    readable = [one for one in declared if isinstance(one.id, str)]
+    if wanted is None:
+        return first(declared) if len(readable) == len(declared) else None
+    return next((one for one in readable if one.id == wanted), None)
+
+
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
     """The project's embedders, else the local one."""
     return project.embedders or [PLACES["embedders"].read({"id": EMBEDDER, "provider": EMBEDDER})]

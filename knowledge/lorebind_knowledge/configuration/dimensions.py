@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.references import named, problem_at
@@ -27,8 +27,8 @@ def dimensions(
         return
     embedders = defaults.embedders(project)
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:
-        embedder = _meant(embedders, kb.embedder)
-        vector_db = _meant(vector_dbs, kb.vector_db)
+        embedder = defaults.meant(embedders, kb.embedder)
+        vector_db = defaults.meant(vector_dbs, kb.vector_db)
         made = getattr(embedder, "known_dimension", None)
         kept = getattr(getattr(vector_db, "config", None), "dimension", None)
         if isinstance(made, int) and isinstance(kept, int) and made != kept:
@@ -38,11 +38,3 @@ def dimensions(
             )
             hint = f"write dimension: {made} at {vector_db.config.position('dimension')}"
             yield problem_at(kb, ("vector_db",), message, hint)
-
-
-def _meant(declared: Sequence[Any], wanted: object) -> Any:
-    """What an id refers to, None where that cannot be told."""
-    readable = [one for one in declared if isinstance(one.id, str)]
-    if wanted is None:
-        return defaults.first(declared) if len(readable) == len(declared) else None
-    return next((one for one in readable if one.id == wanted), None)

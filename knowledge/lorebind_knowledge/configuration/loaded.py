@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.passage_templates import read_passage_template
+from lorebind_knowledge.declarations.live import LiveObject
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
 from lorebind_knowledge.namespace import PROJECT_SCOPE
 
@@ -76,6 +77,25 @@ class LoadedProject:
         found = _pick([*self.project.knowledge_bases, *own], kb_id, "knowledge base")
         scope = f"workflow/{workflow}" if any(found is kb for kb in own) else PROJECT_SCOPE
         return found, scope
+
+    def is_existing(self, kb: KnowledgeBaseDeclaration) -> bool:
+        """Whether others fill a knowledge base."""
+        return self.vector_db(kb.vector_db).is_existing
+
+    def default_strategy(self, kb: KnowledgeBaseDeclaration) -> str:
+        """How a knowledge base is searched where nothing says it."""
+        default: str = type(kb.retrieval).model_fields["strategy"].default
+        return "similarity" if self.is_existing(kb) else default
+
+    def hit_score(self, kb: KnowledgeBaseDeclaration) -> float | None:
+        """The cosine of the best passage below which a match is weak, as far as files tell.
+
+        What embeds for an object that others have made is not known.
+        """
+        maker = getattr(self.vector_db(kb.vector_db), "class_path", None)
+        if self.is_existing(kb) and isinstance(maker, LiveObject):
+            return None
+        return self.embedder(kb.embedder).known_hit_score
 
     def every_knowledge_base(self) -> list[tuple[KnowledgeBaseDeclaration, str | None]]:
         """All there are, each with the workflow that declares it; None is the project."""

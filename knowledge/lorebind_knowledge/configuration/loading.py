@@ -17,6 +17,7 @@ from lorebind_knowledge.configuration.catalogs import catalogs
 from lorebind_knowledge.configuration.composites import composites
 from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.configuration.existing import existing
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.named_code import code_problems
 from lorebind_knowledge.configuration.partial import partial
@@ -170,6 +171,7 @@ class _Loading:
         self.problems += dangling(project, self.agents, self.workflows)
         self.problems += composites(self.workflows)
         self.problems += dimensions(project, self.workflows)
+        self.problems += existing(project, self.agents, self.workflows)
         self.problems += catalogs(project)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):

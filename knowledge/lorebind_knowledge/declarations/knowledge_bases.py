@@ -36,7 +36,10 @@ class KnowledgeBaseDeclaration(Declaration):
         description="When it is ingested: only when asked to, or also before its first use.",
     )
     sources: list[SourceDeclaration] = Field(
-        min_length=1, description="Where its documents come from."
+        default_factory=list,
+        min_length=1,
+        description="Where its documents come from. Left out only if its vector database is one "
+        "that others fill.",
     )
     chunking: AnyChunking = Field(
         default_factory=lambda: PLACES["chunkers"].read({}), description="How documents are cut."

@@ -41,6 +41,11 @@ class VectorDBBase(Declaration):
         description="Settings of the embedding cache, which is part of the catalog.",
     )
 
+    @property
+    def is_existing(self) -> bool:
+        """Whether others fill it, so that it is searched as it stands and never written."""
+        return False
+
 
 VectorDBDeclaration: TypeAlias = Annotated[
     VectorDBBase,

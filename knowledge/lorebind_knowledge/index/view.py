@@ -14,9 +14,9 @@ import numpy as np
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.versions import words_in
+from lorebind_knowledge.cosines import MARGIN, cosines, direction_of, score_of
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter, without_fields
-from lorebind_knowledge.index.cosines import MARGIN, cosines, direction_of, score_of
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.records import Span
 

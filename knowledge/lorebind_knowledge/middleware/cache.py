@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.events import Event
+from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 
 if TYPE_CHECKING:
@@ -73,9 +74,12 @@ class QueryCache(Wrapper):
         return cached
 
     def _version(self, asked: Retrieval) -> Version | None:
-        """What can be found now, None where there is no index of this embedder."""
+        """What can be found now, None where nothing tells: there is no index of this embedder, or
+        others fill it."""
         found = []
         for kb in asked.kbs:
+            if not isinstance(kb, KnowledgeBase):
+                return None
             version = kb.index.version(kb.namespace)
             if version is None or version.embedder_key != kb.embedder.fingerprint.key:
                 return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.embedders.base import Embedder
-from lorebind_knowledge.errors import PluginError
+from lorebind_knowledge.errors import PluginError, UsageError
+from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
 from lorebind_knowledge.middleware.registry import make_wrapper
+from lorebind_knowledge.retrieval.existing import search_existing
 from lorebind_knowledge.retrieval.search import search, search_several
 from lorebind_knowledge.stores.base import ApproximateStore, VectorStore
 
@@ -20,9 +22,18 @@ if TYPE_CHECKING:
 
 
 async def _search(asked: Retrieval) -> QueryResult:
-    if asked.together:
-        return await search_several(asked.kbs, asked.question, asked.settings)
-    return await search(asked.kbs[0], asked.question, asked.settings)
+    ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
+    theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
+    if not asked.together:
+        if theirs:
+            return await search_existing(theirs[0], asked.question, asked.settings)
+        return await search(ours[0], asked.question, asked.settings)
+    if theirs:
+        raise UsageError(
+            f"knowledge base {theirs[0].id!r} is filled by others, and its figures have nothing in "
+            "common with those of other knowledge bases; ask them one by one"
+        )
+    return await search_several(ours, asked.question, asked.settings)
 
 
 class Middleware:

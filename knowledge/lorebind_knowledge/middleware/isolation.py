@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import chunk_id
+from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
 from lorebind_knowledge.retrieval.stages import stages_of
 
@@ -35,7 +36,8 @@ class Isolation(Wrapper):
     def retrieval(self, inner: Retrieve) -> Retrieve:
         async def isolated(asked: Retrieval) -> QueryResult:
             result = await inner(asked)
-            if not any(settings.neighbours for settings in stages_of(asked.settings)):
+            ours = all(isinstance(kb, KnowledgeBase) for kb in asked.kbs)  # others have other ids
+            if ours and not any(settings.neighbours for settings in stages_of(asked.settings)):
                 spaces = {kb.id: kb.namespace for kb in asked.kbs}
                 # Nearly always the first is the one: a document seldom says the same twice.
                 odd = [match for match in result if not _belongs(match, spaces, range(_FEW))]

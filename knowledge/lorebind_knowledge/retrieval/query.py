@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.index.cosines import score_of
 from lorebind_knowledge.records import DocumentMatch
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
-from lorebind_knowledge.index.cosines import score_of
+from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Record

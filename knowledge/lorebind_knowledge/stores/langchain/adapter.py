@@ -7,7 +7,6 @@ for a query.
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,8 @@ class Adapter:
         self._recipe = recipe
         self._given = GivenVectors(dimension)
         self._by_vector = True
-        store = recipe.made({_embedding_parameter(recipe): self._given, **made_parts})
+        parameter = recipe.embedding_parameter or EMBEDDING_PARAMETERS[0]
+        store = recipe.made({parameter: self._given, **made_parts})
         if not isinstance(store, VectorStore):
             raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
         if type(store).delete is VectorStore.delete:
@@ -142,14 +142,6 @@ class Adapter:
         except (StoreError, NotImplementedError):
             return None
         return there if set(there) <= set(ids) else None  # some give documents without their ids
-
-
-def _embedding_parameter(recipe: Recipe) -> str:
-    """The name of the argument that takes the `Embeddings`."""
-    parameters = inspect.signature(recipe.make).parameters
-    return next(
-        (name for name in EMBEDDING_PARAMETERS if name in parameters), EMBEDDING_PARAMETERS[0]
-    )
 
 
 def _parts(

@@ -21,10 +21,17 @@ from lorebind_knowledge.stores.langchain.recipe import EMBEDDING_PARAMETERS, Rec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_core.embeddings import Embeddings
+
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.declarations.base import Path
     from lorebind_knowledge.stores.base import VectorStore
+    from lorebind_knowledge.stores.langchain.existing import ExistingStore
+
+
+_WRITTEN = ("persistent", "catalog", "embedding_cache")
+"""What matters only for a database that Lorebind writes."""
 
 
 class LangChainVectorDB(VectorDBBase):
@@ -62,6 +69,13 @@ class LangChainVectorDB(VectorDBBase):
             "engine, is written as '{ factory: …, config: {…} }' or '{ class: …, config: {…} }'."
         ),
     )
+    existing: bool = Field(
+        False,
+        description=(
+            "Whether another program fills it. Then it is searched as it stands and never "
+            "written: a knowledge base in it has no sources."
+        ),
+    )
     persistent: bool | None = Field(
         None,
         description=(
@@ -80,6 +94,20 @@ class LangChainVectorDB(VectorDBBase):
                 else [Fault("class and factory are both given", "keep one of them", ("factory",))]
             )
         return self
+
+    @model_validator(mode="after")
+    def _existing_has_no_catalog(self) -> LangChainVectorDB:
+        given = [name for name in _WRITTEN if name in self.model_fields_set]
+        if self.existing and given:
+            raise RefusedError(
+                Fault(f"{name} is of no use where others fill it", "leave it out", (name,))
+                for name in given
+            )
+        return self
+
+    @property
+    def is_existing(self) -> bool:
+        return self.existing
 
     @model_validator(mode="after")
     def _catalog_lasts_as_long(self) -> LangChainVectorDB:
@@ -107,6 +135,27 @@ def make(declaration: LangChainVectorDB, environment: PartEnvironment) -> Vector
     return LangChainStore(recipe, exact=in_memory, persistent=persistent)
 
 
+def make_existing(
+    declaration: LangChainVectorDB,
+    environment: PartEnvironment,
+    embeddings: Callable[[], Embeddings],
+) -> ExistingStore:
+    """One that others fill.
+
+    Args:
+        declaration: what is declared.
+        environment: what its settings may look up.
+        embeddings: gives those for a class or a factory that takes some, and for an object that
+            tells none.
+
+    Raises:
+        UsageError, StoreError: see `recipe_of`.
+    """
+    from lorebind_knowledge.stores.langchain.existing import ExistingStore
+
+    return ExistingStore(recipe_of(declaration, environment), embeddings)
+
+
 def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recipe:
     """What a declaration names, imported and judged, but not called.
 
@@ -124,7 +173,7 @@ def recipe_of(declaration: LangChainVectorDB, environment: Environment) -> Recip
             declaration,
             environment,
             "a class method",
-            takes=EMBEDDING_PARAMETERS,
+            takes=() if declaration.existing else EMBEDDING_PARAMETERS,
             failure=StoreError,
             place=("factory",),
         )

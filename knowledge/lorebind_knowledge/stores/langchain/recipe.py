@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,12 @@ class Recipe:
     """The settings as they stand in the configuration; what their templates gave is secret."""
     parts: Mapping[str, Recipe] = field(default_factory=dict)
     """What makes those of the settings that are objects."""
+
+    @property
+    def embedding_parameter(self) -> str | None:
+        """The name of the argument that takes the `Embeddings`, where there is one."""
+        parameters = inspect.signature(self.make).parameters
+        return next((name for name in EMBEDDING_PARAMETERS if name in parameters), None)
 
     def made_parts(self) -> dict[str, Any]:
         """The settings that are objects, made."""

@@ -1,0 +1,67 @@
+"""Knowledge bases that others fill: what is declared of them must be of use for a search."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.references import named, problem_at
+from lorebind_knowledge.declarations.base import within
+from lorebind_knowledge.declarations.bindings import BindingDeclaration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.declarations.agents import AgentDeclaration
+    from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.project import ProjectDeclaration
+    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+    from lorebind_knowledge.errors import Problem
+
+_INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest")
+"""What a knowledge base declares for its ingestion."""
+NEEDS_WORDS = ("hybrid", "lexical")
+"""The strategies that need an index of words."""
+
+
+def existing(
+    project: ProjectDeclaration,
+    agents: Sequence[AgentDeclaration],
+    workflows: Sequence[WorkflowDeclaration],
+) -> Iterator[Problem]:
+    """Sources that are missing, or that would be ignored; searches that cannot be made."""
+    vector_dbs = defaults.vector_dbs(project)
+    filled_by_others: set[str] = set()
+    for kb in chain(project.knowledge_bases, *(one.knowledge_bases for one in workflows)):
+        if not isinstance(kb.id, str):  # of one that cannot be read nothing is missing
+            continue
+        vector_db = defaults.meant(vector_dbs, kb.vector_db)
+        if getattr(vector_db, "is_existing", None) is True:
+            filled_by_others.add(kb.id)
+            for name in _INGESTED:
+                if name in kb.model_fields_set:
+                    message = f"{named(kb, kb.id)} is filled by others, so {name} is of no use"
+                    hint = f"leave it out, or set existing: false for {vector_db.id!r}"
+                    yield problem_at(kb, (name,), message, hint)
+            yield from _searches(kb.retrieval, kb.id)
+        elif vector_db is not None and kb.sources == []:
+            yield problem_at(kb, (), "missing key 'sources'")
+    alone = project.model_copy(update={"agents": [], "workflows": []})
+    for top in (alone, *agents, *workflows):
+        for inner, _ in within(top):
+            if isinstance(inner, BindingDeclaration) and inner.id in filled_by_others:
+                yield from _searches(inner, inner.id)
+
+
+def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:
+    """What only an index of Lorebind can do."""
+    owner = f"knowledge base {kb_id!r} is filled by others"
+    for settings, _ in within(declared):
+        strategy = getattr(settings, "strategy", None)
+        if "strategy" in settings.model_fields_set and strategy in NEEDS_WORDS:
+            message = f"{owner}, and has no index of words for {strategy!r}"
+            yield problem_at(settings, ("strategy",), message, "write similarity, mmr or rerank")
+        if getattr(settings, "neighbours", None):
+            message = f"{owner}, who do not tell which passages are neighbours"
+            yield problem_at(settings, ("neighbours",), message, "leave it out")

@@ -1,0 +1,126 @@
+"""Searching a knowledge base that others fill, by the methods of its own vector store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic_core import to_jsonable_python
+
+from lorebind_knowledge.cosines import score_of
+from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.namespace import DEFAULT_TENANT
+from lorebind_knowledge.records import DocumentMatch
+from lorebind_knowledge.retrieval.answered import Asked, answered
+from lorebind_knowledge.retrieval.dedupe import without_repeats
+from lorebind_knowledge.retrieval.judging import passing
+from lorebind_knowledge.retrieval.rerank import check_rerank, reranked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.documents import Document
+
+    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase
+    from lorebind_knowledge.records import QueryResult
+    from lorebind_knowledge.stores.langchain.existing import Near
+
+_SIFTED = 100
+"""Documents that are asked for where not all of them may pass; `mmr` chooses among as many."""
+_GROWTH = 4
+_MOST = 100_000
+"""Documents that are looked through for those that pass a filter; each comes with its text."""
+
+
+async def search_existing(
+    kb: ExistingKnowledgeBase, question: str, settings: RetrievalDeclaration
+) -> QueryResult:
+    """The documents that are nearest to a question, the best first, as `search` gives them.
+
+    Raises:
+        UsageError: a blank question; a setting that needs an index; a tenant, whom others do not
+            know.
+        NotIngestedError: there are no documents.
+        StoreError: an outage, or scores that cannot be read as cosines.
+    """
+    return await answered(_Asked((kb,), question), settings)
+
+
+@dataclass
+class _Asked(Asked):
+    kbs: Sequence[ExistingKnowledgeBase]
+    question: str
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hit_score(self) -> float | None:
+        return self.kbs[0].hit_score
+
+    async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
+        self._check(settings)
+        if settings.strategy != "rerank":
+            return await self._found(settings, settings.top_k)
+        _, most = check_rerank(self, settings)
+        all_of_them = settings.model_copy(update={"min_score": None})
+        judged = await reranked(self, settings, await self._found(all_of_them, most))
+        return list(passing(judged, settings, "rerank"))[: settings.top_k]
+
+    async def _found(self, settings: RetrievalDeclaration, k: int) -> list[DocumentMatch]:
+        kb, allows = self.kbs[0], compile_filter(settings.filters)
+        sifts = settings.filters or settings.min_score is not None
+        limit = max(k, _SIFTED) if sifts else k
+        while True:
+            found = [_match(kb.id, *one) for one in await self._nearest(settings, limit)]
+            allowed = [match for match in found if allows(match.metadata)]
+            passed = list(passing(allowed, settings, settings.strategy))
+            kept = without_repeats(passed) if kb.dedupe else passed
+            # Where some score too low, those that are still further away do too.
+            if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
+                return kept[:k]
+            if limit == _MOST:
+                raise StoreError(
+                    f"{self.name}: fewer than {k} of the {limit} nearest documents pass the "
+                    "filter; make it wider"
+                )
+            limit = min(_GROWTH * limit, _MOST)
+
+    async def _nearest(self, settings: RetrievalDeclaration, k: int) -> list[Near]:
+        store = self.kbs[0].store
+        if settings.strategy == "mmr":
+            return await store.diverse(self.question, k, settings.mmr_lambda)
+        return await store.nearest(self.question, k)
+
+    def _check(self, settings: RetrievalDeclaration) -> None:
+        strategy = settings.strategy
+        if strategy not in ("similarity", "mmr", "rerank"):
+            raise UsageError(
+                f"{self.name} is filled by others, and has no index of words for {strategy!r}; "
+                "known: similarity, mmr, rerank"
+            )
+        if settings.neighbours:
+            raise UsageError(
+                f"{self.name} is filled by others, who do not tell which passages are neighbours; "
+                "leave 'neighbours' out"
+            )
+        if self.kbs[0].namespace.tenant != DEFAULT_TENANT:
+            raise UsageError(
+                f"{self.name} is filled by others, who know no tenants; search it without one"
+            )
+
+
+def _match(kb_id: str, document: Document, cosine: float) -> DocumentMatch:
+    """A document of others as a passage; whatever names its source is its uri."""
+    metadata = to_jsonable_python(document.metadata, fallback=str)
+    uri = next((str(metadata[key]) for key in ("uri", "source") if metadata.get(key)), "")
+    named = {"kb_id": kb_id, "uri": uri, "title": str(metadata.get("title") or "")}
+    text = document.page_content
+    return DocumentMatch(
+        str(document.id or digest(uri, text)),
+        score_of(cosine),
+        {"dense": cosine},
+        text,
+        {**metadata, **named},
+    )
