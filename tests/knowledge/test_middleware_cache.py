@@ -45,10 +45,12 @@ retrievals = st.builds(
 FIRST = Version(1, 1, "e")
 
 
-def _kb(namespace: Namespace, version: Version | None = FIRST) -> Any:
+def _kb(
+    namespace: Namespace, version: Version | None = FIRST, index: Any = None, key: str = "e"
+) -> Any:
     """As much of a knowledge base as the cache looks at."""
-    index: Any = SimpleNamespace(version=lambda owner: version)
-    embedder: Any = SimpleNamespace(fingerprint=SimpleNamespace(key="e"))
+    index = index or SimpleNamespace(version=lambda owner: version)
+    embedder: Any = SimpleNamespace(fingerprint=SimpleNamespace(key=key))
     return KnowledgeBase(
         id=namespace.kb,
         namespace=namespace,
@@ -196,10 +198,8 @@ async def test_whatever_is_written_makes_answers_old() -> None:
     to = Driver(MemoryStore(), Catalog())
     to.open(OWNER)
     to.open(HERE)
-    mine, others = _asked(HERE), _asked(OWNER)
-    for asked in (mine, others):
-        kb = asked.kbs[0]
-        kb.index, kb.embedder.fingerprint.key = to.index, to.entry().manifest.embedder_key
+    searched_in = {"index": to.index, "key": to.entry().manifest.embedder_key}
+    mine, others = _asked(HERE, **searched_in), _asked(OWNER, **searched_in)
 
     async def searched(asked: Retrieval) -> bool:
         before = searches.count
