@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lorebind.project import Project
+    from lorebind_bindings import GenerateSettings, RetrievalSettings, RetrieverSettings
     from lorebind_knowledge.errors import (
         ConfigurationError,
         EmbedderError,
@@ -41,6 +42,7 @@ __all__ = [
     "EmbedderError",
     "Event",
     "Extension",
+    "GenerateSettings",
     "IndexMismatchError",
     "IngestRefusedError",
     "IngestRunningError",
@@ -54,6 +56,8 @@ __all__ = [
     "Project",
     "RateLimitError",
     "RerankerError",
+    "RetrievalSettings",
+    "RetrieverSettings",
     "SourceError",
     "StoreError",
     "UsageError",
@@ -63,7 +67,10 @@ __all__ = [
 _HOMES = {
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
+    "GenerateSettings": "lorebind_bindings",
     "Project": "lorebind.project",
+    "RetrievalSettings": "lorebind_bindings",
+    "RetrieverSettings": "lorebind_bindings",
     "tenant": "lorebind_knowledge.namespace",
 }
 

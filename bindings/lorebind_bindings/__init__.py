@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from lorebind_bindings.place import Place
     from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
     from lorebind_bindings.retrieving import BoundResult, Verdict, retrieve
+    from lorebind_bindings.settings import (
+        GenerateSettings,
+        RetrievalSettings,
+        RetrieverSettings,
+    )
     from lorebind_bindings.workflow import RunResult, TaskResult, run_workflow
 
 __all__ = [
     "Answer",
     "AnswerStream",
     "BoundResult",
+    "GenerateSettings",
     "Injection",
     "KnowledgeMiddleware",
     "KnowledgePrompt",
@@ -34,6 +40,8 @@ __all__ = [
     "Provenance",
     "Request",
     "ResolvedBinding",
+    "RetrievalSettings",
+    "RetrieverSettings",
     "RunResult",
     "TaskResult",
     "Verdict",
@@ -65,6 +73,7 @@ __getattr__ = lazy_door(
         "place": ("Place",),
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
+        "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
         "workflow": ("RunResult", "TaskResult", "run_workflow"),
     },
 )
