@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lorebind_bindings import (
         Answer,
         AnswerStream,
+        AskedInRuns,
+        CitationParser,
         GenerateSettings,
         KnowledgeMiddleware,
         KnowledgePrompt,
@@ -50,6 +52,7 @@ class Faces:
     config: LoadedProject
     knowledge: KnowledgeService
     _models: ModelPool
+    _asked_in_runs: AskedInRuns
 
     def at(
         self,
@@ -124,7 +127,17 @@ class Faces:
             template=template,
             instructions=instructions,
             max_tokens=max_tokens,
+            asked_in_runs=self._asked_in_runs,
         )
+
+    def citations(self) -> CitationParser:
+        """A Runnable to end a chain: `project.prompt("docs") | model | project.citations()`.
+
+        It turns the model's message into an `Answer`, as `generate` gives it.
+        """
+        from lorebind_bindings import CitationParser
+
+        return CitationParser(self._asked_in_runs)
 
     def tool(
         self,
@@ -277,6 +290,9 @@ class AtPlace:
             instructions=instructions,
             **settings,
         )
+
+    def citations(self) -> CitationParser:
+        return self._faces.citations()
 
     def tool(
         self,

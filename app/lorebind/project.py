@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from lorebind.langchain_methods import Faces
 from lorebind.objects import with_objects
@@ -64,6 +65,7 @@ class Project(Faces):
         self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
+        self._asked_in_runs = WeakKeyDictionary()
 
     @classmethod
     def load(

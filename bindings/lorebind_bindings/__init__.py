@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
     from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
+    from lorebind_bindings.langchain.citing import AskedInRuns, CitationParser
     from lorebind_bindings.langchain.middleware import KnowledgeMiddleware
     from lorebind_bindings.langchain.prompt import KnowledgePrompt
     from lorebind_bindings.langchain.retriever import LorebindRetriever
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "AnswerStream",
+    "AskedInRuns",
     "BoundResult",
+    "CitationParser",
     "GenerateSettings",
     "Injection",
     "KnowledgeMiddleware",
@@ -64,6 +67,7 @@ __getattr__ = lazy_door(
         "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
         "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),
+        "langchain.citing": ("AskedInRuns", "CitationParser"),
         "langchain.middleware": ("KnowledgeMiddleware",),
         "langchain.prompt": ("KnowledgePrompt",),
         "langchain.retriever": ("LorebindRetriever",),

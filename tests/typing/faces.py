@@ -38,6 +38,9 @@ def faces(project: Project, model: BaseChatModel) -> None:
     assert_type(project.stream("Who?", attachments=[], model="openai:gpt"), AnswerStream)
     assert_type(project.query_many(["docs"], "Who?", min_results=2), QueryResult)
 
+    chain = project.prompt("docs") | model | project.citations()
+    assert_type(chain.invoke("Who?"), Answer)
+
     project.retriever(topk=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     project.prompt("docs", k=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     project.tool("docs", model=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
