@@ -27,6 +27,7 @@ check: setup ## Format, lint, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 format: setup ## Put the code into its format

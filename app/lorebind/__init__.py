@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lorebind.objects import existing
     from lorebind.project import Project
+    from lorebind_bindings import GenerateSettings, RetrievalSettings, RetrieverSettings
     from lorebind_knowledge.errors import (
         ConfigurationError,
         EmbedderError,
@@ -42,6 +43,7 @@ __all__ = [
     "EmbedderError",
     "Event",
     "Extension",
+    "GenerateSettings",
     "IndexMismatchError",
     "IngestRefusedError",
     "IngestRunningError",
@@ -55,6 +57,8 @@ __all__ = [
     "Project",
     "RateLimitError",
     "RerankerError",
+    "RetrievalSettings",
+    "RetrieverSettings",
     "SourceError",
     "StoreError",
     "UsageError",
@@ -65,7 +69,10 @@ __all__ = [
 _HOMES = {
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
+    "GenerateSettings": "lorebind_bindings",
     "Project": "lorebind.project",
+    "RetrievalSettings": "lorebind_bindings",
+    "RetrieverSettings": "lorebind_bindings",
     "existing": "lorebind.objects",
     "tenant": "lorebind_knowledge.namespace",
 }

@@ -11,6 +11,7 @@ from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Unpack
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from lorebind_bindings import (
         Answer,
         AnswerStream,
+        AskedInRuns,
+        CitationParser,
+        GenerateSettings,
         KnowledgeMiddleware,
         KnowledgePrompt,
         LorebindRetriever,
         ResolvedBinding,
+        RetrievalSettings,
+        RetrieverSettings,
     )
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.service import KnowledgeService
@@ -46,6 +52,7 @@ class Faces:
     config: LoadedProject
     knowledge: KnowledgeService
     _models: ModelPool
+    _asked_in_runs: AskedInRuns
 
     def at(
         self,
@@ -69,7 +76,7 @@ class Faces:
         workflow: str | None = None,
         task: str | None = None,
         agent: str | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrieverSettings],
     ) -> LorebindRetriever:
         """A LangChain `BaseRetriever`.
 
@@ -95,8 +102,7 @@ class Faces:
         model: str | BaseChatModel | None = None,
         template: str | None = None,
         instructions: str | None = None,
-        max_tokens: int | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrievalSettings],
     ) -> KnowledgePrompt:
         """A Runnable to put before any chat model, as in `project.prompt("docs") | model`.
 
@@ -104,11 +110,12 @@ class Faces:
             kb_ids, workflow, task, agent, model: see the class.
             template: the user's message, which names `{{ .question }}`.
             instructions: the system message; None means the agent's.
-            max_tokens: the budget of all passages together.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
+                `max_tokens` is the budget of all passages together.
         """
         from lorebind_bindings import KnowledgePrompt
 
+        max_tokens = settings.pop("max_tokens", None)
         place = Place(self.config, kb_ids, workflow, task, agent)
         agent_here = place.answers()
         if instructions is None:
@@ -120,7 +127,17 @@ class Faces:
             template=template,
             instructions=instructions,
             max_tokens=max_tokens,
+            asked_in_runs=self._asked_in_runs,
         )
+
+    def citations(self) -> CitationParser:
+        """A Runnable to end a chain: `project.prompt("docs") | model | project.citations()`.
+
+        It turns the model's message into an `Answer`, as `generate` gives it.
+        """
+        from lorebind_bindings import CitationParser
+
+        return CitationParser(self._asked_in_runs)
 
     def tool(
         self,
@@ -131,8 +148,7 @@ class Faces:
         model: str | BaseChatModel | None = None,
         name: str | None = None,
         description: str | None = None,
-        max_tokens: int | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrievalSettings],
     ) -> BaseTool:
         """A LangChain tool by which an agent searches with words of its own.
 
@@ -140,11 +156,12 @@ class Faces:
             kb_ids, workflow, task, agent, model: see the class.
             name: what the model calls it; None means `search_` and the ids.
             description: what is in there, for the model; None means what the declarations say.
-            max_tokens: the budget of all passages of a call together.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
+                `max_tokens` is the budget of all passages of a call together.
         """
         from lorebind_bindings import knowledge_tool
 
+        max_tokens = settings.pop("max_tokens", None)
         place = Place(self.config, kb_ids, workflow, task, agent)
         return knowledge_tool(
             self.knowledge,
@@ -162,19 +179,19 @@ class Faces:
         task: str | None = None,
         agent: str | None = None,
         model: str | BaseChatModel | None = None,
-        max_tokens: int | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrievalSettings],
     ) -> KnowledgeMiddleware:
         """Middleware for `langchain.agents.create_agent`: passages at each call of the model.
 
         Args:
             kb_ids, workflow, task, agent, model: see the class.
-            max_tokens: the budget of all passages together.
-            settings: fields of `retrieval` that are to differ here, such as `top_k`.
+            settings: fields of `retrieval` that are to differ here, such as `top_k`; but
+                `max_tokens` is the budget of all passages together.
         """
         import_extra("langchain.agents", extra="workflow", purpose="the middleware of an agent")
         from lorebind_bindings import KnowledgeMiddleware
 
+        max_tokens = settings.pop("max_tokens", None)
         place = Place(self.config, kb_ids, workflow, task, agent)
         return KnowledgeMiddleware(
             self.knowledge,
@@ -192,7 +209,7 @@ class Faces:
         task: str | None = None,
         agent: str | None = None,
         model: str | BaseChatModel | None = None,
-        **request: Any,
+        **request: Unpack[GenerateSettings],
     ) -> Answer:
         """Ask a chat model, with the knowledge of a place before the question.
 
@@ -218,7 +235,7 @@ class Faces:
         task: str | None = None,
         agent: str | None = None,
         model: str | BaseChatModel | None = None,
-        **request: Any,
+        **request: Unpack[GenerateSettings],
     ) -> AnswerStream:
         """The same as `agenerate`, part by part.
 
@@ -254,23 +271,70 @@ class AtPlace:
     def __init__(self, faces: Faces, kb_ids: tuple[str, ...], place: dict[str, Any]) -> None:
         self._faces, self._kb_ids, self._place = faces, kb_ids, place
 
-    def retriever(self, **settings: Any) -> LorebindRetriever:
+    def retriever(self, **settings: Unpack[RetrieverSettings]) -> LorebindRetriever:
         return self._faces.retriever(*self._kb_ids, **self._place, **settings)
 
-    def prompt(self, **settings: Any) -> KnowledgePrompt:
-        return self._faces.prompt(*self._kb_ids, **self._place, **settings)
+    def prompt(
+        self,
+        *,
+        model: str | BaseChatModel | None = None,
+        template: str | None = None,
+        instructions: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> KnowledgePrompt:
+        return self._faces.prompt(
+            *self._kb_ids,
+            **self._place,
+            model=model,
+            template=template,
+            instructions=instructions,
+            **settings,
+        )
 
-    def tool(self, **settings: Any) -> BaseTool:
-        return self._faces.tool(*self._kb_ids, **self._place, **settings)
+    def citations(self) -> CitationParser:
+        return self._faces.citations()
 
-    def middleware(self, **settings: Any) -> KnowledgeMiddleware:
-        return self._faces.middleware(*self._kb_ids, **self._place, **settings)
+    def tool(
+        self,
+        *,
+        model: str | BaseChatModel | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        **settings: Unpack[RetrievalSettings],
+    ) -> BaseTool:
+        return self._faces.tool(
+            *self._kb_ids,
+            **self._place,
+            model=model,
+            name=name,
+            description=description,
+            **settings,
+        )
 
-    async def agenerate(self, question: str, **request: Any) -> Answer:
-        return await self._faces.agenerate(question, *self._kb_ids, **self._place, **request)
+    def middleware(
+        self, *, model: str | BaseChatModel | None = None, **settings: Unpack[RetrievalSettings]
+    ) -> KnowledgeMiddleware:
+        return self._faces.middleware(*self._kb_ids, **self._place, model=model, **settings)
 
-    def stream(self, question: str, **request: Any) -> AnswerStream:
-        return self._faces.stream(question, *self._kb_ids, **self._place, **request)
+    async def agenerate(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> Answer:
+        return await self._faces.agenerate(
+            question, *self._kb_ids, **self._place, model=model, **request
+        )
+
+    def stream(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        **request: Unpack[GenerateSettings],
+    ) -> AnswerStream:
+        return self._faces.stream(question, *self._kb_ids, **self._place, model=model, **request)
 
     generate = sync(agenerate)
     astream = stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from lorebind.langchain_methods import Faces
 from lorebind.objects import with_objects
@@ -27,6 +28,7 @@ from lorebind_knowledge.service import KnowledgeService
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
+    from typing import Unpack
 
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, RunResult
+    from lorebind_bindings import Answer, RetrievalSettings, RunResult
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
@@ -63,6 +65,7 @@ class Project(Faces):
         self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
+        self._asked_in_runs = WeakKeyDictionary()
 
     @classmethod
     def load(
@@ -259,7 +262,7 @@ class Project(Faces):
             top_k=top_k,
             min_score=min_score,
             strategy=strategy,
-            filters=None if filters is None else dict(filters),
+            filters=filters,
         )
         return await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
 
@@ -269,7 +272,7 @@ class Project(Faces):
         question: str,
         *,
         workflow: str | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrievalSettings],
     ) -> QueryResult:
         """The passages of several knowledge bases that answer a question best, in one ranking.
 

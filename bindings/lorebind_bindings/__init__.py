@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
     from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
+    from lorebind_bindings.langchain.citing import AskedInRuns, CitationParser
     from lorebind_bindings.langchain.middleware import KnowledgeMiddleware
     from lorebind_bindings.langchain.prompt import KnowledgePrompt
     from lorebind_bindings.langchain.retriever import LorebindRetriever
@@ -19,12 +20,20 @@ if TYPE_CHECKING:
     from lorebind_bindings.place import Place
     from lorebind_bindings.resolver import Provenance, ResolvedBinding, bind, override, resolve
     from lorebind_bindings.retrieving import BoundResult, Verdict, retrieve
+    from lorebind_bindings.settings import (
+        GenerateSettings,
+        RetrievalSettings,
+        RetrieverSettings,
+    )
     from lorebind_bindings.workflow import RunResult, TaskResult, run_workflow
 
 __all__ = [
     "Answer",
     "AnswerStream",
+    "AskedInRuns",
     "BoundResult",
+    "CitationParser",
+    "GenerateSettings",
     "Injection",
     "KnowledgeMiddleware",
     "KnowledgePrompt",
@@ -34,6 +43,8 @@ __all__ = [
     "Provenance",
     "Request",
     "ResolvedBinding",
+    "RetrievalSettings",
+    "RetrieverSettings",
     "RunResult",
     "TaskResult",
     "Verdict",
@@ -56,6 +67,7 @@ __getattr__ = lazy_door(
         "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
         "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),
+        "langchain.citing": ("AskedInRuns", "CitationParser"),
         "langchain.middleware": ("KnowledgeMiddleware",),
         "langchain.prompt": ("KnowledgePrompt",),
         "langchain.retriever": ("LorebindRetriever",),
@@ -65,6 +77,7 @@ __getattr__ = lazy_door(
         "place": ("Place",),
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
+        "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
         "workflow": ("RunResult", "TaskResult", "run_workflow"),
     },
 )

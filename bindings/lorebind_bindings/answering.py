@@ -80,14 +80,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A request that is ready for the model."""
 
     messages: list[BaseMessage]
     """Those that are said meanwhile are added."""
     injection: Injection
     counter: TokenCounter
-    escalation: Escalation | None
+    escalation: Escalation | None = None
+    earlier: Sequence[Citation] = ()
+    """Passages that the messages hold from before."""
 
     def client(self, model: BaseChatModel) -> Any:
         """The model as it is to be asked now."""
@@ -129,7 +131,7 @@ async def answer(
                 client.invoke, client.ainvoke, asked.messages, request.config
             )
         if not await asked.goes_on(response):
-            return _finished(asked, response)
+            return finished(asked, response)
 
 
 class AnswerStream:
@@ -144,7 +146,7 @@ class AnswerStream:
         self,
         model: BaseChatModel,
         config: RunnableConfig | None,
-        prepare: Callable[[], Coroutine[Any, Any, _Asked]],
+        prepare: Callable[[], Coroutine[Any, Any, Asked]],
     ) -> None:
         self._model, self._config, self._prepare = model, config, prepare
         self._tenant = current_tenant()  # it is often read where another is, or none
@@ -176,7 +178,7 @@ class AnswerStream:
                             yield text
             if not await self._goes_on(asked):
                 break
-        self._answer = _finished(asked, self._whole)
+        self._answer = finished(asked, self._whole)
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
@@ -190,13 +192,13 @@ class AnswerStream:
                         yield text
             if not run(self._goes_on(asked)):
                 break
-        self._answer = _finished(asked, self._whole)
+        self._answer = finished(asked, self._whole)
 
-    async def _asked(self) -> _Asked:
+    async def _asked(self) -> Asked:
         with tenant(self._tenant):
             return await self._prepare()
 
-    async def _goes_on(self, asked: _Asked) -> bool:
+    async def _goes_on(self, asked: Asked) -> bool:
         with tenant(self._tenant):
             return await asked.goes_on(self._whole)
 
@@ -219,7 +221,7 @@ def stream(
 ) -> AnswerStream:
     """The same as `answer`, part by part; errors are raised while it is read."""
 
-    async def prepare() -> _Asked:
+    async def prepare() -> Asked:
         return await _prepare(service, bindings, counter, request)
 
     return AnswerStream(model, request.config, prepare)
@@ -230,7 +232,7 @@ async def _prepare(
     bindings: Sequence[ResolvedBinding],
     counter: TokenCounter,
     request: Request,
-) -> _Asked:
+) -> Asked:
     from lorebind_prompts import build_messages, messages_of  # half a second of LangChain
 
     prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
@@ -260,16 +262,20 @@ async def _prepare(
         if injection.verdict == "escalated"
         else None
     )
-    return _Asked(messages, injection, counter, escalation)
+    return Asked(messages, injection, counter, escalation)
 
 
-def _finished(asked: _Asked, response: AIMessage) -> Answer:
+def finished(asked: Asked, response: AIMessage) -> Answer:
+    """The answer that a response gives, with its citations checked."""
     from langchain_core.messages.ai import add_usage
 
     from lorebind_prompts import count_messages
 
     injection, counter = asked.injection, asked.counter
-    offered = asked.escalation.offered if asked.escalation else injection.offered
+    offered = [
+        *asked.earlier,
+        *(asked.escalation.offered if asked.escalation else injection.offered),
+    ]
     checked = check(str(response.text), offered)
     usage = {
         "prompt_tokens": count_messages(asked.messages, counter),

@@ -7,6 +7,7 @@ values and replaces lists and maps; an explicit null clears what an earlier scop
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -87,12 +88,16 @@ def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> Reso
 
 
 def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
-    """A binding with some settings replaced by the caller; None leaves a setting as it is.
+    """A binding with some settings replaced by the caller, see `RetrievalSettings`.
 
     Raises:
         UsageError: a value that cannot be, in the words of the YAML's own errors.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if value is not None
+    }
     own = binding.settings
     written = {name: getattr(own, name) for name in own.model_fields_set} | given
     try:

@@ -9,8 +9,10 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import Runnable
 
+from lorebind_bindings.answering import Asked
 from lorebind_bindings.injecting import inject, inject_given
-from lorebind_bindings.langchain.markers import next_marker
+from lorebind_bindings.langchain.citing import AskedInRuns
+from lorebind_bindings.langchain.markers import citations_in, next_marker
 from lorebind_bindings.prompt_template import Prompt, literal
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.configuration import references
@@ -23,13 +25,14 @@ from lorebind_prompts import (
 )
 
 if TYPE_CHECKING:
+    from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
     from langchain_core.documents import Document
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.injecting import Injection
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
-    from lorebind_prompts import TokenCounter
+    from lorebind_prompts import Citation, TokenCounter
 
 QUESTION = "question"
 HISTORY = "history"
@@ -55,6 +58,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         template: str | None = None,
         instructions: str = "",
         max_tokens: int | None = None,
+        asked_in_runs: AskedInRuns | None = None,
     ) -> None:
         """
         Args:
@@ -65,6 +69,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 `inject_as` names may stand in it too. None means the question alone.
             instructions: the system message.
             max_tokens: the budget of all passages together, see `inject`.
+            asked_in_runs: where a `CitationParser` of the same chain finds what was asked.
 
         Raises:
             MalformedTemplateError: a template that is opened and not closed, and the like.
@@ -76,6 +81,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         self._template = template
         self._instructions = instructions
         self._max_tokens = max_tokens
+        self._asked_in_runs = AskedInRuns() if asked_in_runs is None else asked_in_runs
 
     def invoke(
         self,
@@ -90,7 +96,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
             LorebindError: a search failed whose binding does not say `on_error` otherwise.
         """
         return self._call_with_config(
-            lambda given, config: run(self._messages(given, config)),
+            lambda given, run_manager, config: run(self._prompt(given, run_manager, config)),
             input,
             config,
             run_type="prompt",
@@ -103,18 +109,28 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         **kwargs: Any,
     ) -> PromptValue:
         return await self._acall_with_config(
-            lambda given, run_manager, config: self._messages(given, config),
+            lambda given, run_manager, config: self._prompt(given, run_manager, config),
             input,
             config,
             run_type="prompt",
         )
 
-    async def _messages(self, given: Any, config: RunnableConfig) -> PromptValue:
+    async def _prompt(
+        self,
+        given: Any,
+        run_manager: CallbackManagerForChainRun | AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+    ) -> PromptValue:
         values = _values(given)
         if (messages := values.get(MESSAGES)) is not None:
-            return ChatPromptValue(
-                messages=await self._injected(messages_of(messages, MESSAGES), config)
-            )
+            asked = await self._injected(messages_of(messages, MESSAGES), config)
+        else:
+            asked = await self._filled(values, config)
+        if run_manager.parent_run_id is not None:
+            self._asked_in_runs[run_manager.parent_run_id] = asked
+        return ChatPromptValue(messages=asked.messages)
+
+    async def _filled(self, values: Mapping[str, Any], config: RunnableConfig) -> Asked:
         question = values.get(QUESTION)
         if not isinstance(question, str):
             raise _no_question(values)
@@ -123,25 +139,30 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         places = [binding.settings.inject_as for binding in self._bindings]
         history = messages_of(values.get(HISTORY) or [], HISTORY)
         injection = await self._found(question, values.get(DOCUMENTS), history, config)
-        before, asked = prompt.filled(injection.blocks, places)
+        before, text = prompt.filled(injection.blocks, places)
         built = build_messages(
-            question=asked,
+            question=text,
             instructions=self._instructions,
             blocks=before,
             history=history,
         )
-        return ChatPromptValue(messages=built)
+        return self._asked(built, injection)
 
-    async def _injected(
-        self, messages: list[BaseMessage], config: RunnableConfig
-    ) -> list[BaseMessage]:
+    async def _injected(self, messages: list[BaseMessage], config: RunnableConfig) -> Asked:
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
         injection = await self._found(str(messages[at].text), None, messages[:at], config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
-        return [*convert_to_messages(instructions), *put_before_question(messages, texts)]
+        before = convert_to_messages(instructions)
+        return self._asked([*before, *put_before_question(messages, texts)], injection)
+
+    def _asked(self, messages: list[BaseMessage], injection: Injection) -> Asked:
+        earlier: dict[str, Citation] = {}
+        for citation in citations_in(messages):  # a tool's, and again where an answer cites it
+            earlier.setdefault(citation.marker, citation)
+        return Asked(messages, injection, self._counter, earlier=list(earlier.values()))
 
     async def _found(
         self,

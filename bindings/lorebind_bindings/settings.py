@@ -1,0 +1,67 @@
+"""What a call may say otherwise than the declarations, for type checkers and editors.
+
+Every key may be left out, and None leaves a setting as it is declared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.documents import Document
+    from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.runnables import RunnableConfig
+
+    from lorebind_knowledge.declarations.retrieval import (
+        FusionDeclaration,
+        RerankerBase,
+        ScoredOn,
+        StageDeclaration,
+        Strategy,
+    )
+    from lorebind_prompts import RetrievedContext
+
+
+class RetrievalSettings(TypedDict, total=False):
+    """The fields of `retrieval` that are to differ in a call, see `RetrievalDeclaration`."""
+
+    strategy: Strategy | None
+    top_k: int | None
+    min_score: float | None
+    min_score_on: ScoredOn | None
+    max_tokens: int | None
+    filters: Mapping[str, Any] | None
+    fusion: Mapping[str, Any] | FusionDeclaration | None
+    mmr_lambda: float | None
+    rerank: Mapping[str, Any] | RerankerBase | None
+    neighbours: int | None
+    inject_as: str | None
+    render: str | None
+    on_weak: Literal["give", "fallback"] | None
+    fallback: str | None
+    min_results: int | None
+    stages: list[dict[str, Any]] | list[StageDeclaration] | None
+    on_error: Literal["fail", "fallback", "skip"] | None
+    tool_fallback: Literal["never", "auto", "escalate"] | None
+
+
+class RetrieverSettings(RetrievalSettings, total=False):
+    """The same, and the fields of a `LorebindRetriever`."""
+
+    k: int | None
+    name: str | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+
+
+class GenerateSettings(RetrievalSettings, total=False):
+    """The same, and the fields of a `Request` beside its prompt; `max_tokens` is the request's."""
+
+    query: str | None
+    instructions: str
+    history: Sequence[MessageLikeRepresentation]
+    attachments: Sequence[Mapping[str, Any]]
+    retrieved_contexts: Sequence[RetrievedContext | Document] | None
+    config: RunnableConfig | None

@@ -1,0 +1,60 @@
+"""The types of what a call may set, beside the declarations that say what there is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import pytest
+
+from lorebind import GenerateSettings, RetrievalSettings, RetrieverSettings, UsageError
+from lorebind_bindings import LorebindRetriever, Request
+from lorebind_knowledge.declarations import RetrievalDeclaration, retrieval
+
+from .shop import KEYS, QUESTION, shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REQUEST = {field.name for field in fields(Request)} - {"prompt"}
+RETRIEVER = LorebindRetriever.model_fields.keys() - {"service", "bindings"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "there"),
+    [
+        (RetrievalSettings, set()),
+        (GenerateSettings, REQUEST),
+        (RetrieverSettings, RETRIEVER),
+    ],
+)
+def test_every_setting_has_a_type(typed: type, there: set[str]) -> None:
+    """A field that is added to a declaration is added to the types too, and taken off both."""
+    declared = RetrievalDeclaration.model_fields.keys() | there
+    missing, too_many = declared - set(typed.__annotations__), set(typed.__annotations__) - declared
+    assert not missing, f"{typed.__name__} lacks {sorted(missing)}"
+    assert not too_many, f"{typed.__name__} has {sorted(too_many)}, which is not declared"
+
+
+def test_every_word_has_a_type() -> None:
+    """Where a declaration takes certain words only, the type takes the same ones."""
+    known = vars(retrieval) | {"Mapping": dict, "Any": Any}
+    hints = get_type_hints(RetrievalSettings, localns=known)
+    for name, field in RetrievalDeclaration.model_fields.items():
+        assert words(hints[name]) == words(field.annotation), name
+
+
+def words(annotation: Any) -> set[str]:
+    """The words of the `Literal` within an annotation."""
+    parts = get_args(annotation)
+    return {part for part in parts if isinstance(part, str)}.union(*map(words, parts))
+
+
+def test_any_mapping_is_a_setting(tmp_path: Path) -> None:
+    """Mappings that are no dicts are taken; what they hold is checked as ever."""
+    with shop(tmp_path) as project:
+        tool = project.tool("guide", filters=MappingProxyType({"uri": "guide/keys.md"}))
+        assert KEYS in tool.invoke({"query": QUESTION})
+        with pytest.raises(UsageError, match="unknown key 'dept'; did you mean 'depth'"):
+            project.tool("guide", fusion=MappingProxyType({"dept": 60}))
