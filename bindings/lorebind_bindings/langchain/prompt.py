@@ -152,7 +152,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
-        injection = await self._found(str(messages[at].text), None, messages[:at], config)
+        injection = await self._found(str(messages[at].text), None, messages, config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         before = convert_to_messages(instructions)
