@@ -122,7 +122,7 @@ class Faces:
             instructions = agent_here.instructions if agent_here else ""
         return KnowledgePrompt(
             self.knowledge,
-            place.bindings(**settings),
+            self._models.condensing(place.bindings(**settings)),
             self._models.at(place.answers(), model)[1],
             template=template,
             instructions=instructions,
@@ -195,7 +195,7 @@ class Faces:
         place = Place(self.config, kb_ids, workflow, task, agent)
         return KnowledgeMiddleware(
             self.knowledge,
-            place.bindings(**settings),
+            self._models.condensing(place.bindings(**settings)),
             self._models.at(place.answers(), model)[1],
             max_tokens=max_tokens,
             description=place.description(),
@@ -258,7 +258,7 @@ class Faces:
         settings = {name: value for name, value in more.items() if name not in _ASKED}
         request = Request(question, **asked)
         searched = request.retrieved_contexts is None
-        bindings = place.bindings(**settings) if searched else []
+        bindings = self._models.condensing(place.bindings(**settings)) if searched else []
         return bindings, *self._models.at(agent, model), request
 
     generate = sync(agenerate)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import MessageLikeRepresentation
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
@@ -355,7 +356,13 @@ class Project(Faces):
         """
         return await run_workflow(self.config, self.knowledge, self._models, workflow, inputs or {})
 
-    async def aask(self, question: str, *, top_k: int | None = None) -> Answer:
+    async def aask(
+        self,
+        question: str,
+        *,
+        top_k: int | None = None,
+        history: Sequence[MessageLikeRepresentation] = (),
+    ) -> Answer:
         """Answer a question with the project's default model and everything in sight.
 
         What is searched: the project-level bindings, or all knowledge bases where there are none.
@@ -363,6 +370,7 @@ class Project(Faces):
         Args:
             question: any text that is not blank.
             top_k: how many passages of each knowledge base; None leaves it to its settings.
+            history: what was said before, as for `agenerate`.
 
         Raises:
             UsageError: the project declares no knowledge base, or the question is blank.
@@ -374,8 +382,10 @@ class Project(Faces):
         if not bindings:
             raise UsageError("the project declares no knowledge base to search")
         bindings = [override(binding, top_k=top_k) for binding in bindings]
-        model, counter = self._models.get()
-        return await answer(self.knowledge, bindings, model, counter, Request(question))
+        request = Request(question, history=history)
+        return await answer(
+            self.knowledge, self._models.condensing(bindings), *self._models.get(), request
+        )
 
     async def aexplain(
         self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.escalating import Escalation
 from lorebind_bindings.injecting import inject, inject_given
+from lorebind_bindings.models import naming_failures
 from lorebind_bindings.prompt_template import literal
 from lorebind_knowledge.bridge import call_client, run
-from lorebind_knowledge.errors import LorebindError, ModelError, UsageError
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.namespace import current_tenant, tenant
-from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Request:
     """A text as it stands, or a template with places for passages. Those that have no place there
     stand before it."""
     query: str | None = None
-    """What the knowledge is searched for; None means the prompt, without passages."""
+    """What the knowledge is searched for; None means the prompt, without passages, and what was
+    said before it, see `condense`."""
     instructions: str = ""
     """The system message."""
     history: Sequence[MessageLikeRepresentation] = ()
@@ -126,7 +127,7 @@ async def answer(
     asked = await _prepare(service, bindings, counter, request)
     while True:
         client = asked.client(model)
-        with _naming_failures(model):
+        with naming_failures(model):
             response: AIMessage = await call_client(
                 client.invoke, client.ainvoke, asked.messages, request.config
             )
@@ -171,7 +172,7 @@ class AnswerStream:
         while True:
             self._whole = None
             chunks: Any = asked.client(self._model).astream(asked.messages, self._config)
-            with _naming_failures(self._model):
+            with naming_failures(self._model):
                 async with aclosing(chunks):
                     async for chunk in chunks:
                         if text := self._heard(chunk):
@@ -186,7 +187,7 @@ class AnswerStream:
         while True:
             self._whole = None
             chunks: Any = asked.client(self._model).stream(asked.messages, self._config)
-            with _naming_failures(self._model), closing(chunks):
+            with naming_failures(self._model), closing(chunks):
                 for chunk in chunks:
                     if text := self._heard(chunk):
                         yield text
@@ -237,16 +238,17 @@ async def _prepare(
 
     prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
     places = [binding.settings.inject_as for binding in bindings]
+    history = messages_of(request.history, "history")
     if request.retrieved_contexts is not None:
         injection = inject_given(request.retrieved_contexts, counter, max_tokens=request.max_tokens)
     else:
-        query = request.query or prompt.question(places)
         injection = await inject(
             service,
             bindings,
             counter,
-            query,
+            request.query or prompt.question(places),
             max_tokens=request.max_tokens,
+            history=() if request.query else history,  # a query says already what to look for
             config=request.config,
         )
     before, question = prompt.filled(injection.blocks, places)
@@ -254,7 +256,7 @@ async def _prepare(
         question=question,
         instructions=request.instructions,
         blocks=before,
-        history=messages_of(request.history, "history"),
+        history=history,
         attachments=request.attachments,
     )
     escalation = (
@@ -298,13 +300,3 @@ def finished(asked: Asked, response: AIMessage) -> Answer:
         results=injection.results,
         usage=usage,
     )
-
-
-@contextmanager
-def _naming_failures(model: BaseChatModel) -> Iterator[None]:
-    try:
-        yield
-    except LorebindError:
-        raise
-    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_core.documents import Document
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.resolver import ResolvedBinding
@@ -66,6 +67,7 @@ async def inject(
     *,
     max_tokens: int | None = None,
     first_marker: int = 1,
+    history: Sequence[BaseMessage] = (),
     config: RunnableConfig | None = None,
 ) -> Injection:
     """Search what is bound, and write what is found as blocks.
@@ -78,6 +80,7 @@ async def inject(
         max_tokens: the budget of all blocks together; None means what each binding is given, and
             4096 for those together that are given nothing.
         first_marker: the number of the first passage.
+        history: what was said before the question, see `retrieve`.
         config: whose callbacks are told; None means that of the run around this one, if any.
 
     Raises:
@@ -86,7 +89,7 @@ async def inject(
     """
     from lorebind_bindings.langchain.tracing import traced_retrieve  # half a second of LangChain
 
-    results = await traced_retrieve(service, bindings, question, config)
+    results = await traced_retrieve(service, bindings, question, config, history)
     given = [found for found in results if found.is_given]
     portions = [_portion(found, counter) for found in given]
     assembled = assemble_together(

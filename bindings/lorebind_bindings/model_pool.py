@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.models import live_counter, make_model, model_counter
+from lorebind_bindings.models import EXTRACTIVE, live_counter, make_model, model_counter
 from lorebind_knowledge.declarations import ModelDeclaration
+from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_core.language_models import BaseChatModel
 
+    from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import AgentDeclaration
     from lorebind_prompts import TokenCounter
@@ -47,6 +52,28 @@ class ModelPool:
             return self._loaded.model(model_id)
         provider, _, model = model_id.partition(":")
         return ModelDeclaration.model_construct(id=model_id, provider=provider, model=model)
+
+    def condensing(self, bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:
+        """The bindings, each with the chat model that its `condense` names.
+
+        Raises:
+            UsageError: it is the extractive one, which writes nothing.
+            ModelError, MissingDependencyError: it cannot be made.
+        """
+        return [
+            replace(binding, condenser=self._condenser(binding.settings.condense.model))
+            for binding in bindings
+        ]
+
+    def _condenser(self, model_id: str | None) -> BaseChatModel | None:
+        if model_id is None:
+            return None
+        if self._loaded.model(model_id).provider == EXTRACTIVE:
+            raise UsageError(
+                f"condense: model {model_id!r} is extractive, and so cannot rewrite a question; "
+                "name another, or write: condense: turns"
+            )
+        return self.get(model_id)[0]
 
     def at(
         self, agent: AgentDeclaration | None, model: str | BaseChatModel | None = None

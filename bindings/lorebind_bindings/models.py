@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.declarations.live import LiveObject
-from lorebind_knowledge.errors import MissingDependencyError, ModelError
+from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.redaction import said_by
 from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers.make import make_counter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_knowledge.configuration import Environment
@@ -19,6 +23,17 @@ if TYPE_CHECKING:
     from lorebind_prompts import TokenCounter
 
 EXTRACTIVE = "extractive"
+
+
+@contextmanager
+def naming_failures(model: BaseChatModel) -> Iterator[None]:
+    """Whatever a model raises inside becomes a ModelError that says it without secrets."""
+    try:
+        yield
+    except LorebindError:
+        raise
+    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error
 
 
 def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseChatModel:

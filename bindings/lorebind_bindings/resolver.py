@@ -23,6 +23,8 @@ from lorebind_knowledge.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from langchain_core.language_models import BaseChatModel
+
     from lorebind_bindings.merging import Entries, Layer
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import BindingDeclaration, Position
@@ -53,6 +55,8 @@ class ResolvedBinding:
     """The workflow whose knowledge bases were in sight, for looking the id up again."""
     template: str = ""
     """What the file holds that `render` names, where it names one."""
+    condenser: BaseChatModel | None = None
+    """The chat model that `condense` names, where it was made, see `ModelPool.condensing`."""
     hit_score: float | None = None
     """The cosine of the best passage below which a match is weak, where no `min_score` is set. None
     where the embedder's declaration does not tell."""
@@ -159,7 +163,9 @@ def _resolved(
     }
     chosen = RetrievalDeclaration(**values)
     template = loaded.passage_template(chosen.render) if is_file(chosen.render) else ""
-    return ResolvedBinding(kb_id, chosen, provenance, workflow, template, loaded.hit_score(kb))
+    return ResolvedBinding(
+        kb_id, chosen, provenance, workflow, template, hit_score=loaded.hit_score(kb)
+    )
 
 
 def _setting(value: Any, scope: str, position: Position) -> Setting:

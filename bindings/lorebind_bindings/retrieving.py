@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from lorebind_bindings.conversation import FollowUp
 from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_knowledge.errors import (
     LorebindError,
@@ -17,6 +18,8 @@ from lorebind_knowledge.records import QueryResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
@@ -45,6 +48,8 @@ class BoundResult:
     result: QueryResult
     error: str = ""
     """Why the search failed, where `on_error` says that it may."""
+    searched_for: str = ""
+    """The question, or what became of it and what was said before."""
 
     @property
     def shortfall(self) -> str:
@@ -89,9 +94,18 @@ class BoundResult:
 
 
 async def retrieve(
-    service: KnowledgeService, bindings: Sequence[ResolvedBinding], question: str
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    question: str,
+    history: Sequence[BaseMessage] = (),
 ) -> list[BoundResult]:
     """The results of all bindings, in their order.
+
+    Args:
+        service: the project's knowledge.
+        bindings: what to search.
+        question: what is asked.
+        history: what was said before it; each binding says what becomes of that, see `condense`.
 
     Raises:
         UsageError: a blank question, or a setting that cannot be.
@@ -99,17 +113,21 @@ async def retrieve(
             never an empty answer.
     """
 
+    follow_up = FollowUp(question, history)
+
     async def one(binding: ResolvedBinding) -> BoundResult:
+        text = question
         try:
+            text = await follow_up.text(binding)
             result = await service.query(
-                binding.id, question, binding.settings, workflow=binding.workflow
+                binding.id, text, binding.settings, workflow=binding.workflow
             )
         except LorebindError as error:
             if binding.settings.on_error == "fail" or _is_a_mistake(error):
                 raise
             nothing = QueryResult([], binding.settings.strategy, [], [binding.id], 0.0)
-            return BoundResult(binding, nothing, str(error))
-        return BoundResult(binding, result)
+            return BoundResult(binding, nothing, str(error), text)
+        return BoundResult(binding, result, searched_for=text)
 
     return list(await asyncio.gather(*map(one, bindings)))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_knowledge.declarations.retrieval import (
+        CondenseDeclaration,
         FusionDeclaration,
         RerankerBase,
         ScoredOn,
@@ -36,6 +37,7 @@ class RetrievalSettings(TypedDict, total=False):
     fusion: Mapping[str, Any] | FusionDeclaration | None
     mmr_lambda: float | None
     rerank: Mapping[str, Any] | RerankerBase | None
+    condense: Literal["turns", "none"] | Mapping[str, Any] | CondenseDeclaration | None
     neighbours: int | None
     inject_as: str | None
     render: str | None

@@ -148,7 +148,7 @@ def _basic(
     declared: WorkflowDeclaration,
     task: BasicTask,
 ) -> Callable[[dict[str, Any]], Awaitable[_Done]]:
-    bindings = resolve(loaded, workflow=declared.id, task=task.id)
+    bindings = models.condensing(resolve(loaded, workflow=declared.id, task=task.id))
     agent = loaded.agent(task.agent, declared.id) if task.agent else None
     model, counter = models.get(agent.model if agent else None)
 
@@ -159,6 +159,7 @@ def _basic(
             Prompt(task.prompt, scopes),
             query=str(fill(task.query, scopes)) if task.query else None,
             instructions=agent.instructions if agent else "",
+            history=fill(task.history, scopes) if task.history else (),
         )
         found = await answer(service, bindings, model, counter, request)
         result = TaskResult(found.text, found.verdict, found.citations, found.unknown_markers)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         last_question,
         messages_of,
         put_before_question,
+        user_texts,
     )
     from lorebind_prompts.extractive import ExtractiveChatModel
     from lorebind_prompts.rendering.template import TemplateRenderer
@@ -62,6 +63,7 @@ __all__ = [
     "put_before_question",
     "render",
     "renderer_for",
+    "user_texts",
 ]
 
 # These stand on langchain-core or the declarations, which take their time to import.
@@ -70,7 +72,7 @@ __getattr__ = lazy_door(
     {
         "builder": (
             *("build_messages", "count_messages", "last_question", "messages_of"),
-            "put_before_question",
+            *("put_before_question", "user_texts"),
         ),
         "extractive": ("ExtractiveChatModel",),
         "rendering.template": ("TemplateRenderer",),

@@ -91,6 +91,12 @@ def last_question(messages: Sequence[BaseMessage]) -> int | None:
     return at
 
 
+def user_texts(messages: Sequence[BaseMessage]) -> list[str]:
+    """What the user has said, the earliest first; not what others wrote in the user's name."""
+    said = (str(message.text).strip() for message in messages if _is_users(message))
+    return [text for text in said if text]
+
+
 def _is_users(message: BaseMessage) -> bool:
     marked = message.additional_kwargs.get("lc_source")  # see `add_notification_metadata`
     return isinstance(message, HumanMessage) and not isinstance(marked, str)

@@ -7,6 +7,7 @@ import typer
 from lorebind.cli import (
     ask,
     bindings,
+    chat,
     doctor,
     evaluate,
     init,
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
 app.command("trust")(trust.trust)
 app.command("init")(init.init)
 app.command("validate")(validate.validate)

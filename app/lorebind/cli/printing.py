@@ -205,12 +205,7 @@ def location(match: DocumentMatch) -> str:
 def print_answer(answer: Answer) -> None:
     """The answer, its sources, and what the prompt cost."""
     print(answer.text)
-    if answer.citations:
-        print()
-        for citation in answer.citations:
-            print_line(f"{citation.marker} {citation.label}")
-    for marker in answer.unknown_markers:
-        print_line(f"warning: {marker} in the answer belongs to no passage")
+    print_sources(answer)
     exactness = "exact" if answer.usage["exact"] else "estimated"
     dropped = f"; {answer.dropped} passages did not fit" if answer.dropped else ""
     print()
@@ -218,6 +213,16 @@ def print_answer(answer: Answer) -> None:
         f"Prompt: {answer.usage['prompt_tokens']} tokens ({answer.usage['tokenizer']}, "
         f"{exactness}), {counted(len(answer.offered), 'passage')}{dropped}"
     )
+
+
+def print_sources(answer: Answer) -> None:
+    """What the markers of an answer stand for."""
+    if answer.citations:
+        print()
+        for citation in answer.citations:
+            print_line(f"{citation.marker} {citation.label}")
+    for marker in answer.unknown_markers:
+        print_line(f"warning: {marker} in the answer belongs to no passage")
 
 
 def _snippet(text: str, words: set[str]) -> list[str]:

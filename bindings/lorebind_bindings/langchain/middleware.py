@@ -97,12 +97,12 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     ) -> dict[str, Any] | None:
         """Search for the user's last message, once."""
         numbers = state.get(STATE_KEY, {})
-        asked, question = _question(state["messages"])
+        asked, question, history = _question(state["messages"])
         before = numbers.get(self.name)
         if not question or (before and before["asked"] == asked is not None):
             return None
         first = next_marker(state["messages"], numbers)
-        found = await self._search(question, asked, first)
+        found = await self._search(question, history, asked, first)
         last = max((one.number for one in found.injection.offered), default=first - 1)
         return {STATE_KEY: {**numbers, self.name: Numbers(asked=asked, first=first, last=last)}}
 
@@ -126,7 +126,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
 
         The state's messages tell the question: in the request others may have put their blocks.
         """
-        asked, question = _question(state["messages"])
+        asked, question, history = _question(state["messages"])
         gone = asked is None  # summarised away meanwhile
         numbers: Numbers | None = state.get(STATE_KEY, {}).get(self.name)
         if numbers:
@@ -136,9 +136,11 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         found = self._remembered.get(asked, first) if numbers else None
         if found and (gone or found.question == question):
             return found
-        return await self._search(question, asked, first) if question else None
+        return await self._search(question, history, asked, first) if question else None
 
-    async def _search(self, question: str, asked: str | None, first: int) -> Found:
+    async def _search(
+        self, question: str, history: Sequence[BaseMessage], asked: str | None, first: int
+    ) -> Found:
         injection = await inject(
             self._service,
             self._bindings,
@@ -146,6 +148,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
             question,
             max_tokens=self._max_tokens,
             first_marker=first,
+            history=history,
         )
         found = Found(question, injection)
         self._remembered.put(asked, first, found)
@@ -186,7 +189,10 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         return replace(response, result=result)
 
 
-def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str]:
-    """The id and the words of what the user asked; no words where nothing is asked."""
+def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str, Sequence[BaseMessage]]:
+    """The id and the words of what the user asked, and what was said before; no words where
+    nothing is asked."""
     at = last_question(messages)
-    return (None, "") if at is None else (messages[at].id, str(messages[at].text).strip())
+    if at is None:
+        return None, "", ()
+    return messages[at].id, str(messages[at].text).strip(), messages[:at]

@@ -152,7 +152,8 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
-        injection = await self._found(str(messages[at].text), None, messages, config)
+        found = self._found(str(messages[at].text), None, messages[:at], config, messages)
+        injection = await found
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         before = convert_to_messages(instructions)
@@ -168,10 +169,11 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         self,
         question: str,
         documents: Sequence[Document] | None,
-        before: Sequence[BaseMessage],
+        history: Sequence[BaseMessage],
         config: RunnableConfig,
+        messages: Sequence[BaseMessage] = (),
     ) -> Injection:
-        first = next_marker(before)
+        first = next_marker(messages or history)
         if documents is None:
             return await inject(
                 self._service,
@@ -180,6 +182,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
                 question,
                 max_tokens=self._max_tokens,
                 first_marker=first,
+                history=history,
                 config=config,
             )
         return inject_given(

@@ -12,6 +12,7 @@ from lorebind_bindings.retrieving import retrieve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.resolver import ResolvedBinding
@@ -24,18 +25,19 @@ async def traced_retrieve(
     bindings: Sequence[ResolvedBinding],
     question: str,
     config: RunnableConfig | None,
+    history: Sequence[BaseMessage] = (),
 ) -> list[BoundResult]:
     """The same as `retrieve`, as a run of type `retriever`.
 
     Args:
-        service, bindings, question: see `retrieve`.
+        service, bindings, question, history: see `retrieve`.
         config: whose callbacks are told; None means that of the run around this one, if any.
     """
     manager = get_async_callback_manager_for_config(ensure_config(config))
     ids = [binding.id for binding in bindings]
     told = await manager.on_retriever_start({"name": "Lorebind"}, question, name=", ".join(ids))
     try:
-        results = await retrieve(service, bindings, question)
+        results = await retrieve(service, bindings, question, history)
     except BaseException as error:
         await told.on_retriever_error(error)
         raise

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.templates import looks_like_one
+from lorebind_knowledge.declarations.base import within
+from lorebind_knowledge.declarations.retrieval import CondenseDeclaration
 from lorebind_knowledge.declarations.workflows import BasicTask
 from lorebind_knowledge.errors import Problem, did_you_mean
 
@@ -124,6 +126,7 @@ def _knowledge_bases(
         owner = named(kb, kb.id)
         yield from _reference(kb, owner, "embedder", "embedder", known.embedders)
         yield from _reference(kb, owner, "vector_db", "vector database", known.vector_dbs)
+        yield from _condensing(kb.retrieval, owner, known)
 
 
 def _bindings(
@@ -134,6 +137,13 @@ def _bindings(
             message = f"{owner} binds unknown knowledge base {binding.id!r}"
             hint = did_you_mean(binding.id, known.knowledge_bases or ())
             yield problem_at(binding, ("id",), message, hint)
+        yield from _condensing(binding, owner, known)
+
+
+def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Problem]:
+    for inner, _ in within(declared):
+        if isinstance(inner, CondenseDeclaration):
+            yield from _reference(inner, owner, "model", "model", known.models)
 
 
 def _reference(

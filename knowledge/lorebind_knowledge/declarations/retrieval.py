@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
@@ -11,6 +11,11 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedErro
 from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.rendering import Render
 from lorebind_knowledge.declarations.values import JsonMap
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 _INJECT_AS = r"^(?:(?:(?!\{\{)[\s\S])+|\{\{\s*\.workflow\.vars\.[A-Za-z0-9_-]+\s*\}\})$"
 
@@ -35,6 +40,7 @@ NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer 
 
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
 """How passages are ranked."""
+_WORDS = ("turns", "none")
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
 """A figure of a passage that a bar may be about."""
 
@@ -99,6 +105,45 @@ class StageDeclaration(Declaration):
         return self
 
 
+class CondenseDeclaration(Declaration):
+    """What is searched for if a question follows others; `turns` or `none` is short for a method.
+
+    A follow-up is seldom understood without what was said before it.
+    """
+
+    label: ClassVar[str] = "condense"
+
+    method: Literal["turns", "none", "model"] = Field(
+        "model",
+        description="`turns`: the question, and the one before it if the question is short; "
+        "`model`: what a chat model makes of the conversation; `none`: the question alone.",
+    )
+    model: str | None = Field(None, description="model: the id of the chat model.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_word(cls, data: Any) -> Any:
+        if not isinstance(data, str):
+            return data
+        if data not in _WORDS:
+            hint = f"known: {', '.join(_WORDS)}, or a model: {{ model: ID }}"
+            raise RefusedError([Fault(f"condense {data!r} is not supported", hint)])
+        return {"method": data}
+
+    @model_validator(mode="after")
+    def _model_for_its_method(self) -> CondenseDeclaration:
+        if (self.method == "model") != (self.model is not None):
+            hint = "write: condense: { model: ID }"
+            raise RefusedError([Fault("the method 'model' and a model need each other", hint)])
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": list(_WORDS)}, handler(schema)]}
+
+
 class RetrievalDeclaration(Declaration):
     """How a knowledge base is searched, and what a prompt gets from it."""
 
@@ -135,6 +180,12 @@ class RetrievalDeclaration(Declaration):
     )
     rerank: AnyReranker | None = Field(
         None, description="The reranker. Only the strategy `rerank` uses it."
+    )
+    condense: CondenseDeclaration = Field(
+        default_factory=lambda: CondenseDeclaration(method="turns"),
+        description="What is searched for if a question follows others in a conversation. "
+        "`turns`: the question, and the one before it if the question is short; "
+        "`{ model: ID }`: what a chat model makes of the conversation; `none`: the question alone.",
     )
     neighbours: int = Field(
         0, ge=0, le=5, description="How many chunks before and after a hit are added to it."

@@ -70,7 +70,7 @@ class BasicTask(Declaration):
 
     label: ClassVar[str] = "task"
     kind_key: ClassVar[str] = "type"
-    templated: ClassVar[tuple[str, ...]] = ("prompt", "query")
+    templated: ClassVar[tuple[str, ...]] = ("prompt", "query", "history")
 
     id: Id = Field(description="The name by which later templates refer to the task.")
     type: Literal["basic"] = Field("basic", description="The kind of the task.")
@@ -82,6 +82,11 @@ class BasicTask(Declaration):
         None,
         description="The question that the knowledge is searched for; a template. By default the "
         "prompt.",
+    )
+    history: str | None = Field(
+        None,
+        description="A template that names what was said before: a list of messages, such as an "
+        "input of the workflow. Each is a mapping with `role` and `content`.",
     )
     knowledge: list[BindingDeclaration] = Field(
         default_factory=list, description="The knowledge bases that the task may use."

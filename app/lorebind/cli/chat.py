@@ -1,0 +1,72 @@
+"""`lorebind chat`: a conversation in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lorebind.cli.options import Output
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind.project import Project
+
+_REMEMBERED = 20
+"""Messages of a conversation that the model is given with a question."""
+
+
+def chat(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")
+    ] = ".",
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
+    ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Let the project run and read what it names, this once."),
+    ] = False,
+) -> None:
+    """Answer questions one after the other, each with what was said before it.
+
+    The documents are those of `ask`. Ctrl-D ends the conversation.
+    """
+    from lorebind.cli.opening import ingested, project_at
+
+    with project_at(Path(path), trusted=trust) as project:
+        ingested(project, Output.table)
+        converse(project, [], top_k)
+
+
+def converse(project: Project, history: list[tuple[str, str]], top_k: int | None) -> None:
+    """Answer what the user types, until the input ends. An answer that fails can be asked again."""
+    from lorebind.cli.printing import print_line, print_sources
+
+    for question in _questions():
+        try:
+            answer = project.ask(question, top_k=top_k, history=history[-_REMEMBERED:])
+        except LorebindError as error:
+            print_line(f"lorebind: {error}", stderr=True)
+            continue
+        print(answer.text)
+        print_sources(answer)
+        for found in answer.results:
+            if not found.hit:
+                print_line(found.shortfall)
+        print(flush=True)
+        history += [("user", question), ("assistant", answer.text)]
+
+
+def _questions() -> Iterator[str]:
+    """The lines that the user types, without blank ones."""
+    prompt = "> " if sys.stdin.isatty() else ""
+    with suppress(EOFError):
+        while True:
+            if line := input(prompt).strip():
+                yield line

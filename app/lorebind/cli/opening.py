@@ -1,0 +1,75 @@
+"""What `ask` and `chat` are asked about: a project, or any folder, brought up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind.cli.options import Output
+    from lorebind.project import Project
+    from lorebind_knowledge.ingest.report import IngestReport
+
+FOLDER_KB = "files"
+
+
+def ingested(project: Project, output: Output) -> list[IngestReport]:
+    """Bring all knowledge bases of a project up to date, with bars where `output` is a table."""
+    reports = (_ingest(project, kb.id, output) for kb in project.config.project.knowledge_bases)
+    return [report for report in reports if report is not None]
+
+
+def _ingest(project: Project, kb_id: str, output: Output) -> IngestReport | None:
+    """Bring a knowledge base up to date; of a folder without any text nothing is written.
+
+    An index that can be read only stays as it is: None.
+    """
+    from lorebind.cli.ingesting import ingest_with_bars, show_plan
+
+    try:
+        plan = show_plan(project, kb_id, output)
+    except ReadOnlyError:  # others fill it
+        return None
+    # The index of a plain folder is no more than a cache of it: it may shrink as the folder does.
+    from_folder = project.config.file is None
+    if from_folder and not plan.chunks["total"]:
+        reasons = [source.reason for source in plan.sources if source.status == "failed"]
+        reasons += [failure.reason for failure in plan.failures]
+        nothing = "; ".join(reasons) or "no document has any text"
+        raise SourceError(f"there is nothing to search in {kb_id!r}: {nothing}")
+    try:
+        return ingest_with_bars(
+            project, kb_id, plan, output, allow_mass_delete=from_folder, wait=True
+        )
+    except ReadOnlyError:
+        return None
+
+
+def project_at(path: Path, *, trusted: bool) -> Project:
+    """The project at the path, or one made up for a plain folder.
+
+    Raises:
+        UsageError: there is neither, or the project has yet to be trusted.
+    """
+    from lorebind.cli.trust import check_trusted
+    from lorebind.project import Project
+    from lorebind_knowledge.configuration import PROJECT_FILE
+    from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
+
+    if path.is_file() or (path / PROJECT_FILE).is_file():
+        if not trusted:
+            check_trusted(path)
+        return Project.load(path)
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
+    endings = ",".join(suffix.removeprefix(".") for suffix in SUPPORTED_SUFFIXES)
+    knowledge_base = {
+        "id": FOLDER_KB,
+        "sources": [{"type": "file_glob", "path": f"**/*.{{{endings}}}"}],
+        # A passage of this size is seldom longer than the embedder reads, code and tables included.
+        "chunking": {"size": 600, "overlap": 90},
+    }
+    return Project.build({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)

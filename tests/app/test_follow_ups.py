@@ -1,0 +1,241 @@
+"""A follow-up is understood, in whatever way it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+
+from lorebind import ModelError, NotFoundError, Project, UsageError
+from tests.bindings.helpers import Agentic, Scripted, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .helpers import Cli
+
+FIRST, SECOND = "How long does delivery take?", "And express?"
+HISTORY: Any = [("user", FIRST), ("assistant", "Three to five working days.")]
+DELIVERY = "Standard delivery may take three to five days; with express delivery it is one."
+FILES = {
+    "docs/delivery.md": f"{DELIVERY}\n",
+    "docs/returns.md": "And whoever returns an item is paid within thirty days.\n",
+}
+PROJECT = """\
+name: shop
+embedders: [{ id: words, provider: hashing }]
+models: [{ id: default, provider: extractive }, { id: quick, provider: extractive }]
+knowledge_bases:
+  - id: docs
+    sources: [{ type: markdown_glob, path: "docs/*.md" }]
+    retrieval: { strategy: similarity, top_k: 1, min_score: 0.25 }
+knowledge: [{ id: docs }]
+workflows:
+  - id: reply
+    input: { question: {}, said: { type: array } }
+    tasks:
+      - id: say
+        prompt: "{{ .workflow.input.question }}"
+        history: "{{ .workflow.input.said }}"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """Two documents. Of the follow-up alone, the wrong one is nearer, and too far away."""
+    with Project.load(write(tmp_path, {**FILES, "lorebind.yaml": PROJECT})) as loaded:
+        loaded.ingest("docs")
+        assert loaded.generate(SECOND).verdict == "fallback"
+        yield loaded
+
+
+def test_generate(project: Project) -> None:
+    """In all its ways; the result tells what was searched for."""
+    answers = [
+        project.generate(SECOND, history=HISTORY),
+        asyncio.run(project.agenerate(SECOND, history=HISTORY)),
+        project.ask(SECOND, history=HISTORY),
+    ]
+    stream = project.stream(SECOND, history=HISTORY)
+    assert list(stream)
+    for answer in [*answers, stream.answer]:
+        assert (answer.verdict, answer.offered[0].uri) == ("hit", "docs/delivery.md")
+        assert answer.results[0].searched_for == f"{SECOND}\n{FIRST}"
+
+
+def test_what_is_to_be_searched_for_may_be_said(project: Project) -> None:
+    """A query of the caller's is taken as it stands."""
+    answer = project.generate("Go on.", history=HISTORY, query="item returns paid")
+    assert answer.results[0].searched_for == "item returns paid"
+    assert answer.offered[0].uri == "docs/returns.md"
+
+
+def test_prompt(project: Project) -> None:
+    """The history of a mapping, and the messages before the question."""
+    prompt = project.prompt()
+    for given in (
+        {"question": SECOND, "history": HISTORY},
+        [*HISTORY, ("user", SECOND)],
+        {"messages": [*HISTORY, ("user", SECOND)]},
+    ):
+        asked = prompt.invoke(given).to_messages()[-1]
+        assert DELIVERY in str(asked.text)
+        assert DELIVERY not in str(prompt.invoke(SECOND).to_messages()[-1].text)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_an_agent(project: Project, way: str) -> None:
+    """Its middleware searches with the user's message before."""
+    model = Agentic(says=[AIMessage("In one day [1].")])
+    agent: Any = create_agent(model, [], middleware=[project.middleware()])
+    given = {"messages": [*HISTORY, ("user", SECOND)]}
+    state = agent.invoke(given) if way == "invoke" else asyncio.run(agent.ainvoke(given))
+    assert DELIVERY in str(model.heard[0][-1].text)
+    said = state["messages"][-1].response_metadata["lorebind"]
+    assert [one["uri"] for one in said["citations"]] == ["docs/delivery.md"]
+
+
+def test_a_workflow(project: Project) -> None:
+    """A task takes what was said before from wherever its template says."""
+    said = [{"role": role, "content": text} for role, text in HISTORY]
+    for messages, verdict in ((said, "hit"), ([], "fallback")):
+        result = project.run("reply", {"question": SECOND, "said": messages})
+        assert result.tasks["say"].verdict == verdict
+    with pytest.raises(UsageError, match="'history' must be a list"):
+        project.run("reply", {"question": SECOND, "said": [5]})
+
+
+def test_none(project: Project) -> None:
+    """`condense: none` searches for the question alone, and explain says where that was set."""
+    answer = project.generate(SECOND, history=HISTORY, condense="none")
+    assert (answer.verdict, answer.results[0].searched_for) == ("fallback", SECOND)
+    (bound,) = project.explain()
+    assert bound.settings.condense.method == "turns"
+    assert bound.provenance["condense"].scope == "default"
+
+
+def with_model(root: Path, model: Any, binding: str = "") -> Project:
+    """The project with a live model `quick`, which its binding condenses by."""
+    declared = {
+        "name": "shop",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "models": [
+            {"id": "default", "provider": "extractive"},
+            {"id": "quick", "provider": "langchain", "model": model},
+        ],
+        "knowledge_bases": [
+            {
+                "id": "docs",
+                "ingest": "on_start",
+                "sources": [{"type": "markdown_glob", "path": "docs/*.md"}],
+                "retrieval": {"strategy": "similarity", "top_k": 1, "min_score": 0.25},
+            }
+        ],
+        "knowledge": [{"id": "docs", "condense": {"model": "quick"}}],
+    }
+    if binding:
+        declared["knowledge"][0]["on_error"] = binding  # type: ignore[index]
+    return Project.build(declared, root=write(root, FILES))
+
+
+def test_a_model_condenses(tmp_path: Path) -> None:
+    """What it writes is searched for, and it is asked only where something was said before."""
+    model = Scripted(says=["How long is express delivery?"])
+    with with_model(tmp_path, model) as project:
+        answer = project.generate(SECOND, history=HISTORY)
+        assert answer.results[0].searched_for == "How long is express delivery?"
+        assert (answer.verdict, answer.offered[0].uri) == ("hit", "docs/delivery.md")
+        project.generate(FIRST)
+        assert len(model.heard) == 1
+
+
+def test_a_model_that_fails(tmp_path: Path) -> None:
+    """It fails the search, as an outage does: `on_error` says what becomes of that."""
+    failing = Scripted(error=ConnectionError("no route"))
+    with (
+        with_model(tmp_path, failing) as project,
+        pytest.raises(ModelError, match="the chat model failed: .*no route"),
+    ):
+        project.generate(SECOND, history=HISTORY)
+    with with_model(tmp_path, failing, "fallback") as project:
+        assert project.generate(SECOND, history=HISTORY).verdict == "error"
+
+
+def test_what_cannot_condense(project: Project) -> None:
+    """A model that is not there, and one that writes nothing."""
+    with pytest.raises(NotFoundError, match="there is no model 'slow'; known: default, quick"):
+        project.generate(SECOND, history=HISTORY, condense={"model": "slow"})
+    with pytest.raises(UsageError, match="model 'quick' is extractive"):
+        project.generate(SECOND, history=HISTORY, condense={"model": "quick"})
+
+
+@pytest.mark.parametrize(
+    ("condense", "problem"),
+    [
+        ("nothing", "5:40: condense 'nothing' is not supported; known: turns, none, or a model"),
+        ("{ model: gone }", "5:52: knowledge base 'docs' uses unknown model 'gone'"),
+        ("{ method: model }", "5:40: the method 'model' and a model need each other"),
+        ("3", "5:40: condense: expected a mapping, got the number 3"),
+    ],
+)
+def test_what_is_declared_wrongly(empty_cli: Cli, condense: str, problem: str) -> None:
+    """It is refused where it stands."""
+    empty_cli.write(
+        {
+            "lorebind.yaml": f"""\
+            name: shop
+            knowledge_bases:
+              - id: docs
+                sources: [{{ type: markdown_glob, path: "docs/*.md" }}]
+                retrieval: {{ strategy: similarity, condense: {condense} }}
+            """
+        }
+    )
+    done = empty_cli("validate")
+    assert (done.code, problem in done.err) == (2, True), done.err
+
+
+def test_a_conversation_in_the_terminal(
+    empty_cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each question is answered with those before it, until the input ends."""
+    empty_cli.write(FILES)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{FIRST}\n\n{SECOND}\n"))
+    done = empty_cli("chat", "docs")
+    first, second = done.out.split("Quoted from")[1:]
+    assert done.code == 0
+    assert "three to five days" in first
+    assert "[1] delivery.md, line 1" in second
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECOND}\n"))
+    done = empty_cli("ask", "docs", FIRST, "--chat")
+    assert done.out.count("[1] delivery.md, line 1\n") == 2
+    assert done.code == 0
+    assert empty_cli("ask", "docs", FIRST, "--chat", "--output", "json").code == 2
+
+
+def test_a_conversation_goes_on_after_a_failure(
+    empty_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails is told, and the next question is answered."""
+    empty_cli.write({**FILES, "lorebind.yaml": PROJECT})
+    direct = "standard delivery three to five days"
+    asked: list[str] = []
+    before = Project.ask
+
+    def failing_once(self: Project, question: str, **more: Any) -> Any:
+        asked.append(question)
+        if len(asked) == 1:
+            raise ModelError("the chat model failed: no route")
+        return before(self, question, **more)
+
+    monkeypatch.setattr(Project, "ask", failing_once)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{direct}\n{direct}\n"))
+    done = empty_cli("chat", ".")
+    assert (done.code, asked) == (0, [direct, direct])
+    assert "lorebind: the chat model failed: no route\n" in done.err
+    assert "three to five days" in done.out
