@@ -159,7 +159,7 @@ def test_a_model_that_fails(tmp_path: Path) -> None:
     failing = Scripted(error=ConnectionError("no route"))
     with (
         with_model(tmp_path, failing) as project,
-        pytest.raises(ModelError, match="the chat model failed: .*no route"),
+        pytest.raises(ModelError, match="the chat model failed: ConnectionError: no route"),
     ):
         project.generate(SECOND, history=HISTORY)
     with with_model(tmp_path, failing, "fallback") as project:
