@@ -65,7 +65,7 @@ def test_generate(project: Project) -> None:
     assert list(stream)
     for answer in [*answers, stream.answer]:
         assert (answer.verdict, answer.offered[0].uri) == ("hit", "docs/delivery.md")
-        assert answer.results[0].searched_for == f"{SECOND}\n{FIRST}"
+        assert answer.results[0].searched_for == "\n".join([SECOND] * 3 + [FIRST])
 
 
 def test_what_is_to_be_searched_for_may_be_said(project: Project) -> None:

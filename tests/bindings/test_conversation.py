@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 FIRST = "How long does delivery take?"
 SAID = [HumanMessage(FIRST), AIMessage("Three to five days [1].")]
 SUMMARY = HumanMessage("They spoke of shoes.", additional_kwargs={"lc_source": "summarization"})
+SHORT = "And express?"
+THRICE = "And express?\nAnd express?\nAnd express?"
 LONG = "Which of the two offices is open on the last Sunday before Christmas this year?"
 
 
 @pytest.mark.parametrize(
     ("question", "history", "searched"),
     [
-        ("And express?", SAID, f"And express?\n{FIRST}"),
-        ("And express?", [*SAID, HumanMessage("And to Wales?")], "And express?\nAnd to Wales?"),
-        ("And express?", [*SAID, ToolMessage("x", tool_call_id="1")], f"And express?\n{FIRST}"),
-        ("And express?", [*SAID, HumanMessage("  "), SUMMARY], f"And express?\n{FIRST}"),
-        ("And express?", [SUMMARY, AIMessage("Yes.")], "And express?"),
-        ("And express?", [], "And express?"),
+        (SHORT, SAID, f"{THRICE}\n{FIRST}"),
+        (SHORT, [*SAID, HumanMessage("And to Wales?")], f"{THRICE}\nAnd to Wales?"),
+        (SHORT, [*SAID, ToolMessage("x", tool_call_id="1")], f"{THRICE}\n{FIRST}"),
+        (SHORT, [*SAID, HumanMessage("  "), SUMMARY], f"{THRICE}\n{FIRST}"),
+        (SHORT, [HumanMessage("x" * 5000)], f"{THRICE}\n{'x' * 1000}"),
+        (SHORT, [SUMMARY, AIMessage("Yes.")], SHORT),
+        (SHORT, [], SHORT),
         (LONG, SAID, LONG),
     ],
 )
@@ -86,7 +89,7 @@ async def test_each_binding_says_what_becomes_of_the_conversation(tmp_path: Path
     assert await asyncio.gather(*map(asked.text, bindings)) == [
         "How fast is express?",
         "And express?",
-        f"And express?\n{FIRST}",
+        f"{THRICE}\n{FIRST}",
         "How fast is express?",
     ]
     assert len(model.heard) == 1

@@ -115,7 +115,7 @@ class CondenseDeclaration(Declaration):
 
     method: Literal["turns", "none", "model"] = Field(
         "model",
-        description="`turns`: the question, and the one before it if the question is short; "
+        description="`turns`: the question, and the one before it if it has fewer than 10 words; "
         "`model`: what a chat model makes of the conversation; `none`: the question alone.",
     )
     model: str | None = Field(None, description="model: the id of the chat model.")
@@ -137,11 +137,14 @@ class CondenseDeclaration(Declaration):
             raise RefusedError([Fault("the method 'model' and a model need each other", hint)])
         return self
 
-    @classmethod
+
+class _OrWord:
+    """In JSON Schema: the declaration, or the word that is short for one."""
+
     def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": list(_WORDS)}, handler(schema)]}
+        return {"anyOf": [{"enum": list(_WORDS), "type": "string"}, handler(schema)]}
 
 
 class RetrievalDeclaration(Declaration):
@@ -181,10 +184,10 @@ class RetrievalDeclaration(Declaration):
     rerank: AnyReranker | None = Field(
         None, description="The reranker. Only the strategy `rerank` uses it."
     )
-    condense: CondenseDeclaration = Field(
+    condense: Annotated[CondenseDeclaration, _OrWord()] = Field(
         default_factory=lambda: CondenseDeclaration(method="turns"),
         description="What is searched for if a question follows others in a conversation. "
-        "`turns`: the question, and the one before it if the question is short; "
+        "`turns`: the question, and the one before it if it has fewer than 10 words; "
         "`{ model: ID }`: what a chat model makes of the conversation; `none`: the question alone.",
     )
     neighbours: int = Field(
