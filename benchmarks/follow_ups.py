@@ -73,17 +73,13 @@ def read() -> list[Conversation]:
     found = []
     for number, line in enumerate(lines, 1):
         for right in line["relevant"]:
-            if right["contains"] not in plain((ROOT / right["uri"]).read_text(encoding="utf-8")):
+            text = (ROOT / right["uri"]).read_text(encoding="utf-8")
+            if right["contains"] not in " ".join(text.split()):
                 sys.exit(f"{file}:{number}: {right['uri']} does not hold {right['contains']!r}")
         firsts = [other["first"] for other in lines if other["corpus"] == line["corpus"]]
-        before = firsts[(firsts.index(line["first"]) + 7) % len(firsts)]
-        turns = (line["follow_up"], line["first"], before)
+        turns = line["follow_up"], line["first"], firsts[firsts.index(line["first"]) - 7]
         found.append(Conversation(line["corpus"], line["kind"], line["relevant"], *turns))
     return found
-
-
-def plain(text: str) -> str:
-    return " ".join(text.split())
 
 
 def compare(conversations: list[Conversation], search: Search) -> None:
@@ -145,7 +141,7 @@ def gain(one: Conversation, texts: list[str], search: Search) -> float:
             scores[match.id] = scores.get(match.id, 0) + 1 / (60 + rank)
     by_id = {match.id: match for matches in found for match in matches}
     for rank, best in enumerate(sorted(scores, key=lambda match: -scores[match])[:10], 1):
-        uri, text = by_id[best].metadata["uri"], plain(by_id[best].text)
+        uri, text = by_id[best].metadata["uri"], " ".join(by_id[best].text.split())
         if any(uri == right["uri"] and right["contains"] in text for right in one.relevant):
             return 1 / rank
     return 0.0
