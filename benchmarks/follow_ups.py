@@ -42,14 +42,13 @@ POINTING = r"(?i)\b(its?|itself|this|that|these|those|they|them|their|there|here
 
 
 class Conversation(NamedTuple):
-    """What a user has said; the question is to be searched for."""
+    """What a user has said; the question comes after the turn `last`."""
 
     corpus: str
     kind: str
     relevant: list[dict[str, str]]
     question: str
     last: str
-    """The turn before the question."""
     before: str
     """The turn before that one, about something else."""
 
