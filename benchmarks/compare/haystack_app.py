@@ -1,4 +1,9 @@
-"""Answer questions from a folder of Markdown files: `python haystack_app.py QUESTION …`."""
+"""Answer questions from a folder of Markdown files: `python haystack_app.py QUESTION …`.
+
+Every run writes all passages, as in the tutorials of Haystack. Its `CacheChecker` would skip the
+files that are known, and so those that were edited. `store.delete_all_documents()` before each run
+would remove old passages; the index is incomplete until the run has ended.
+"""
 
 import sys
 from pathlib import Path

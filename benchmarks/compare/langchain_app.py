@@ -31,9 +31,7 @@ for path in Path("documents").rglob("*.md"):
     for passage in splitter.split_text(path.read_text(encoding="utf-8")):
         metadata = {**passage.metadata, "source": str(path)}
         passages.append(Document(passage.page_content, metadata=metadata))
-index(
-    passages, records, store, cleanup="full", source_id_key="source", key_encoder="sha256"
-)
+index(passages, records, store, cleanup="full", source_id_key="source", key_encoder="sha256")
 
 retriever = store.as_retriever(search_kwargs={"k": 3})
 chain = ChatPromptTemplate.from_template(PROMPT) | ChatOpenAI(model="gpt-4o-mini")

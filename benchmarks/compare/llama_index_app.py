@@ -1,4 +1,8 @@
-"""Answer questions from a folder of Markdown files: `python llama_index_app.py QUESTION …`."""
+"""Answer questions from a folder of Markdown files: `python llama_index_app.py QUESTION …`.
+
+If it is killed after `run` has written to Chroma and before `persist`, all passages are there twice
+after the next run: the pipeline does not know the first ones, and their ids are random.
+"""
 
 import sys
 from pathlib import Path
