@@ -94,8 +94,9 @@ class DocumentMatch:
 
     id: str
     score: float
-    """In [0, 1], higher is better, on every store and strategy: the cosine; where words count too,
-    at most the cosine of the nearest passage; the reranker's figure."""
+    """In [0, 1], higher is better, on every store and strategy: the cosine. Where words count too,
+    the best passage has the cosine of the nearest one, and the others have their share of that.
+    After a reranker, its figure."""
     scores: Mapping[str, float]
     """The raw figures behind the score: `dense` is the cosine, which `min_score` is about."""
     text: str

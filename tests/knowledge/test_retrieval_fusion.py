@@ -119,12 +119,14 @@ def test_a_figure_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
-def test_the_best_possible_scores_the_nearest_cosine(method: str) -> None:
-    """A score is a share of the cosine of the nearest candidate, whichever is the best of all."""
+def test_the_best_scores_the_nearest_cosine(method: str) -> None:
+    """The others score their share of that, whichever candidate is the nearest."""
     ranked = fuse(CANDIDATES, FusionDeclaration(method=method))
+    best = ranked[0].scores["fused"]
     assert [one.score for one in ranked] == [
-        pytest.approx(0.9 * one.scores["fused"]) for one in ranked
+        pytest.approx(0.9 * one.scores["fused"] / best) for one in ranked
     ]
+    assert ranked[0].score == 0.9
     far = [candidate("a", dense=0.03, lexical=0.0), candidate("b", dense=-0.2, lexical=9.0)]
     assert all(one.score <= 0.03 for one in fuse(far, FusionDeclaration(method=method)))
 

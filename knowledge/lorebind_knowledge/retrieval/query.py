@@ -166,12 +166,13 @@ def in_order(candidates: Iterable[Candidate]) -> Ranking:
 def weighed(ranked: Ranking, candidates: Iterable[Candidate]) -> Ranking:
     """A ranking by figures that are relative to its own best, with scores that are not.
 
-    The best possible passage scores what the nearest of the candidates has as its cosine. So scores
-    of several questions, knowledge bases and strategies can be compared, and where nothing is near
-    nothing scores high.
+    The best passage scores the cosine of the nearest candidate, and the others their share of that.
+    So scores of several questions, knowledge bases and strategies can be compared, and where
+    nothing is near nothing scores high.
     """
     nearest = max((one.near for one in candidates), default=0.0)
-    return [one.scored(round(one.score * nearest, _DECIMALS)) for one in ranked]
+    best = max((one.score for one in ranked), default=0.0) or 1.0
+    return [one.scored(round(one.score / best * nearest, _DECIMALS)) for one in ranked]
 
 
 def _candidate(kb_id: str, found: Found, score: float, **figures: float) -> Candidate:
