@@ -32,6 +32,9 @@ class Extension:
     def collection_created(self, event: Event) -> None:
         """The first index of a knowledge base was begun. data: embedder, dimension."""
 
+    def collection_deleted(self, event: Event) -> None:
+        """The index of a knowledge base was deleted, with its runs and what was added by hand."""
+
     def ingest_started(self, event: Event) -> None:
         """data: strategy."""
 

@@ -12,6 +12,8 @@ from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.configuration.make_part import PartEnvironment
+from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
+from lorebind_knowledge.documents.listing import list_chunks, list_documents
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         KnowledgeBaseDeclaration,
         RetrievalDeclaration,
     )
+    from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
@@ -383,6 +386,34 @@ class KnowledgeService:
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
         catalog = self.index(declaration.vector_db).catalog
         return await call(knowledge_stats, self._namespace(scope, kb_id), catalog)
+
+    async def documents(
+        self, kb_id: str, *, workflow: str | None = None, state: str | None = None
+    ) -> list[DocumentInfo]:
+        """See `lorebind_knowledge.documents.listing.list_documents`."""
+        return await call(list_documents, self.knowledge_base(kb_id, workflow), state)
+
+    async def chunks(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> list[ChunkInfo]:
+        """See `lorebind_knowledge.documents.listing.list_chunks`."""
+        return await call(list_chunks, self.knowledge_base(kb_id, workflow), document)
+
+    async def add_documents(
+        self, kb_id: str, documents: Sequence[Any], *, workflow: str | None = None
+    ) -> IngestReport:
+        """See `lorebind_knowledge.documents.changing.add_documents`."""
+        return await add_documents(self.corpus(kb_id, workflow), documents)
+
+    async def delete_document(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> DocumentInfo:
+        """See `lorebind_knowledge.documents.changing.delete_document`."""
+        return await delete_document(self.knowledge_base(kb_id, workflow), document)
+
+    async def delete(self, kb_id: str, *, workflow: str | None = None) -> None:
+        """See `lorebind_knowledge.documents.changing.delete_all`."""
+        await delete_all(self.knowledge_base(kb_id, workflow))
 
     async def close(self) -> None:
         """Close every store and catalog that was opened; a later call opens them again."""

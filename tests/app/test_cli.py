@@ -26,6 +26,7 @@ QUESTION = "How do I rotate the keys?"
 
 COMMANDS: list[list[str]] = [
     ["ask"],
+    ["chat"],
     ["trust"],
     ["init"],
     ["validate"],
@@ -43,6 +44,11 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "purge"],
     ["knowledge", "plan"],
     ["knowledge", "query"],
+    ["knowledge", "documents"],
+    ["knowledge", "chunks"],
+    ["knowledge", "add"],
+    ["knowledge", "delete"],
+    ["knowledge", "stats"],
     ["bindings"],
     ["bindings", "explain"],
 ]
@@ -57,6 +63,9 @@ INVOCATIONS: dict[str, list[str]] = {
     "purge": ["knowledge", "purge"],
     "plan": ["knowledge", "plan", "docs"],
     "query": ["knowledge", "query", "docs", "-q", QUESTION],
+    "documents": ["knowledge", "documents", "docs"],
+    "chunks": ["knowledge", "chunks", "docs", "docs/keys.md"],
+    "stats": ["knowledge", "stats", "docs"],
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
     "ask": ["ask", ".", QUESTION],
@@ -92,6 +101,9 @@ FIELDS: dict[str, set[str]] = {
         "sources",
     },
     "query": {"matches", "strategy", "searched", "skipped", "seconds"},
+    "documents": {"documents"},
+    "chunks": {"chunks"},
+    "stats": {"kb_id", "documents", "chunks", "embedder", "dimension", "last_run"},
     "run": {"output", "tasks", "citations", "thread_id", "usage"},
     "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
     "trust": {"folder", "demands"},
@@ -210,7 +222,7 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     listed = ready_cli("knowledge", "list").out
     assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
     found = ready_cli(*INVOCATIONS["query"]).out
-    assert re.search(r"(?m)^ 1  1\.000  cosine 0\.\d{3}  docs/keys\.md:1-3  Keys$", found)
+    assert re.search(r"(?m)^ 1  (0\.\d{3})  cosine \1  docs/keys\.md:1-3  Keys$", found)
     assert "Rotate the keys" in found
     ran = ready_cli(*INVOCATIONS["run"]).out
     assert "[1] docs/keys.md, lines 1-3" in ran

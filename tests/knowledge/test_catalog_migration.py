@@ -10,7 +10,7 @@ import pytest
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-from lorebind_knowledge.catalog.schema import SCHEMA_VERSION
+from lorebind_knowledge.catalog.schema import NUMBERED, SCHEMA_VERSION
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NEW_TABLES = ("catalog_leases", "catalog_versions", "catalog_chunks", "catalog_vectors")
 UNDONE = {
+    6: ("DROP TABLE catalog_added",),
     5: (
         *(f"DROP TABLE {table}" for table in NEW_TABLES),
         *(
@@ -82,9 +83,11 @@ async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version:
     with contextlib.closing(make_catalog()) as catalog:
         assert list(catalog.ledger.documents(key)) == ["a.md"]
         # Its store kept the texts: what cannot be brought along is not searched any more.
-        (retired,) = catalog.ledger.retired_indexes(HERE)
-        assert retired.key == key
-        assert retired.birth > 0
+        state = "active" if version >= NUMBERED else "retired"
+        found = catalog.ledger.index(HERE, state)
+        assert found is not None
+        assert found.key == key
+        assert found.birth > 0
         assert (await catalog.embeddings.embed(embedder, ["a", "b"])).cache_hits == 2
         assert shape(catalog) == today
         with catalog._database.reading() as sql:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorebind.cli import documents
 from lorebind.cli.inputs import input_values
 from lorebind.cli.options import (
     InputsOption,
@@ -24,11 +25,19 @@ if TYPE_CHECKING:
     from lorebind.project import Project
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
+for command in (
+    documents.documents,
+    documents.chunks,
+    documents.add,
+    documents.delete,
+    documents.stats,
+):
+    app.command()(command)
 
 StrategyOption = Annotated[
     Strategy, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
+IdArgument = documents.IdArgument
 
 
 @app.command("list")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
     from lorebind_bindings import Answer
+    from lorebind_knowledge.documents.listing import ChunkInfo
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
@@ -190,7 +191,19 @@ def print_matches(result: QueryResult, question: str) -> None:
         out.print()
 
 
-def location(match: DocumentMatch) -> str:
+def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
+    """Chunks whole: file and lines, then the text."""
+    from rich.text import Text
+
+    out = console()
+    for chunk in chunks:
+        out.print(Text(one_line(location(chunk)), style="cyan"), soft_wrap=True)
+        for line in chunk.text.splitlines():
+            out.print(Text(f"    {visible(line)}".rstrip()), soft_wrap=True)
+        out.print()
+
+
+def location(match: DocumentMatch | ChunkInfo) -> str:
     """`docs/cors.md:12-30`, a path that terminals and editors can open; else page or time."""
     about = match.metadata
     uri, first, last = about["uri"], about.get("line_start"), about.get("line_end")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.catalog import leases
+from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
@@ -45,6 +46,7 @@ class Catalog:
         self._path, self._postgres = path, postgres
         self._database: Database = postgres or EmbeddedDatabase(path)
         self.ledger = Ledger(self._database)
+        self.added = AddedDocuments(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()

@@ -103,10 +103,10 @@ class Ledger:
         return found[0] if found else None
 
     def namespaces(self, project: str) -> list[Namespace]:
-        """Whose indexes and runs of a project the catalog holds, of all tenants."""
+        """Whose indexes, runs or added documents of a project there are, of all tenants."""
         query = " union ".join(
             f"select tenant, project, scope, kb from {table} where project = :project"
-            for table in ("catalog_indexes", "catalog_runs")
+            for table in ("catalog_indexes", "catalog_runs", "catalog_added")
         )
         with self._database.reading() as sql:
             return sorted(Namespace(*row) for row in sql.run(query, project=project))

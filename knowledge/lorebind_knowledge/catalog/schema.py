@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lorebind_knowledge.catalog import postgres_words
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 MIGRATIONS = {
     2: (
@@ -28,6 +28,7 @@ MIGRATIONS = {
         "ALTER TABLE catalog_documents DROP COLUMN chunk_ids",
         "ALTER TABLE catalog_documents DROP COLUMN staged",
     ),
+    6: (),  # a table more
 }
 """What makes tables of the version before into tables of this one, in every database."""
 
@@ -73,6 +74,14 @@ _STATEMENTS = (
   recipe varchar not null default '', -- how it was cut
   refused varchar not null default '', -- see the ledger
   primary key (tenant, project, scope, kb, number, uri)
+)""",
+    # Documents that were added by hand, whole.
+    f"""create table if not exists catalog_added ({_OWNER},
+  uri [name] not null,
+  media_type varchar not null,
+  metadata text not null, -- as JSON
+  data [bytes] not null,
+  primary key (tenant, project, scope, kb, uri)
 )""",
     """create table if not exists catalog_leases (
   name varchar primary key,

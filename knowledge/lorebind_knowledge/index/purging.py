@@ -12,9 +12,32 @@ from lorebind_knowledge.namespace import COLLECTION_SCOPE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.namespace import Namespace
+
+
+def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> None:
+    """Delete all that there is of a knowledge base: indexes, runs, and what was added by hand.
+
+    Args:
+        index: the vector database with its catalog.
+        lease: for the knowledge base.
+        sharing: further vector databases that have the same catalog.
+
+    Raises:
+        StoreError: an outage; another call deletes what is left.
+    """
+    catalog, namespace = index.catalog, lease.namespace
+    for state in STATES:
+        while entry := catalog.ledger.index(namespace, state):
+            catalog.ledger.retire_index(lease, entry.key)  # from now on nothing searches it
+            for other in sharing:
+                finish(other.store.drop(entry.space))
+            index.drop(lease, entry)
+    catalog.added.clear(namespace)
+    catalog.ledger.forget_runs(lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +122,8 @@ class Purge:
 
     def _remove(self, namespace: Namespace, db_ids: Sequence[str]) -> None:
         index, *sharing = (self._indexes[db_id] for db_id in db_ids)
-        catalog = index.catalog
-        with catalog.lease(namespace) as lease:
+        with index.catalog.lease(namespace) as lease:
             # Asked again, because a reindex may have ended since, and nothing changes from now on.
             if self._is_kept(namespace, db_ids[0]):
                 return
-            for state in STATES:
-                while entry := catalog.ledger.index(namespace, state):
-                    for other in sharing:
-                        finish(other.store.drop(entry.space))
-                    index.drop(lease, entry)
-            catalog.ledger.forget_runs(lease)
+            delete_all(index, lease, sharing)

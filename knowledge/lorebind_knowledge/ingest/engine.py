@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from lorebind_knowledge.errors import (
     did_you_mean,
 )
 from lorebind_knowledge.events import Event
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import (
     attempts_of,
     chunker_fingerprint,
@@ -43,7 +43,7 @@ from lorebind_knowledge.ingest.successors import (
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
@@ -70,6 +70,7 @@ async def ingest(
     only_failed: bool = False,
     allow_mass_delete: bool = False,
     wait: bool = False,
+    added: Collection[str] | None = None,
 ) -> IngestReport:
     """Bring the index of a knowledge base to what its sources hold now.
 
@@ -83,6 +84,8 @@ async def ingest(
             are not looked at, and nothing is removed. With `upsert` only, into the index in use.
         allow_mass_delete: let the run remove more than half of the known documents.
         wait: let another ingest of the same knowledge base end first, instead of refusing.
+        added: the uris of documents that were added by hand: only these are read, into the index
+            in use, or into a first one.
 
     Raises:
         IngestRunningError: another ingest is under way. Nothing was changed.
@@ -95,13 +98,9 @@ async def ingest(
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
-    stack = ExitStack()
-    try:
-        lease = await _take_turn(stack, corpus.kb, wait=wait)
-        run = _Run(corpus, lease, strategy, only_failed=only_failed)
+    async with turn(corpus.kb, wait=wait) as lease:
+        run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added)
         return await run.execute(allow_mass_delete)
-    finally:
-        await call(stack.close)
 
 
 def check_strategy(strategy: str) -> None:
@@ -113,6 +112,24 @@ def check_strategy(strategy: str) -> None:
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
+
+
+@asynccontextmanager
+async def turn(kb: KnowledgeBase, *, wait: bool) -> AsyncIterator[Lease]:
+    """The right to write a knowledge base, as `Catalog.lease` gives it.
+
+    Args:
+        kb: the knowledge base.
+        wait: let who has it end first, instead of refusing.
+
+    Raises:
+        IngestRunningError: somebody has it.
+    """
+    stack = ExitStack()
+    try:
+        yield await _take_turn(stack, kb, wait=wait)
+    finally:
+        await call(stack.close)
 
 
 async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> Lease:
@@ -148,10 +165,20 @@ class _Batch:
 class _Run:
     """One ingest of one knowledge base."""
 
-    def __init__(self, corpus: Corpus, lease: Lease, strategy: str, *, only_failed: bool) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        lease: Lease,
+        strategy: str,
+        *,
+        only_failed: bool,
+        added: Collection[str] | None,
+    ) -> None:
         self._corpus = corpus
         self._kb = kb = corpus.kb
-        self._only_failed = only_failed
+        self._only_failed, self._added = only_failed, added
+        self._partial = only_failed or added is not None
+        """Whether only some documents are read: then nothing is removed, and no index replaced."""
         self._lease = lease
         self._ledger = kb.catalog.ledger
         self._report = IngestReport(kb.id, strategy)
@@ -184,19 +211,19 @@ class _Run:
 
     async def _three_steps(self, allow_mass_delete: bool) -> None:
         kb = self._kb
-        enumeration = await call(enumerate_sources, self._corpus.sources)
+        enumeration = await call(enumerate_corpus, self._corpus, self._added)
         self._report.sources = enumeration.sources
-        if not (allow_mass_delete or self._only_failed):
+        if not (allow_mass_delete or self._partial):
             await self._refuse_mass_delete(enumeration)
         index = await self._choose_index()
         self._report.notices += await restore_lost(kb, self._lease, index, self._vectors)
         known = await call(self._ledger.documents, index.key)
         if any(entry.generation for entry in known.values()):
             await self._serve(index)  # an earlier run was cut off before it could
-        vanished = enumeration.vanished(known)
+        vanished = [] if self._partial else enumeration.vanished(known)
         if self._only_failed:
             unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
-            enumeration, vanished = enumeration.only(unfinished), []
+            enumeration = enumeration.only(unfinished)
         await self._embed_and_persist(index, enumeration, known)
         self._report.notices += self._corpus.chunker.notices
         unread = enumeration.renamed({failure.uri for failure in self._report.failures})
@@ -219,9 +246,9 @@ class _Run:
     async def _choose_index(self) -> IndexEntry:
         """The index to write: the one in use, or the successor that is, or has to be, begun."""
         kb = self._kb
-        if self._only_failed:
-            return await call(index_to_mend, kb)
         self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
+        if self._only_failed or (self._added is not None and not self._serves_nothing):
+            return await call(index_to_mend, kb)
         index = await call(index_to_write, kb, self._report.strategy)
         if index is None:
             index = await begin_index(self._corpus, self._lease)
@@ -434,7 +461,7 @@ class _Run:
             report.documents["removed"] += 1
             self._emit("document_deleted", uri=uri)
         chunker = chunker_fingerprint(self._corpus)
-        if index.manifest.chunker != chunker and not self._only_failed:
+        if index.manifest.chunker != chunker and not self._partial:
             manifest = replace(index.manifest, chunker=chunker)
             await call(self._ledger.set_manifest, self._lease, index.key, manifest)
         failed_sources = [source for source in report.sources if source.status == "failed"]
@@ -442,7 +469,7 @@ class _Run:
             report.status = "failed"
         elif failed_sources or report.failures:
             report.status = "completed_with_failures"
-        await settle(kb, self._lease, index, report, only_failed=self._only_failed)
+        await settle(kb, self._lease, index, report, partial=self._partial)
         await call(kb.index.sweep, self._lease, index)
         await call(kb.index.finish_load, index)
 

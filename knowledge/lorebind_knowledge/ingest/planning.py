@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
-from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
 from lorebind_knowledge.ingest.successors import index_to_write
@@ -36,7 +36,7 @@ async def plan(
     kb = corpus.kb
     index = await call(index_to_write, kb, strategy)
     known = await call(kb.catalog.ledger.documents, index.key) if index else {}
-    enumeration = await call(enumerate_sources, corpus.sources)
+    enumeration = await call(enumerate_corpus, corpus)
     counter = kb.embedder.count_tokens([])
     result = IngestPlan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact

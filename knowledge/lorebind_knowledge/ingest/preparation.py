@@ -7,7 +7,7 @@ import json
 from collections import Counter, deque
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -237,6 +237,9 @@ class _Preparer:
             return _failed(begun.source, begun.uri, error)
         if corpus.remove_html:
             document = without_html(document)
+        told = begun.metadata.get("title")
+        if isinstance(told, str) and told.strip():  # its source knows better than its text
+            document = replace(document, title=told.strip())
         return PreparedDocument(
             begun.uri,
             begun.source,

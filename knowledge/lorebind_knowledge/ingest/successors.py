@@ -37,8 +37,8 @@ def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
     if active is None or not _is_of_embedder(kb, active):
         why = "was built with another embedder" if active else "is not there yet"
         raise IngestRefusedError(
-            f"the index of {kb.id!r} {why}, and only what failed was to be read; ingest "
-            f"everything first: {kb.ingest_command}"
+            f"the index of {kb.id!r} {why}, and only some documents were to be read; "
+            f"ingest everything first: {kb.ingest_command}"
         )
     return active
 
@@ -57,18 +57,18 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
 
 
 async def settle(
-    kb: KnowledgeBase, lease: Lease, index: IndexEntry, report: IngestReport, *, only_failed: bool
+    kb: KnowledgeBase, lease: Lease, index: IndexEntry, report: IngestReport, *, partial: bool
 ) -> None:
     """Let the index that was written serve, and drop those that are of no use any more.
 
     A successor that was begun and not gone on with is given up, unless this run has failed or read
-    only what had failed before.
+    only some documents.
     """
     ledger = kb.catalog.ledger
     active = await call(ledger.index, kb.namespace, "active")
     if active is not None and active.key != index.key:
         await _switch(kb, lease, active, index, report)
-    elif report.status != "failed" and not only_failed:
+    elif report.status != "failed" and not partial:
         successor = await call(ledger.index, kb.namespace, "building")
         if successor is not None and successor.key != index.key:
             await _give_up(kb, lease, successor)

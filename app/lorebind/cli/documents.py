@@ -1,0 +1,149 @@
+"""`lorebind knowledge documents|chunks|add|delete|stats`: what an index holds, piece by piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind_knowledge.errors import UsageError
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
+DocumentArgument = Annotated[
+    str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as `documents` prints it.")
+]
+
+
+def documents(
+    kb_id: IdArgument,
+    state: Annotated[
+        str | None, typer.Option("--state", help="Only those: ready, pending or failed.")
+    ] = None,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the documents of a knowledge base, those that failed among them."""
+    from lorebind.cli.printing import counted, print_data, print_line, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        found = loaded.documents(kb_id, state=state, workflow=workflow)
+    if output is not Output.table:
+        print_data({"documents": found}, output)
+        return
+    print_table(
+        ("uri", "title", "state", "chunks", "origin", "id"),
+        ((one.uri, one.title, one.state, one.chunks, one.origin, one.id) for one in found),
+    )
+    for one in found:
+        if one.reason:
+            print_line(f"{one.reason} ({counted(one.attempts, 'attempt')})")
+
+
+def chunks(
+    kb_id: IdArgument,
+    document: DocumentArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Print the chunks of a document, in its order."""
+    from lorebind.cli.printing import print_chunks, print_data
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        found = loaded.chunks(kb_id, document, workflow=workflow)
+    if output is not Output.table:
+        print_data({"chunks": found}, output)
+        return
+    print_chunks(found)
+
+
+def add(
+    kb_id: IdArgument,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files to add.")],
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Add files to a knowledge base, by their names, beside the documents of its sources.
+
+    They are copied: they stay until they are deleted, whatever becomes of the files.
+    """
+    from lorebind.cli.printing import print_data, print_report
+    from lorebind.project import Project
+
+    given = []
+    for file in files:
+        try:
+            given.append({"id": file.name, "data": file.read_bytes()})
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
+    with Project.load(project) as loaded:
+        report = loaded.add_documents(kb_id, given, workflow=workflow)
+    if output is not Output.table:
+        print_data(report, output)
+    else:
+        print_report(report)
+    if report.status != "completed":
+        raise typer.Exit(1)
+
+
+def delete(
+    kb_id: IdArgument,
+    document: Annotated[
+        str | None, typer.Argument(metavar="[DOCUMENT]", help="Left out: the whole index.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the whole index.")] = False,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Delete a document that was added, or the whole index of a knowledge base.
+
+    The declaration stays, and the next ingest begins anew. What was added goes with the index.
+    """
+    from lorebind.cli.printing import counted, print_data, print_line
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        if document is not None:
+            gone = [loaded.delete_document(kb_id, document, workflow=workflow)]
+        else:
+            gone = loaded.documents(kb_id, workflow=workflow)
+            added = sum(one.origin == "added" for one in gone)
+            if not yes:
+                raise UsageError(
+                    f"this deletes the index of {kb_id!r}: {counted(len(gone), 'document')}, "
+                    f"{added} of them added by hand; to do so, add --yes"
+                )
+            loaded.delete(kb_id, workflow=workflow)
+    if output is not Output.table:
+        print_data({"deleted": gone}, output)
+    else:
+        print_line(f"deleted {counted(len(gone), 'document')} of {kb_id}")
+
+
+def stats(
+    kb_id: IdArgument,
+    workflow: WorkflowOption = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Count what is in the index of a knowledge base."""
+    from lorebind.cli.printing import as_data, print_data, print_table
+    from lorebind.project import Project
+
+    with Project.load(project) as loaded:
+        found = loaded.stats(kb_id, workflow=workflow)
+    if output is not Output.table:
+        print_data(found, output)
+        return
+    shown = as_data(found)
+    shown |= {f"documents {state}": count for state, count in shown.pop("documents").items()}
+    last_run = shown.pop("last_run") or {}
+    shown["last ingest"] = last_run.get("status", "never")
+    print_table(("", kb_id), ((name, value) for name, value in shown.items() if name != "kb_id"))

@@ -1,0 +1,143 @@
+"""Documents that are added and deleted by hand, and the end of a whole index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.added import AddedDocument
+from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
+from lorebind_knowledge.documents.listing import find_document, index_of
+from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.events import Event
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.index import purging
+from lorebind_knowledge.ingest.engine import ingest, turn
+from lorebind_knowledge.sources.media_types import media_type_of_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.documents.listing import DocumentInfo
+    from lorebind_knowledge.ingest.corpus import Corpus
+    from lorebind_knowledge.ingest.report import IngestReport
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+
+_KEYS = ("id", "text", "data", "media_type", "title", "metadata")
+
+
+async def add_documents(corpus: Corpus, documents: Sequence[Any]) -> IngestReport:
+    """Add documents, and ingest them. They are kept before they are ingested.
+
+    One with the id of another that was added takes its place. From then on they belong to the
+    knowledge base as the documents of its sources do: every ingest and reindex keeps them.
+
+    Args:
+        corpus: the knowledge base.
+        documents: of LangChain, or mappings with `text` (or `data`, bytes), and perhaps `id`,
+            `media_type`, `title` and `metadata`.
+
+    Raises:
+        UsageError: what is given is no document; nothing is added.
+        LorebindError: the ingest failed; the next one goes on with it.
+    """
+    added = [_document(one, number) for number, one in enumerate(documents)]
+    if not added:
+        raise UsageError("there is no document to add")
+    await call(corpus.kb.catalog.added.put, corpus.kb.namespace, added)
+    return await ingest(corpus, wait=True, added={one.uri for one in added})
+
+
+async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
+    """Delete a document that was added, by its id or uri.
+
+    Raises:
+        NotFoundError: there is none.
+        UsageError: it is a source's, and would come back with the next ingest.
+    """
+    found = await call(find_document, kb, document)
+    if found.origin != "added":
+        raise UsageError(
+            f"{found.uri} is of a source of {kb.id!r}, and would come back with the next ingest; "
+            "delete it there, or exclude it, and ingest again"
+        )
+    await call(kb.catalog.added.remove, kb.namespace, found.uri)
+    async with turn(kb, wait=True) as lease:
+        index = await call(index_of, kb)
+        if index is not None:
+            await call(kb.index.remove, lease, index, [found.uri])
+            await call(kb.index.sweep, lease, index)
+    kb.events.emit("document_deleted", Event(kb.id, data={"uri": found.uri}))
+    return found
+
+
+async def delete_all(kb: KnowledgeBase) -> None:
+    """Delete the index of a knowledge base, its runs, and what was added to it by hand.
+
+    The documents of its sources are ingested anew by the next ingest; their vectors are cached.
+
+    Raises:
+        IngestRunningError: it is being ingested.
+    """
+    async with turn(kb, wait=False) as lease:
+        await call(purging.delete_all, kb.index, lease)
+    kb.events.emit("collection_deleted", Event(kb.id))
+
+
+def _document(given: Any, number: int) -> AddedDocument:
+    where = f"documents[{number}]"
+    about = _as_mapping(given, where)
+    for key in about:
+        if key not in _KEYS:
+            raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
+    text, data = about.get("text"), about.get("data")
+    if (isinstance(text, str) and text.strip() != "") == isinstance(data, bytes):
+        raise UsageError(f"{where}: give either a text that is not blank, or data as bytes")
+    content = text.encode("utf-8", "replace") if isinstance(text, str) else data
+    assert isinstance(content, bytes)
+    if len(content) > DEFAULT_MAX_BYTES:
+        raise UsageError(f"{where}: has {len(content)} bytes, more than {DEFAULT_MAX_BYTES}")
+    name = about.get("id") or digest(content.decode("utf-8", "replace"))[:16]
+    if not isinstance(name, str):
+        raise UsageError(f"{where}: id: expected text, got a {type(name).__name__}")
+    media_type = about.get("media_type") or (media_type_of_text(name) if text else "")
+    metadata = _json(about.get("metadata", {}), where)
+    if title := about.get("title"):
+        metadata["title"] = str(title)
+    return AddedDocument(f"{_SCHEME}{name.removeprefix(_SCHEME)}", content, media_type, metadata)
+
+
+_SCHEME = "added:"
+
+
+def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
+    from langchain_core.documents import Document  # half a second of LangChain
+
+    if isinstance(given, Document):
+        name = given.id or given.metadata.get("source")
+        return {"id": name, "text": given.page_content, "metadata": given.metadata}
+    if isinstance(given, Mapping):
+        return given
+    raise UsageError(
+        f"{where}: expected a document of LangChain, or a mapping with the keys "
+        f"{', '.join(_KEYS)}; got a {type(given).__name__}"
+    )
+
+
+def _json(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What of the metadata filters can use.
+
+    Raises:
+        UsageError: it is no mapping.
+    """
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"{where}: metadata: expected a mapping")
+    return {
+        str(key): value
+        for key, value in metadata.items()
+        if isinstance(value, str | int)
+        or (isinstance(value, float) and math.isfinite(value))
+        or (isinstance(value, list) and all(isinstance(one, str | int) for one in value))
+    }
