@@ -254,7 +254,8 @@ class Faces:
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
         agent = place.answers()
         asked: dict[str, Any] = {"instructions": agent.instructions} if agent else {}
-        asked |= {name: value for name, value in more.items() if name in _ASKED}
+        given = {name: value for name, value in more.items() if value is not None}
+        asked |= {name: value for name, value in given.items() if name in _ASKED}
         settings = {name: value for name, value in more.items() if name not in _ASKED}
         request = Request(question, **asked)
         searched = request.retrieved_contexts is None

@@ -43,10 +43,15 @@ def with_objects(
     if embedder is not None:
         added["embedders"] = [{"id": "default", "provider": "langchain", "class": embedder}]
     if vector_store is not None:
-        theirs = isinstance(vector_store, Mapping)
-        declared = vector_store if theirs else {"type": "langchain", "class": vector_store}
+        is_existing = isinstance(vector_store, Mapping)
+        if is_existing and vector_store.get("existing") is not True:
+            raise UsageError(
+                "vector_store: expected a VectorStore of LangChain, or existing(store); what is "
+                "declared belongs under 'vector_dbs'"
+            )
+        declared = vector_store if is_existing else {"type": "langchain", "class": vector_store}
         added["vector_dbs"] = [{"id": "default", **declared}]
-        if theirs and documents is None and not declarations.get("knowledge_bases"):
+        if is_existing and documents is None and not declarations.get("knowledge_bases"):
             added["knowledge_bases"] = [{"id": DOCUMENTS}]
             added["knowledge"] = [{"id": DOCUMENTS}]
     if model is not None:

@@ -64,8 +64,8 @@ class Request:
     """A text as it stands, or a template with places for passages. Those that have no place there
     stand before it."""
     query: str | None = None
-    """What the knowledge is searched for; None means the prompt, without passages, and what was
-    said before it, see `condense`."""
+    """What the knowledge is searched for, see also `condense`; None means the prompt, without
+    passages."""
     instructions: str = ""
     """The system message."""
     history: Sequence[MessageLikeRepresentation] = ()
@@ -248,7 +248,7 @@ async def _prepare(
             counter,
             request.query or prompt.question(places),
             max_tokens=request.max_tokens,
-            history=() if request.query else history,  # a query says already what to look for
+            history=history,
             config=request.config,
         )
     before, question = prompt.filled(injection.blocks, places)

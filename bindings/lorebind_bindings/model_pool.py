@@ -11,7 +11,7 @@ from lorebind_knowledge.declarations import ModelDeclaration
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -54,26 +54,26 @@ class ModelPool:
         return ModelDeclaration.model_construct(id=model_id, provider=provider, model=model)
 
     def condensing(self, bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:
-        """The bindings, each with the chat model that its `condense` names.
+        """The bindings, each with what gives the chat model that its `condense` names.
 
         Raises:
+            NotFoundError: naming the models there are.
             UsageError: it is the extractive one, which writes nothing.
-            ModelError, MissingDependencyError: it cannot be made.
         """
         return [
             replace(binding, condenser=self._condenser(binding.settings.condense.model))
             for binding in bindings
         ]
 
-    def _condenser(self, model_id: str | None) -> BaseChatModel | None:
+    def _condenser(self, model_id: str | None) -> Callable[[], BaseChatModel] | None:
         if model_id is None:
             return None
-        if self._loaded.model(model_id).provider == EXTRACTIVE:
+        if self._declared(model_id).provider == EXTRACTIVE:
             raise UsageError(
                 f"condense: model {model_id!r} is extractive, and so cannot rewrite a question; "
                 "name another, or write: condense: turns"
             )
-        return self.get(model_id)[0]
+        return lambda: self.get(model_id)[0]
 
     def at(
         self, agent: AgentDeclaration | None, model: str | BaseChatModel | None = None

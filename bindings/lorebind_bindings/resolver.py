@@ -8,7 +8,7 @@ values and replaces lists and maps; an explicit null clears what an earlier scop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -55,8 +55,8 @@ class ResolvedBinding:
     """The workflow whose knowledge bases were in sight, for looking the id up again."""
     template: str = ""
     """What the file holds that `render` names, where it names one."""
-    condenser: BaseChatModel | None = None
-    """The chat model that `condense` names, where it was made, see `ModelPool.condensing`."""
+    condenser: Callable[[], BaseChatModel] | None = field(default=None, repr=False)
+    """Gives the chat model that `condense` names, see `ModelPool.condensing`."""
     hit_score: float | None = None
     """The cosine of the best passage below which a match is weak, where no `min_score` is set. None
     where the embedder's declaration does not tell."""

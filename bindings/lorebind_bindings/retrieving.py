@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from lorebind_bindings.conversation import FollowUp
+from lorebind_bindings.conversation import texts_to_search
 from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
 from lorebind_knowledge.errors import (
     LorebindError,
@@ -15,11 +15,13 @@ from lorebind_knowledge.errors import (
     UsageError,
 )
 from lorebind_knowledge.records import QueryResult
+from lorebind_knowledge.retrieval.base import check_question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
@@ -98,6 +100,7 @@ async def retrieve(
     bindings: Sequence[ResolvedBinding],
     question: str,
     history: Sequence[BaseMessage] = (),
+    config: RunnableConfig | None = None,
 ) -> list[BoundResult]:
     """The results of all bindings, in their order.
 
@@ -106,6 +109,7 @@ async def retrieve(
         bindings: what to search.
         question: what is asked.
         history: what was said before it; each binding says what becomes of that, see `condense`.
+        config: whose callbacks are told of the calls of models.
 
     Raises:
         UsageError: a blank question, or a setting that cannot be.
@@ -113,12 +117,12 @@ async def retrieve(
             never an empty answer.
     """
 
-    follow_up = FollowUp(question, history)
+    check_question(question)
 
-    async def one(binding: ResolvedBinding) -> BoundResult:
-        text = question
+    async def one(binding: ResolvedBinding, text: str | LorebindError) -> BoundResult:
         try:
-            text = await follow_up.text(binding)
+            if isinstance(text, LorebindError):
+                raise text
             result = await service.query(
                 binding.id, text, binding.settings, workflow=binding.workflow
             )
@@ -126,10 +130,11 @@ async def retrieve(
             if binding.settings.on_error == "fail" or _is_a_mistake(error):
                 raise
             nothing = QueryResult([], binding.settings.strategy, [], [binding.id], 0.0)
-            return BoundResult(binding, nothing, str(error), text)
+            return BoundResult(binding, nothing, str(error), question)
         return BoundResult(binding, result, searched_for=text)
 
-    return list(await asyncio.gather(*map(one, bindings)))
+    texts = await texts_to_search(bindings, question, history, config)
+    return list(await asyncio.gather(*map(one, bindings, texts)))
 
 
 def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:

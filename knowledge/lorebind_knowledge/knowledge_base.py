@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
+class SearchableKnowledgeBase:
     """A declared knowledge base as a search sees it, for one tenant."""
 
     id: str
@@ -33,7 +33,7 @@ class Searched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExistingKnowledgeBase(Searched):
+class ExistingKnowledgeBase(SearchableKnowledgeBase):
     """One that others fill, to be searched as it stands."""
 
     store: ExistingStore
@@ -42,7 +42,7 @@ class ExistingKnowledgeBase(Searched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnowledgeBase(Searched):
+class KnowledgeBase(SearchableKnowledgeBase):
     """The parts of one that Lorebind fills. A `Corpus` is ingested into it."""
 
     embedder: Embedder

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
-    from lorebind_knowledge.knowledge_base import Searched
+    from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import Matrix, QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
@@ -113,7 +113,11 @@ class KnowledgeService:
         return ExistingKnowledgeBase(
             id=kb_id,
             namespace=self._namespace(scope, kb_id),
-            retrieval=declaration.retrieval,
+            retrieval=declaration.retrieval.model_copy(
+                update={"strategy": self._loaded.default_strategy(declaration)}
+                if "strategy" not in declaration.retrieval.model_fields_set
+                else {}
+            ),
             reranker=self.reranker,
             events=self.events,
             store=self._existing_store(declaration.vector_db, embedder.id),
@@ -313,7 +317,7 @@ class KnowledgeService:
     ) -> QueryResult:
         """See `lorebind_knowledge.retrieval.search.search`; ingests first what wants that."""
         await self.start(kb_id, workflow=workflow)
-        kb = self._searched(kb_id, workflow)
+        kb = self._searchable(kb_id, workflow)
         asked = Retrieval((kb,), question, settings or kb.retrieval)
         return await self._middleware.retrieve(asked)
 
@@ -328,7 +332,7 @@ class KnowledgeService:
         """See `lorebind_knowledge.retrieval.search.search_several`."""
         for kb_id in kb_ids:
             await self.start(kb_id, workflow=workflow)
-        kbs = tuple(self._searched(kb_id, workflow) for kb_id in kb_ids)
+        kbs = tuple(self._searchable(kb_id, workflow) for kb_id in kb_ids)
         if not kbs:
             raise UsageError("there is no knowledge base to search")
         return await self._middleware.retrieve(Retrieval(kbs, question, settings, together=True))
@@ -426,7 +430,7 @@ class KnowledgeService:
         for one in opened:
             await call(one.close)
 
-    def _searched(self, kb_id: str, workflow: str | None) -> Searched:
+    def _searchable(self, kb_id: str, workflow: str | None) -> SearchableKnowledgeBase:
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         kind = self.existing if self._loaded.is_existing(declaration) else self.knowledge_base
         return kind(kb_id, workflow)

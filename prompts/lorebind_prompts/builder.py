@@ -46,8 +46,8 @@ def messages_of(given: Any, name: str) -> list[BaseMessage]:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError(f"got one {type(given).__name__}")
         return convert_to_messages(given)
-    except (TypeError, ValueError, NotImplementedError) as error:  # LangChain's, by what is wrong
-        said = str(error).split("\n")[0]
+    except (TypeError, ValueError, KeyError, NotImplementedError) as error:  # LangChain's
+        said = f"{error} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
         raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
 from lorebind import ModelError, NotFoundError, Project, UsageError
@@ -69,10 +70,19 @@ def test_generate(project: Project) -> None:
 
 
 def test_what_is_to_be_searched_for_may_be_said(project: Project) -> None:
-    """A query of the caller's is taken as it stands."""
-    answer = project.generate("Go on.", history=HISTORY, query="item returns paid")
-    assert answer.results[0].searched_for == "item returns paid"
-    assert answer.offered[0].uri == "docs/returns.md"
+    """A query takes the place of the question, in the conversation too."""
+    more: Any = {"history": HISTORY, "query": "item returns paid"}
+    assert project.generate("Go on.", **more).offered[0].uri == "docs/returns.md"
+    alone = project.generate("Go on.", condense="none", **more)
+    assert alone.results[0].searched_for == "item returns paid"
+
+
+def test_a_blank_question_stays_one(project: Project) -> None:
+    """Whatever was said before it."""
+    with pytest.raises(UsageError, match="the question is empty"):
+        project.generate("  ", history=HISTORY)
+    with pytest.raises(UsageError, match=r"'history' must be a list.*'tool_call_id' is missing"):
+        project.generate("x", history=[{"role": "tool", "content": "x"}])
 
 
 def test_prompt(project: Project) -> None:
@@ -117,6 +127,7 @@ def test_none(project: Project) -> None:
     (bound,) = project.explain()
     assert bound.settings.condense.method == "turns"
     assert bound.provenance["condense"].scope == "default"
+    assert bound.settings.model_dump(mode="json")["condense"] == "turns"
 
 
 def with_model(root: Path, model: Any, binding: str = "") -> Project:
@@ -154,6 +165,28 @@ def test_a_model_condenses(tmp_path: Path) -> None:
         assert len(model.heard) == 1
 
 
+def test_what_a_model_condenses_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    """The stream of an agent's messages has the answer alone; callbacks see both calls."""
+    seen: list[str] = []
+
+    class Watching(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized: Any, messages: Any, **more: Any) -> None:
+            seen.append(more["name"])
+
+    model = Scripted(says=["How long is express delivery?"])
+    with with_model(tmp_path, model) as project:
+        answering = Agentic(says=[AIMessage("In one day [1].")])
+        agent: Any = create_agent(answering, [], middleware=[project.middleware()])
+        given = {"messages": [*HISTORY, ("user", SECOND)]}
+        config: Any = {"callbacks": [Watching()]}
+        told = [part.text for part, _ in agent.stream(given, config, stream_mode="messages")]
+        assert (told, len(model.heard)) == (["In one day [1]."], 1)
+        assert (seen[0], len(seen)) == ("lorebind condense", 2)
+        seen.clear()
+        project.generate(SECOND, history=HISTORY, config=config)
+        assert seen[0] == "lorebind condense"
+
+
 def test_a_model_that_fails(tmp_path: Path) -> None:
     """It fails the search, as an outage does: `on_error` says what becomes of that."""
     failing = Scripted(error=ConnectionError("no route"))
@@ -179,8 +212,11 @@ def test_what_cannot_condense(project: Project) -> None:
     [
         ("nothing", "5:40: condense 'nothing' is not supported; known: turns, none, or a model"),
         ("{ model: gone }", "5:52: knowledge base 'docs' uses unknown model 'gone'"),
-        ("{ method: model }", "5:40: the method 'model' and a model need each other"),
-        ("3", "5:40: condense: expected a mapping, got the number 3"),
+        ("{ model: default }", "5:52: knowledge base 'docs': model 'default' is extractive"),
+        ("{ method: none }", "5:52: unknown key 'method'; known: turns, none, or a model"),
+        ("{ modell: x }", "5:52: unknown key 'modell'; did you mean 'model'"),
+        ("{}", "5:40: condense names no model; known: turns, none, or a model"),
+        ("3", "5:40: condense is not supported; known: turns, none, or a model"),
     ],
 )
 def test_what_is_declared_wrongly(empty_cli: Cli, condense: str, problem: str) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from lorebind import ModelError
-from lorebind_bindings.conversation import FollowUp, condensed, with_turns
+from lorebind import ModelError, UsageError
+from lorebind_bindings.conversation import condensed, texts_to_search, with_turns
 from lorebind_bindings.resolver import bind
 from lorebind_knowledge import build_project
 from tests.bindings.helpers import Agentic
@@ -41,6 +41,7 @@ LONG = "Which of the two offices is open on the last Sunday before Christmas thi
         (SHORT, [SUMMARY, AIMessage("Yes.")], SHORT),
         (SHORT, [], SHORT),
         (LONG, SAID, LONG),
+        ("\u4f60" * 100, SAID, "\u4f60" * 100),
     ],
 )
 def test_with_turns(question: str, history: list[BaseMessage], searched: str) -> None:
@@ -48,16 +49,26 @@ def test_with_turns(question: str, history: list[BaseMessage], searched: str) ->
     assert with_turns(question, history) == searched
 
 
-async def test_a_model_is_given_the_conversation() -> None:
+def bound(root: Path, condense: Any, model: Any = None, **more: Any) -> ResolvedBinding:
+    kb = {"id": "docs", "retrieval": {"condense": condense, **more}}
+    sources = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}
+    models = [{"id": "quick", "provider": "langchain", "model": Agentic(says=[])}]
+    data = {"name": "shop", "models": models, "knowledge_bases": [kb | sources]}
+    binding = bind(build_project(data, root=root), "docs")
+    return binding if model is None else replace(binding, condenser=lambda: model)
+
+
+async def test_a_model_is_given_the_conversation(tmp_path: Path) -> None:
     """The last messages, cut to a bearable length, and the question; its answer is searched for."""
     model = Agentic(says=[AIMessage(" How fast is express delivery? ")])
     long = [HumanMessage(f"{number} {'x' * 5000}") for number in range(9)]
-    called = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "1"}])
-    history = [*long, called, ToolMessage("secret rows", tool_call_id="1"), *SAID]
-    assert await condensed(model, "And express?", history) == "How fast is express delivery?"
+    called = [AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "1"}])] * 9
+    history = [*long, *SAID, *called, ToolMessage("secret rows", tool_call_id="1")]
+    binding = bound(tmp_path, {"model": "quick"}, model)
+    assert await condensed(binding, "And express?", history) == "How fast is express delivery?"
     ((system, given),) = model.heard
     assert system.type == "system"
-    assert f"human: {FIRST}\nai: Three to five days [1].\n" in given.text
+    assert f"human: {FIRST}\nai: Three to five days [1].\n</conversation>" in given.text
     assert given.text.endswith("Last message: And express?")
     assert "secret rows" not in given.text
     assert "8 xxx" in given.text
@@ -65,32 +76,60 @@ async def test_a_model_is_given_the_conversation() -> None:
     assert len(given.text) < 6000
 
 
-async def test_a_model_that_says_nothing() -> None:
+async def test_a_model_that_says_nothing(tmp_path: Path) -> None:
     """Then the question itself is searched for; a failure is one that names the model's."""
-    assert await condensed(Agentic(says=[AIMessage(" ")]), "And express?", SAID) == "And express?"
+    silent = bound(tmp_path, {"model": "quick"}, Agentic(says=[AIMessage(" ")]))
+    assert await condensed(silent, "And express?", SAID) == "And express?"
+    failing = bound(tmp_path, {"model": "quick"}, Agentic(says=[]))
     with pytest.raises(ModelError, match="the chat model failed"):
-        await condensed(Agentic(says=[]), "And express?", SAID)
-
-
-def bound(root: Path, condense: Any, model: Any = None) -> ResolvedBinding:
-    kb = {"id": "docs", "retrieval": {"condense": condense}}
-    sources = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}
-    models = [{"id": "quick", "provider": "langchain", "model": Agentic(says=[])}]
-    data = {"name": "shop", "models": models, "knowledge_bases": [kb | sources]}
-    return replace(bind(build_project(data, root=root), "docs"), condenser=model)
+        await condensed(failing, "And express?", SAID)
+    (failure,) = await texts_to_search([failing], "And express?", SAID)
+    assert isinstance(failure, ModelError)
+    with pytest.raises(UsageError, match="was made without it"):
+        await condensed(bound(tmp_path, {"model": "quick"}), "And express?", SAID)
 
 
 async def test_each_binding_says_what_becomes_of_the_conversation(tmp_path: Path) -> None:
-    """A model that several of them name is asked once."""
+    """A model that several of them name is asked once, and not at all for a first question."""
     model = Agentic(says=[AIMessage("How fast is express?")])
-    asked = FollowUp("And express?", SAID)
     by_model = bound(tmp_path, {"model": "quick"}, model)
-    bindings = [by_model, bound(tmp_path, "none"), bound(tmp_path, "turns"), by_model]
-    assert await asyncio.gather(*map(asked.text, bindings)) == [
+    bindings = [
+        by_model,
+        bound(tmp_path, "none"),
+        bound(tmp_path, "turns"),
+        bound(tmp_path, "turns", strategy="rerank"),
+        by_model,
+    ]
+    assert await texts_to_search(bindings, "And express?", SAID) == [
         "How fast is express?",
         "And express?",
         f"{THRICE}\n{FIRST}",
+        f"And express?\n{FIRST}",
         "How fast is express?",
     ]
     assert len(model.heard) == 1
-    assert await FollowUp("And express?").text(by_model) == "And express?"
+    for first in ([], [SystemMessage("Be nice.")], [AIMessage("Hello!")]):
+        assert await texts_to_search([by_model], "And express?", first) == ["And express?"]
+    assert len(model.heard) == 1
+
+
+async def test_what_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
+    """A model that is still at it is cancelled with the question."""
+    ended: list[str] = []
+
+    class Slow(Agentic):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append("cancelled")
+
+    binding = bound(tmp_path, {"model": "quick"}, Slow(says=[]))
+    before = asyncio.all_tasks()
+    asking = asyncio.create_task(texts_to_search([binding], "And express?", SAID))
+    await asyncio.sleep(0.1)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert ended == ["cancelled"]
+    assert asyncio.all_tasks() == before

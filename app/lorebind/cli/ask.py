@@ -39,7 +39,7 @@ def ask(
     from lorebind.cli.printing import console, print_answer, print_data, print_matches
 
     if chat and output is not Output.table:
-        raise UsageError("a conversation is no table or data; leave --output or --chat out")
+        raise UsageError("--chat prints a conversation, not data; leave out --output or --chat")
     if not question.strip():
         raise UsageError("the question is empty; give it some words")
     with project_at(Path(path), trusted=trust) as project:

@@ -65,7 +65,12 @@ def converse(project: Project, history: list[tuple[str, str]], top_k: int | None
 
 def _questions() -> Iterator[str]:
     """The lines that the user types, without blank ones."""
-    prompt = "> " if sys.stdin.isatty() else ""
+    prompt = ""
+    if sys.stdin.isatty():
+        prompt = "> "
+        print("Ask a question. Ctrl-D ends the conversation.")
+        with suppress(ImportError):
+            import readline  # noqa: F401  # `input` then knows arrow keys
     with suppress(EOFError):
         while True:
             if line := input(prompt).strip():

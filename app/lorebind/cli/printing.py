@@ -177,7 +177,8 @@ def print_matches(result: QueryResult, question: str) -> None:
     words = {word.lower() for word in re.findall(r"\w{3,}", question)}
     for rank, match in enumerate(result.matches, start=1):
         header = Text(f"{rank:>2}  {match.score:.3f}  ", style="bold")
-        if result.strategy != "similarity":  # min_score and the verdict are about the cosine
+        # What min_score and the verdict go by; a wrapper's own passages may have none.
+        if result.strategy != "similarity" and "dense" in match.scores:
             header.append(f"cosine {match.scores['dense']:.3f}  ", style="dim")
         header.append(one_line(location(match)), style="cyan")
         if heading := match.metadata.get("heading"):

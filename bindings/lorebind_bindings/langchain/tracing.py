@@ -37,7 +37,9 @@ async def traced_retrieve(
     ids = [binding.id for binding in bindings]
     told = await manager.on_retriever_start({"name": "Lorebind"}, question, name=", ".join(ids))
     try:
-        results = await retrieve(service, bindings, question, history)
+        results = await retrieve(
+            service, bindings, question, history, {"callbacks": told.get_child()}
+        )
     except BaseException as error:
         await told.on_retriever_error(error)
         raise

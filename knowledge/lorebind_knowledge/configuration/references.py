@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.templates import looks_like_one
 from lorebind_knowledge.declarations.base import within
+from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.declarations.retrieval import CondenseDeclaration
 from lorebind_knowledge.declarations.workflows import BasicTask
 from lorebind_knowledge.errors import Problem, did_you_mean
@@ -32,6 +33,8 @@ class _Known:
     models: frozenset[str] | None
     knowledge_bases: frozenset[str] | None
     agents: frozenset[str] | None
+    extractive: frozenset[str]
+    """Those of the models that only quote."""
 
 
 def problem_at(
@@ -85,6 +88,9 @@ def dangling(
         models=_ids(defaults.models(project)),
         knowledge_bases=_ids(project.knowledge_bases),
         agents=_ids(agents),
+        extractive=frozenset(
+            one.id for one in defaults.models(project) if one.provider == EXTRACTIVE
+        ),
     )
     yield from _knowledge_bases(project.knowledge_bases, known)
     yield from _bindings(project.knowledge, named(project, project.name), known)
@@ -101,6 +107,7 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
         models=outside.models,
         knowledge_bases=_ids(workflow.knowledge_bases, outside.knowledge_bases),
         agents=_ids(workflow.agents, outside.agents),
+        extractive=outside.extractive,
     )
     yield from _knowledge_bases(workflow.knowledge_bases, known)
     yield from _bindings(workflow.knowledge, named(workflow, workflow.id), known)
@@ -144,6 +151,10 @@ def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Pr
     for inner, _ in within(declared):
         if isinstance(inner, CondenseDeclaration):
             yield from _reference(inner, owner, "model", "model", known.models)
+            if inner.model in known.extractive:
+                message = f"{owner}: model {inner.model!r} is extractive, and cannot condense"
+                hint = "name another model, or write: condense: turns"
+                yield problem_at(inner, ("model",), message, hint)
 
 
 def _reference(

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
 from lorebind_knowledge.declarations.places import Place
@@ -105,37 +112,46 @@ class StageDeclaration(Declaration):
         return self
 
 
-class CondenseDeclaration(Declaration):
-    """What is searched for if a question follows others; `turns` or `none` is short for a method.
+def _only_the_model(schema: dict[str, Any]) -> None:
+    """In JSON Schema: words stand for the other methods."""
+    del schema["properties"]["method"]
+    schema["required"] = ["model"]
+    schema["properties"]["model"] = {
+        "type": "string",
+        "title": "Model",
+        "description": schema["properties"]["model"]["description"],
+    }
 
-    A follow-up is seldom understood without what was said before it.
-    """
+
+class CondenseDeclaration(Declaration):
+    """A chat model that rewrites a question so that it can be understood alone."""
 
     label: ClassVar[str] = "condense"
 
-    method: Literal["turns", "none", "model"] = Field(
-        "model",
-        description="`turns`: the question, and the one before it if it has fewer than 10 words; "
-        "`model`: what a chat model makes of the conversation; `none`: the question alone.",
-    )
-    model: str | None = Field(None, description="model: the id of the chat model.")
+    model_config = ConfigDict(json_schema_extra=_only_the_model)
+
+    method: Literal["turns", "none", "model"] = "model"
+    """`turns` and `none` are written as words, not as a mapping."""
+    model: str | None = Field(None, description="The id of the chat model.")
 
     @model_validator(mode="before")
     @classmethod
     def _from_word(cls, data: Any) -> Any:
-        if not isinstance(data, str):
+        if isinstance(data, str) and data in _WORDS:
+            return {"method": data}
+        hint = f"known: {', '.join(_WORDS)}, or a model: {{ model: ID }}"
+        if isinstance(data, dict):
+            if "method" in data:
+                raise RefusedError([Fault("unknown key 'method'", hint, ("method",))])
+            if "model" not in data and len(data) == 0:
+                raise RefusedError([Fault("condense names no model", hint)])
             return data
-        if data not in _WORDS:
-            hint = f"known: {', '.join(_WORDS)}, or a model: {{ model: ID }}"
-            raise RefusedError([Fault(f"condense {data!r} is not supported", hint)])
-        return {"method": data}
+        shown = f"{data!r} " if isinstance(data, str) else ""
+        raise RefusedError([Fault(f"condense {shown}is not supported", hint)])
 
-    @model_validator(mode="after")
-    def _model_for_its_method(self) -> CondenseDeclaration:
-        if (self.method == "model") != (self.model is not None):
-            hint = "write: condense: { model: ID }"
-            raise RefusedError([Fault("the method 'model' and a model need each other", hint)])
-        return self
+    @model_serializer(mode="plain")
+    def _as_written(self) -> str | dict[str, str | None]:
+        return {"model": self.model} if self.method == "model" else self.method
 
 
 class _OrWord:
@@ -185,7 +201,7 @@ class RetrievalDeclaration(Declaration):
         None, description="The reranker. Only the strategy `rerank` uses it."
     )
     condense: Annotated[CondenseDeclaration, _OrWord()] = Field(
-        default_factory=lambda: CondenseDeclaration(method="turns"),
+        default_factory=lambda: CondenseDeclaration.model_validate("turns"),
         description="What is searched for if a question follows others in a conversation. "
         "`turns`: the question, and the one before it if it has fewer than 10 words; "
         "`{ model: ID }`: what a chat model makes of the conversation; `none`: the question alone.",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.embedders.base import Embedder
-    from lorebind_knowledge.knowledge_base import Searched
+    from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.stores.base import VectorStore
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Retrieval:
     """One question, and everything that decides its answer."""
 
-    kbs: tuple[Searched, ...]
+    kbs: tuple[SearchableKnowledgeBase, ...]
     """Made for the tenant of the call; their `namespace` says which."""
     question: str
     settings: RetrievalDeclaration

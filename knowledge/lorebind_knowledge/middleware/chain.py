@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def _search(asked: Retrieval) -> QueryResult:
     ours = [kb for kb in asked.kbs if isinstance(kb, KnowledgeBase)]
     theirs = [kb for kb in asked.kbs if isinstance(kb, ExistingKnowledgeBase)]
-    if not asked.together:
+    if len(asked.kbs) == 1:
         if theirs:
             return await search_existing(theirs[0], asked.question, asked.settings)
         return await search(ours[0], asked.question, asked.settings)

@@ -13,10 +13,10 @@ from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.namespace import DEFAULT_TENANT
 from lorebind_knowledge.records import DocumentMatch
-from lorebind_knowledge.retrieval.answered import Asked, answered
+from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.judging import passing
-from lorebind_knowledge.retrieval.rerank import check_rerank, reranked
+from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +46,11 @@ async def search_existing(
         NotIngestedError: there are no documents.
         StoreError: an outage, or scores that cannot be read as cosines.
     """
-    return await answered(_Asked((kb,), question), settings)
+    return await run_search(_ExistingSearch((kb,), question), settings)
 
 
 @dataclass
-class _Asked(Asked):
+class _ExistingSearch(Search):
     kbs: Sequence[ExistingKnowledgeBase]
     question: str
     missing: dict[str, str] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class _Asked(Asked):
         self._check(settings)
         if settings.strategy != "rerank":
             return await self._found(settings, settings.top_k)
-        _, most = check_rerank(self, settings)
+        reranker, most = declared_reranker(self, settings)
         all_of_them = settings.model_copy(update={"min_score": None})
-        judged = await reranked(self, settings, await self._found(all_of_them, most))
+        judged = await rerank(reranker, self.question, await self._found(all_of_them, most))
         return list(passing(judged, settings, "rerank"))[: settings.top_k]
 
     async def _found(self, settings: RetrievalDeclaration, k: int) -> list[DocumentMatch]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.rerankers.base import Reranker
-    from lorebind_knowledge.retrieval.answered import Asked
+    from lorebind_knowledge.retrieval.base import Search
 
 _DECIMALS = 6
 
@@ -41,31 +41,18 @@ async def rerank(
     return sorted(judged, key=lambda match: (-match.score, match.id))
 
 
-async def reranked(
-    asked: Asked, settings: RetrievalDeclaration, candidates: Sequence[DocumentMatch]
-) -> list[DocumentMatch]:
-    """The same with the reranker that is declared, which is given so many as it says.
-
-    Raises:
-        UsageError: there is none.
-        RerankerError: it failed.
-    """
-    reranker, most = check_rerank(asked, settings)
-    return await rerank(reranker, asked.question, candidates[:most])
-
-
-def check_rerank(asked: Asked, settings: RetrievalDeclaration) -> tuple[Reranker, int]:
+def declared_reranker(search: Search, settings: RetrievalDeclaration) -> tuple[Reranker, int]:
     """The reranker that is declared, and how many passages it is given.
 
     Raises:
         UsageError: there is none.
     """
-    declared, make = settings.rerank, asked.kbs[0].reranker
+    declared, make = settings.rerank, search.kbs[0].reranker
     if declared is None:
         raise UsageError(
-            f"{asked.name} is searched with the strategy 'rerank', which needs a reranker; "
+            f"{search.name} is searched with the strategy 'rerank', which needs a reranker; "
             "write: rerank: { class: 'package.module:Class' }"
         )
     if make is None:
-        raise UsageError(f"{asked.name} was made without rerankers")
+        raise UsageError(f"{search.name} was made without rerankers")
     return make(declared), declared.candidates

@@ -12,7 +12,7 @@ from lorebind_knowledge.errors import (
     NotIngestedError,
     UsageError,
 )
-from lorebind_knowledge.retrieval.answered import Asked, answered, check_question
+from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
 from lorebind_knowledge.retrieval.judging import passing
@@ -20,7 +20,7 @@ from lorebind_knowledge.retrieval.lexical import lexical
 from lorebind_knowledge.retrieval.mmr import mmr
 from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
-from lorebind_knowledge.retrieval.rerank import check_rerank, reranked
+from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
 from lorebind_knowledge.retrieval.similarity import similarity
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def search(
         IndexMismatchError: the index was built by another embedder.
         EmbedderError, StoreError: an outage; it is never an empty answer.
     """
-    return await answered(_Asked((kb,), question), settings or kb.retrieval)
+    return await run_search(_IndexSearch((kb,), question), settings or kb.retrieval)
 
 
 async def search_several(
@@ -94,11 +94,11 @@ async def search_several(
         )
     if not kbs:
         raise UsageError("there is no knowledge base to search")
-    return await answered(_Asked(kbs, question), settings)
+    return await run_search(_IndexSearch(kbs, question), settings)
 
 
 @dataclass
-class _Asked(Asked):
+class _IndexSearch(Search):
     """A question to indexes, embedded once."""
 
     kbs: Sequence[KnowledgeBase]
@@ -114,9 +114,9 @@ class _Asked(Asked):
         dedupe = any(kb.dedupe for kb in self.kbs)
         if settings.strategy != "rerank":
             return await self.read(settings, lambda query: _found(query, dedupe=dedupe))
-        check_rerank(self, settings)
+        reranker, most = declared_reranker(self, settings)
         candidates = await self.read(settings, _candidates)
-        judged = await reranked(self, settings, candidates)
+        judged = await rerank(reranker, self.question, candidates[:most])
         passed = passing(judged, settings, "rerank")
         kept = without_repeats(passed) if dedupe else list(passed)
         if not settings.neighbours:
@@ -200,11 +200,12 @@ async def rank(
 
     For evaluation: no threshold, no cut, repeats among them.
     """
-    asked = _Asked((kb,), question)
+    search = _IndexSearch((kb,), question)
     strategy = STRATEGIES[settings.strategy]
-    ranked = await asked.read(settings, lambda query: query.passages(strategy(query, limit)))
+    ranked = await search.read(settings, lambda query: query.passages(strategy(query, limit)))
     if settings.strategy == "rerank":
-        return await reranked(asked, settings, ranked)
+        reranker, most = declared_reranker(search, settings)
+        return await rerank(reranker, question, ranked[:most])
     return ranked
 
 

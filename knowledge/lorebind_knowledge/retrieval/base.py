@@ -1,7 +1,4 @@
-"""A question answered by a search: its stages, what they are worth, and the events that tell of it.
-
-What is searched, and how, is the `Asked`'s own.
-"""
+"""What every search does, whatever it searches: stages, a verdict, and events."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
-    from lorebind_knowledge.knowledge_base import Searched
+    from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import DocumentMatch
 
 
-class Asked(ABC):
-    """A question to some knowledge bases."""
+class Search(ABC):
+    """A question to some knowledge bases. What is searched, and how, is each one's own."""
 
-    kbs: Sequence[Searched]
+    kbs: Sequence[SearchableKnowledgeBase]
     question: str
     missing: Mapping[str, str]
     """Why knowledge bases were not searched that were not, by id."""
@@ -48,34 +45,34 @@ class Asked(ABC):
         return f"knowledge base{'' if len(self.kbs) == 1 else 's'} {ids}"
 
 
-async def answered(asked: Asked, settings: RetrievalDeclaration) -> QueryResult:
-    """Search, judge what is found, and tell of both.
+async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryResult:
+    """Search, judge what is found, and announce both to the extensions.
 
     Raises:
         UsageError: a blank question.
         LorebindError: what the search raises.
     """
-    check_question(asked.question)
+    check_question(search.question)
     started = time.perf_counter()
     strategy = settings.strategy
-    _emit(asked.kbs, "retrieval_started", strategy=strategy, top_k=settings.top_k)
+    _emit(search.kbs, "retrieval_started", strategy=strategy, top_k=settings.top_k)
     try:
-        matches, name, stage = await _staged(asked, settings)
+        matches, name, stage = await _staged(search, settings)
     except LorebindError as error:
-        _emit(asked.kbs, "retrieval_failed", strategy=strategy, reason=str(error))
+        _emit(search.kbs, "retrieval_failed", strategy=strategy, reason=str(error))
         raise
-    judged = judge(asked.name, matches, stages_of(settings)[stage], asked.hit_score)
+    judged = judge(search.name, matches, stages_of(settings)[stage], search.hit_score)
     seconds = time.perf_counter() - started
     found = Counter(match.metadata["kb_id"] for match in matches)
-    searched = [kb for kb in asked.kbs if kb.id not in asked.missing]
-    for kb in asked.kbs:
-        if kb.id in asked.missing:
-            _emit([kb], "retrieval_failed", strategy=strategy, reason=asked.missing[kb.id])
+    searched = [kb for kb in search.kbs if kb.id not in search.missing]
+    for kb in search.kbs:
+        if kb.id in search.missing:
+            _emit([kb], "retrieval_failed", strategy=strategy, reason=search.missing[kb.id])
         else:
             data = {"strategy": name, "matches": found[kb.id], "seconds": seconds, "stage": stage}
             _emit([kb], "retrieval_completed", verdict=judged.verdict, **data)
     ids = [kb.id for kb in searched]
-    return QueryResult(matches, name, ids, list(asked.missing), seconds, stage, *judged)
+    return QueryResult(matches, name, ids, list(search.missing), seconds, stage, *judged)
 
 
 def check_question(question: str) -> None:
@@ -84,28 +81,28 @@ def check_question(question: str) -> None:
         raise UsageError("the question is empty; give it some words")
 
 
-def _emit(kbs: Iterable[Searched], hook: str, **data: Any) -> None:
+def _emit(kbs: Iterable[SearchableKnowledgeBase], hook: str, **data: Any) -> None:
     for kb in kbs:
         kb.events.emit(hook, Event(kb.id, data=data))
 
 
 async def _staged(
-    asked: Asked, settings: RetrievalDeclaration
+    search: Search, settings: RetrievalDeclaration
 ) -> tuple[list[DocumentMatch], str, int]:
     """What the first stage finds that finds enough, its strategy and its number, see `stages`.
 
     Where none does, it is the stage that found most, the first of equals.
     """
     if not settings.stages:
-        return await asked.ranked(settings), settings.strategy, 0
+        return await search.ranked(settings), settings.strategy, 0
     stages = stages_of(settings)
-    check_stages(asked.name, stages)
+    check_stages(search.name, stages)
     # Judged by as many passages whatever top_k is, so that fewer stay the first of more.
     limit = max(settings.top_k, settings.min_results)
     best: tuple[list[DocumentMatch], str, int] = ([], settings.strategy, 0)
     for number, one in enumerate(stages):
-        matches = await asked.ranked(one.model_copy(update={"top_k": limit}))
-        enough = judge(asked.name, matches, one, asked.hit_score).verdict == "hit"
+        matches = await search.ranked(one.model_copy(update={"top_k": limit}))
+        enough = judge(search.name, matches, one, search.hit_score).verdict == "hit"
         if enough or number == 0 or len(matches) > len(best[0]):
             best = (matches, one.strategy, number)
         if enough:
