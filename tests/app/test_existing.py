@@ -235,4 +235,8 @@ def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None
     assert (done.code, "by others" in done.out) == (0, True), done
     assert cli("knowledge", "get", "old").code == 0
     assert cli("validate").code == 0
+    exported = cli("knowledge", "export", "old")
+    assert (exported.code, "sources" in exported.out) == (0, False), exported
+    (cli.root / "exported.yaml").write_text(exported.out)
+    assert cli("knowledge", "apply", "-f", "exported.yaml").code == 0
     assert cli("knowledge", "purge").code == 0

@@ -11,7 +11,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind import Project, existing
 
-from .existing_stores import DOCUMENTS, STORES, UNIT
+from .existing_stores import DOCUMENTS, SIZE, STORES, UNIT, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,3 +129,21 @@ def test_mmr_is_the_same_everywhere(store: VectorStore, tmp_path: Path) -> None:
             figures = ROWS @ np.array(UNIT.embed_query(question))
             cosines = [figures[by_text[match.text]] for match in found]
             assert [match.scores["dense"] for match in found] == pytest.approx(cosines, abs=1e-4)
+
+
+class Wordless(Words):
+    """Gives a text without words no direction."""
+
+    def embed_query(self, text: str) -> list[float]:
+        return super().embed_query(text) if any(map(str.isalpha, text)) else [0.0] * SIZE
+
+
+def test_a_question_without_a_direction(tmp_path: Path, dsn: str) -> None:
+    """PostgreSQL calls its cosines no number; they are 0, as they are elsewhere."""
+    make, _ = STORES["postgres cosine"]
+    with ExitStack() as stack:
+        store = make(Wordless(), tmp_path, dsn, stack)
+        store.add_documents(DOCUMENTS[:9])
+        with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
+            found = project.query("documents", "42?", top_k=3)
+            assert [match.scores for match in found] == [{"dense": 0.0}] * 3

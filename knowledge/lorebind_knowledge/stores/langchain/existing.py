@@ -6,6 +6,7 @@ some are wrong. So it is found out with a few of the documents, whose vectors ar
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -68,7 +69,11 @@ class ExistingStore:
             StoreError: an outage, or scores that cannot be read as cosines.
         """
         scale = SCALES[await self.scale()]
-        return [(document, scale(figure)) for document, figure in await self._scored(question, k)]
+        scored = await self._scored(question, k)
+        # Some give no number where a vector has the length 0, which is the cosine 0 elsewhere.
+        return [
+            (document, 0.0 if math.isnan(figure) else scale(figure)) for document, figure in scored
+        ]
 
     async def chosen(
         self, question: str, documents: Sequence[str], k: int, weight: float
