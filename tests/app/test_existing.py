@@ -139,6 +139,22 @@ def test_wrappers(tmp_path: Path) -> None:
         assert "new.md" in uris(project.query("documents", QUESTION))
 
 
+class Silent(InMemoryVectorStore):
+    """Does not tell what embeds for it."""
+
+    @property
+    def embeddings(self) -> None:  # type: ignore[override]
+        return None
+
+
+def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
+    """That of the project is taken for its own."""
+    store = Silent(WORDS)
+    store.add_documents(DOCUMENTS)
+    with Project.build(vector_store=existing(store), embedder=WORDS, root=tmp_path) as project:
+        assert uris(project.query("documents", QUESTION, strategy="mmr"))[0] == "keys.md"
+
+
 def test_the_service_searches_it_by_similarity(project: Project) -> None:
     """Also where nobody resolves a binding."""
     found = asyncio.run(project.knowledge.query("documents", QUESTION))

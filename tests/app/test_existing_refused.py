@@ -249,6 +249,28 @@ def test_what_files_say(added: str, said: list[str], tmp_path: Path) -> None:
         assert part in str(refused.value)
 
 
+def test_a_workflow_may_have_its_own_of_that_name(tmp_path: Path) -> None:
+    """What is refused of the project's is no mistake in its own."""
+    source = {"type": "inline", "documents": [{"id": "a", "text": "A"}]}
+    declared: dict[str, Any] = {
+        "name": "shop",
+        "vector_dbs": [{"id": "ours", "type": "memory"}, {"id": "theirs", **existing(filled())}],
+        "knowledge_bases": [{"id": "docs", "vector_db": "theirs"}],
+        "workflows": [
+            {
+                "id": "reply",
+                "knowledge_bases": [{"id": "docs", "vector_db": "ours", "sources": [source]}],
+                "knowledge": [{"id": "docs", "strategy": "lexical"}],
+                "tasks": [{"id": "say", "prompt": "What is A?"}],
+            }
+        ],
+    }
+    Project.build(declared, root=tmp_path).close()
+    del declared["workflows"][0]["knowledge_bases"]
+    with pytest.raises(ConfigurationError, match="'docs' is filled by others"):
+        Project.build(declared, root=tmp_path)
+
+
 def test_a_factory_that_makes_something_else(tmp_path: Path) -> None:
     declared = {
         "name": "shop",
