@@ -196,10 +196,13 @@ async def test_whatever_is_written_makes_answers_old() -> None:
     to = Driver(MemoryStore(), Catalog())
     to.open(OWNER)
     to.open(HERE)
-    mine, others = _asked(HERE), _asked(OWNER)
-    for asked in (mine, others):
-        kb = asked.kbs[0]
-        kb.index, kb.embedder.fingerprint.key = to.index, to.entry().manifest.embedder_key
+    embedder: Any = SimpleNamespace(
+        fingerprint=SimpleNamespace(key=to.entry().manifest.embedder_key)
+    )
+    mine, others = (
+        replace(asked, kbs=(replace(asked.kbs[0], index=to.index, embedder=embedder),))
+        for asked in (_asked(HERE), _asked(OWNER))
+    )
 
     async def searched(asked: Retrieval) -> bool:
         before = searches.count
