@@ -47,7 +47,9 @@ class Application:
     def take(self, step: int) -> None:
         """Take a step, as a reader does."""
         diff = self.folder / f"step_{step}.diff"
-        command = ["git", "apply", diff] if shutil.which("git") else ["patch", "-p1", "-i", diff]
+        command: list[str | Path] = (
+            ["git", "apply", diff] if shutil.which("git") else ["patch", "-p1", "-i", diff]
+        )
         ceiling = {**os.environ, "GIT_CEILING_DIRECTORIES": str(self.folder.parent)}
         subprocess.run(command, cwd=self.folder, check=True, env=ceiling)
 

@@ -210,7 +210,7 @@ def test_tables_for_people(ready_cli: Cli) -> None:
     listed = ready_cli("knowledge", "list").out
     assert re.search(r"(?m)^docs +2 +2 +completed +How we work$", listed)
     found = ready_cli(*INVOCATIONS["query"]).out
-    assert re.search(r"(?m)^ 1  1\.000  cosine 0\.\d{3}  docs/keys\.md:1-3  Keys$", found)
+    assert re.search(r"(?m)^ 1  0\.\d{3}  cosine 0\.\d{3}  docs/keys\.md:1-3  Keys$", found)
     assert "Rotate the keys" in found
     ran = ready_cli(*INVOCATIONS["run"]).out
     assert "[1] docs/keys.md, lines 1-3" in ran

@@ -94,7 +94,8 @@ def faiss(metric: str, *, normalised: bool = False) -> Callable[..., VectorStore
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # that it is no longer maintained
-            from langchain_community.vectorstores.faiss import FAISS, InMemoryDocstore
+            from langchain_community.docstore.in_memory import InMemoryDocstore
+            from langchain_community.vectorstores.faiss import FAISS
             from langchain_community.vectorstores.utils import DistanceStrategy
         index = faiss.IndexFlatL2(SIZE) if metric == "EUCLIDEAN_DISTANCE" else None
         made: VectorStore = FAISS(

@@ -200,8 +200,8 @@ async def test_whatever_is_written_makes_answers_old() -> None:
         fingerprint=SimpleNamespace(key=to.entry().manifest.embedder_key)
     )
     mine, others = (
-        replace(asked, kbs=(replace(asked.kbs[0], index=to.index, embedder=embedder),))
-        for asked in (_asked(HERE), _asked(OWNER))
+        replace(_asked(owner), kbs=(replace(_kb(owner), index=to.index, embedder=embedder),))
+        for owner in (HERE, OWNER)
     )
 
     async def searched(asked: Retrieval) -> bool:
