@@ -110,14 +110,12 @@ class KnowledgeService:
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
         embedder = self._loaded.embedder(declaration.embedder)
+        strategy = {"strategy": self._loaded.default_strategy(declaration)}
+        own = "strategy" in declaration.retrieval.model_fields_set
         return ExistingKnowledgeBase(
             id=kb_id,
             namespace=self._namespace(scope, kb_id),
-            retrieval=declaration.retrieval.model_copy(
-                update={"strategy": self._loaded.default_strategy(declaration)}
-                if "strategy" not in declaration.retrieval.model_fields_set
-                else {}
-            ),
+            retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
             reranker=self.reranker,
             events=self.events,
             store=self._existing_store(declaration.vector_db, embedder.id),

@@ -116,7 +116,8 @@ def label(metadata: Mapping[str, Any]) -> str:
 
 def place_of(metadata: Mapping[str, Any]) -> str:
     """Where in its document a passage stands: `page 4`, `00:12:03`, `lines 12-30`, or nothing."""
-    if (page := metadata.get("page")) is not None:
+    # Loaders of LangChain count pages from 0, and give the number that is printed on one beside it.
+    if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         return f"page {page}"
     if (time := metadata.get("time_start")) is not None:
         return time if isinstance(time, str) else _clock(time)

@@ -34,6 +34,7 @@ PAGES = {
     "docs/sources.md": ".",
     "docs/trust.md": "examples/extending",
     "docs/vector-databases.md": "examples/langchain",
+    "examples/adopting/README.md": "examples/adopting",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
 }
@@ -55,7 +56,7 @@ def test_every_page_with_blocks_is_run() -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The files of a fresh clone that the pages speak of, with nothing ingested yet."""
     folder = tmp_path_factory.mktemp("clone")
-    ignored = shutil.ignore_patterns(".lorebind")
+    ignored = shutil.ignore_patterns(".lorebind", "chroma")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)

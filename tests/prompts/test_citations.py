@@ -23,6 +23,7 @@ GIVEN = [Citation(f"[{n}]", f"c{n}", "a.md", "A", 0.5, {"uri": "a.md"}, "text") 
         ({"uri": "docs/cors.md", "line_start": 12, "line_end": 12}, "docs/cors.md, line 12"),
         ({"uri": "docs/cors.md", "line_start": 12}, "docs/cors.md, line 12"),
         ({"uri": "a.pdf", "line_start": 1, "line_end": 2, "page": 4}, "a.pdf, page 4"),
+        ({"uri": "a.pdf", "page": 0, "page_label": "iv"}, "a.pdf, page iv"),
         ({"uri": "a.vtt", "time_start": 723.9}, "a.vtt, 00:12:03"),
         ({"uri": "a.vtt", "time_start": "00:12:03"}, "a.vtt, 00:12:03"),
         ({"title": "Hand\nbook\u202e"}, "Hand book"),

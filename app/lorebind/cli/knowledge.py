@@ -23,6 +23,8 @@ from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
+    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
+    from lorebind_knowledge.statistics import KnowledgeStats
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
 for command in (
@@ -48,7 +50,7 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
 
     with Project.load(project) as loaded:
         rows = [
-            (kb, workflow, loaded.stats(kb.id, workflow=workflow))
+            (kb, workflow, _stats(loaded, kb, workflow))
             for kb, workflow in loaded.config.every_knowledge_base()
         ]
     if output is not Output.table:
@@ -64,14 +66,27 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
             (
                 kb.id,
                 workflow or "",
-                stats.documents.get("ready", 0),
-                stats.chunks,
-                (stats.last_run or {}).get("status", "never"),
+                *_ingested(stats),
                 " ".join(kb.description.split()),
             )
             for kb, workflow, stats in rows
         ),
     )
+
+
+def _stats(
+    loaded: Project, kb: KnowledgeBaseDeclaration, workflow: str | None
+) -> KnowledgeStats | None:
+    """What is in the index of a knowledge base; of one that others fill nobody knows."""
+    return None if loaded.config.is_existing(kb) else loaded.stats(kb.id, workflow=workflow)
+
+
+def _ingested(stats: KnowledgeStats | None) -> tuple[object, object, str]:
+    """The documents, the chunks and the last ingest, as a table shows them."""
+    if stats is None:
+        return "", "", "by others"
+    last = (stats.last_run or {}).get("status", "never")
+    return stats.documents.get("ready", 0), stats.chunks, last
 
 
 @app.command()
@@ -89,7 +104,7 @@ def get(
         declared, _ = loaded.config.knowledge_base(kb_id, workflow)
         data: dict[str, Any] = {
             "knowledge_base": declared.model_dump(mode="json"),
-            "stats": loaded.stats(kb_id, workflow=workflow),
+            "stats": _stats(loaded, declared, workflow),
         }
     print_data(data, Output.yaml if output is Output.table else output)
 
@@ -288,8 +303,15 @@ def plan(
 def _meant(
     loaded: Project, kb_id: str | None, workflow: str | None, inputs: list[str] | None
 ) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """The knowledge bases that a command is about, each with its workflow and that one's inputs."""
-    every = [(kb.id, owner) for kb, owner in loaded.config.every_knowledge_base()]
+    """The knowledge bases that a command is about, each with its workflow and that one's inputs.
+
+    Without an id these are all but those that others fill.
+    """
+    every = [
+        (kb.id, owner)
+        for kb, owner in loaded.config.every_knowledge_base()
+        if not loaded.config.is_existing(kb)
+    ]
     values = None
     if inputs:
         if workflow is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration import defaults
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.declarations.agents import AgentDeclaration
     from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
     from lorebind_knowledge.errors import Problem
@@ -33,25 +33,33 @@ def existing(
     """Sources that are missing, or that would be ignored; searches that cannot be made."""
     vector_dbs = defaults.vector_dbs(project)
     filled_by_others: set[str] = set()
-    for kb in chain(project.knowledge_bases, *(one.knowledge_bases for one in workflows)):
-        if not isinstance(kb.id, str):  # of one that cannot be read nothing is missing
-            continue
-        vector_db = defaults.meant(vector_dbs, kb.vector_db)
-        if getattr(vector_db, "is_existing", None) is True:
-            filled_by_others.add(kb.id)
-            for name in _INGESTED:
-                if name in kb.model_fields_set:
-                    message = f"{named(kb, kb.id)} is filled by others, so {name} is of no use"
-                    hint = f"leave it out, or set existing: false for {vector_db.id!r}"
-                    yield problem_at(kb, (name,), message, hint)
-            yield from _searches(kb.retrieval, kb.id)
-        elif vector_db is not None and kb.sources == []:
-            yield problem_at(kb, (), "missing key 'sources'")
     alone = project.model_copy(update={"agents": [], "workflows": []})
-    for top in (alone, *agents, *workflows):
+    for top in (alone, *agents, *workflows):  # the project is first: the others see what it has
+        own = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
+        seen = filled_by_others - {kb.id for kb in own}
+        for kb in own:
+            vector_db = defaults.meant(vector_dbs, kb.vector_db)
+            if getattr(vector_db, "is_existing", None) is True:
+                seen.add(kb.id)
+                yield from _ingested(kb, vector_db.id)
+                yield from _searches(kb.retrieval, kb.id)
+            elif vector_db is not None and kb.sources == []:
+                yield problem_at(kb, (), "missing key 'sources'")
+        if top is alone:
+            filled_by_others = seen
         for inner, _ in within(top):
-            if isinstance(inner, BindingDeclaration) and inner.id in filled_by_others:
+            if isinstance(inner, BindingDeclaration) and inner.id in seen:
                 yield from _searches(inner, inner.id)
+
+
+def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]:
+    """What is declared for an ingestion that is never made."""
+    for name in _INGESTED:
+        if name in kb.model_fields_set:
+            message = f"{named(kb, kb.id)} is filled by others, so {name} is of no use"
+            yield problem_at(
+                kb, (name,), message, f"leave it out, or set existing: false for {vector_db!r}"
+            )
 
 
 def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:

@@ -90,10 +90,13 @@ class LoadedProject:
     def hit_score(self, kb: KnowledgeBaseDeclaration) -> float | None:
         """The cosine of the best passage below which a match is weak, as far as files tell.
 
-        What embeds for an object that others have made is not known.
+        What embeds for an object that others have made is not known, and for that of a factory
+        only where the knowledge base names it.
         """
         maker = getattr(self.vector_db(kb.vector_db), "class_path", None)
-        if self.is_existing(kb) and isinstance(maker, LiveObject):
+        if self.is_existing(kb) and (
+            isinstance(maker, LiveObject) or (maker is None and kb.embedder is None)
+        ):
             return None
         return self.embedder(kb.embedder).known_hit_score
 

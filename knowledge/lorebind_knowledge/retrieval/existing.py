@@ -17,6 +17,7 @@ from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.judging import passing
 from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
+from lorebind_knowledge.retrieval.stages import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase
     from lorebind_knowledge.records import QueryResult
-    from lorebind_knowledge.stores.langchain.existing import Near
 
 _SIFTED = 100
-"""Documents that are asked for where not all of them may pass; `mmr` chooses among as many."""
+"""Documents that are asked for where not all of them may pass."""
+_CHOSEN_FROM = 50
+"""Documents among which `mmr` chooses: the nearest, which are embedded anew."""
 _GROWTH = 4
 _MOST = 100_000
 """Documents that are looked through for those that pass a filter; each comes with its text."""
@@ -46,7 +48,10 @@ async def search_existing(
         NotIngestedError: there are no documents.
         StoreError: an outage, or scores that cannot be read as cosines.
     """
-    return await run_search(_ExistingSearch((kb,), question), settings)
+    search = _ExistingSearch((kb,), question)
+    for stage in stages_of(settings):
+        search.check(stage)
+    return await run_search(search, settings)
 
 
 @dataclass
@@ -60,22 +65,34 @@ class _ExistingSearch(Search):
         return self.kbs[0].hit_score
 
     async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
-        self._check(settings)
-        if settings.strategy != "rerank":
-            return await self._found(settings, settings.top_k)
-        reranker, most = declared_reranker(self, settings)
-        all_of_them = settings.model_copy(update={"min_score": None})
-        judged = await rerank(reranker, self.question, await self._found(all_of_them, most))
-        return list(passing(judged, settings, "rerank"))[: settings.top_k]
+        strategy, wanted = settings.strategy, settings.top_k
+        nearest = settings.model_copy(update={"strategy": "similarity", "min_score": None})
+        if strategy == "rerank":
+            reranker, most = declared_reranker(self, settings)
+            ranked = await rerank(reranker, self.question, await self._found(nearest, most))
+        elif strategy == "mmr":
+            ranked = await self._diverse(settings, await self._found(nearest, _CHOSEN_FROM))
+        else:
+            return await self._found(settings, wanted)
+        return list(passing(ranked, settings, strategy))[:wanted]
+
+    async def _diverse(
+        self, settings: RetrievalDeclaration, found: Sequence[DocumentMatch]
+    ) -> list[DocumentMatch]:
+        if not found:
+            return []
+        texts = [match.text for match in found]
+        store, weight = self.kbs[0].store, settings.mmr_lambda
+        return [found[at] for at in await store.chosen(self.question, texts, len(texts), weight)]
 
     async def _found(self, settings: RetrievalDeclaration, k: int) -> list[DocumentMatch]:
         kb, allows = self.kbs[0], compile_filter(settings.filters)
         sifts = settings.filters or settings.min_score is not None
         limit = max(k, _SIFTED) if sifts else k
         while True:
-            found = [_match(kb.id, *one) for one in await self._nearest(settings, limit)]
+            found = [_match(kb.id, *one) for one in await kb.store.nearest(self.question, limit)]
             allowed = [match for match in found if allows(match.metadata)]
-            passed = list(passing(allowed, settings, settings.strategy))
+            passed = list(passing(allowed, settings, "similarity"))
             kept = without_repeats(passed) if kb.dedupe else passed
             # Where some score too low, those that are still further away do too.
             if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
@@ -87,13 +104,7 @@ class _ExistingSearch(Search):
                 )
             limit = min(_GROWTH * limit, _MOST)
 
-    async def _nearest(self, settings: RetrievalDeclaration, k: int) -> list[Near]:
-        store = self.kbs[0].store
-        if settings.strategy == "mmr":
-            return await store.diverse(self.question, k, settings.mmr_lambda)
-        return await store.nearest(self.question, k)
-
-    def _check(self, settings: RetrievalDeclaration) -> None:
+    def check(self, settings: RetrievalDeclaration) -> None:
         strategy = settings.strategy
         if strategy not in ("similarity", "mmr", "rerank"):
             raise UsageError(
@@ -118,7 +129,7 @@ def _match(kb_id: str, document: Document, cosine: float) -> DocumentMatch:
     named = {"kb_id": kb_id, "uri": uri, "title": str(metadata.get("title") or "")}
     text = document.page_content
     return DocumentMatch(
-        str(document.id or digest(uri, text)),
+        str(document.id or metadata.get("_id") or digest(uri, text)),  # Qdrant's has it there
         score_of(cosine),
         {"dense": cosine},
         text,

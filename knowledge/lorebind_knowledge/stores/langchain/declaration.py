@@ -59,7 +59,7 @@ class LangChainVectorDB(VectorDBBase):
         description=(
             "A function or class method that makes the VectorStore, as "
             "'package.module:function' or 'package.module:Class.method'. It needs a parameter for "
-            "the embedder."
+            "the embedder, unless another program fills the store."
         ),
     )
     config: PartsMap = Field(

@@ -6,11 +6,13 @@ some are wrong. So it is found out with a few of the documents, whose vectors ar
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.cosines import direction_of
@@ -38,10 +40,11 @@ SCALES: Final[dict[str, Callable[[float], float]]] = {
 """What a score may be, and the cosine that it stands for. All but the first two are cosines only
 where the vectors have the length 1."""
 
+_PROBE = "What is this about?"
+"""A text that is none of the documents: the nearest to it are neither equal nor opposite."""
 _TRIED = 4
 _TOLERANCE = 0.02
 """Vectors that are made anew differ a little: providers round, and batch otherwise."""
-_POOL = 100
 
 
 class ExistingStore:
@@ -65,38 +68,31 @@ class ExistingStore:
             NotIngestedError: there are no documents.
             StoreError: an outage, or scores that cannot be read as cosines.
         """
-        scale = SCALES[await self.scale(question)]
-        return [(document, scale(figure)) for document, figure in await self._scored(question, k)]
+        scale = SCALES[await self.scale()]
+        scored = await self._scored(question, k)
+        # Some give no number where a vector has the length 0, which is the cosine 0 elsewhere.
+        return [
+            (document, 0.0 if math.isnan(figure) else scale(figure)) for document, figure in scored
+        ]
 
-    async def diverse(self, question: str, k: int, weight: float) -> list[Near]:
-        """So many by maximal marginal relevance, as the class does it, in the order of choice.
+    async def chosen(
+        self, question: str, documents: Sequence[str], k: int, weight: float
+    ) -> list[int]:
+        """The numbers of the texts that maximal marginal relevance chooses, in that order.
+
+        They are embedded anew: classes give no vectors. What they call by this name chooses
+        otherwise in each, and some list it in another order.
 
         Raises:
-            StoreError: as for `nearest`, or the class does not have it.
+            StoreError: an outage.
         """
-        pool = max(k, _POOL)
-        near = {_key(document): figure for document, figure in await self.nearest(question, pool)}
-        store = await self._opened()
-        with self._recipe.saying("cannot be searched with the strategy 'mmr'"):
-            found = await call_client(
-                store.max_marginal_relevance_search,
-                store.amax_marginal_relevance_search,
-                question,
-                k=k,
-                fetch_k=pool,
-                lambda_mult=weight,
-            )
-        strange = [document for document in found if _key(document) not in near]
-        if strange:  # an approximate index gives others each time
-            near |= dict(
-                zip(map(_key, strange), await self._cosines(question, strange), strict=True)
-            )
-        return [(document, near[_key(document)]) for document in found]
+        asked, rows = await self._directions(question, documents)
+        return maximal_marginal_relevance(asked, list(rows), weight, k)
 
-    async def scale(self, question: str = "documents") -> str:
+    async def scale(self) -> str:
         """What the scores of the class are, one of `SCALES`; found out once."""
         if self._scale is None:
-            self._scale = await self._found_out(question)
+            self._scale = await self._found_out()
         return self._scale
 
     def close(self) -> None:
@@ -104,8 +100,8 @@ class ExistingStore:
         with self._making:
             self._store = self._scale = None
 
-    async def _found_out(self, question: str) -> str:
-        found = await self._scored(question, _TRIED)
+    async def _found_out(self) -> str:
+        found = await self._scored(_PROBE, _TRIED)
         if not found:
             raise NotIngestedError(
                 f"{self._recipe.name} has no documents; is its collection, table or file the one "
@@ -114,7 +110,7 @@ class ExistingStore:
         # A document is as near to itself as can be: that tells a cosine from a distance.
         text = found[0][0].page_content
         pairs: list[tuple[float, float]] = []
-        for asked, some in ((question, found), (text, await self._scored(text, _TRIED))):
+        for asked, some in ((_PROBE, found), (text, await self._scored(text, _TRIED))):
             known = await self._cosines(asked, [document for document, _ in some])
             pairs += [(figure, cosine) for (_, figure), cosine in zip(some, known, strict=True)]
 
@@ -144,15 +140,19 @@ class ExistingStore:
 
     async def _cosines(self, question: str, documents: Sequence[Document]) -> list[float]:
         """The cosines of documents with a question, from vectors that are made anew."""
-        texts = [document.page_content for document in documents]
+        asked, rows = await self._directions(question, [one.page_content for one in documents])
+        figures: list[float] = (rows @ asked).tolist()
+        return figures
+
+    async def _directions(self, question: str, texts: Sequence[str]) -> tuple[Any, Any]:
+        """The vectors of a question and of documents, made anew, at the length 1."""
         own = (await self._opened()).embeddings
         by = await call(self._embeddings) if own is None else own
         with self._recipe.saying("has an embedder that failed"):
-            made = await call_client(by.embed_documents, by.aembed_documents, texts)
+            made = await call_client(by.embed_documents, by.aembed_documents, list(texts))
             asked = await call_client(by.embed_query, by.aembed_query, question)
         rows = np.stack([direction_of(np.asarray(one)) for one in made])
-        figures: list[float] = (rows @ direction_of(np.asarray(asked))).tolist()
-        return figures
+        return direction_of(np.asarray(asked)), rows
 
     async def _opened(self) -> VectorStore:
         store = self._store
@@ -167,9 +167,10 @@ class ExistingStore:
             store = recipe.made({**given, **recipe.made_parts()})
             if not isinstance(store, VectorStore):
                 raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
+            if type(store).similarity_search_with_score is VectorStore.similarity_search_with_score:
+                raise StoreError(
+                    f"{recipe.name} has no similarity_search_with_score, so nobody can tell how "
+                    "near its documents are; ingest them into a knowledge base of Lorebind instead"
+                )
             self._store = store
             return store
-
-
-def _key(document: Document) -> Any:
-    return document.id, document.page_content

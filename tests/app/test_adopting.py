@@ -1,0 +1,129 @@
+"""An application that adopts Lorebind, the example: what its user sees at each step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adopting"
+KEYS = "How often are keys of the signing service rotated?"
+LUNCH = "What is for lunch today?"
+ERROR = "What is KV-118?"
+BACKUPS = "How long are backups kept?"
+NOTHING = "The handbook does not say."
+NOTES = """
+
+_embed = WordEmbeddings.embed_documents
+
+
+def _noted(self: WordEmbeddings, texts: list[str]) -> list[list[float]]:
+    with open("embedded.txt", "a") as file:
+        file.write("".join(f"{text!r}\\n" for text in texts))
+    return _embed(self, texts)
+
+
+WordEmbeddings.embed_documents = _noted
+"""
+"""Keeps what is embedded in a file."""
+
+
+class Application:
+    """A copy of the example, at one of its steps."""
+
+    def __init__(self, folder: Path, step: int = 0) -> None:
+        ignored = shutil.ignore_patterns("chroma", ".lorebind", "__pycache__")
+        shutil.copytree(EXAMPLE, folder, ignore=ignored)
+        self.folder = folder
+        with (folder / "parts.py").open("a", encoding="utf-8") as file:
+            file.write(NOTES)
+        for number in range(1, step + 1):
+            self.take(number)
+
+    def take(self, step: int) -> None:
+        """Take a step, as a reader does."""
+        diff = self.folder / f"step_{step}.diff"
+        command: list[str | Path] = (
+            ["git", "apply", diff] if shutil.which("git") else ["patch", "-p1", "-i", diff]
+        )
+        ceiling = {**os.environ, "GIT_CEILING_DIRECTORIES": str(self.folder.parent)}
+        subprocess.run(command, cwd=self.folder, check=True, env=ceiling)
+
+    def run(self, argument: str) -> list[str]:
+        """The lines that it prints."""
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "app.py", argument],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    def embedded(self) -> list[str]:
+        """The texts that were embedded since this was asked last."""
+        path = self.folder / "embedded.txt"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def edit(self, name: str, before: str, after: str) -> None:
+        path = self.folder / "handbook" / name
+        path.write_text(path.read_text().replace(before, after))
+
+
+def test_the_store_stays(tmp_path: Path) -> None:
+    """What the application has filled is searched as it stands: with citations, or not at all."""
+    application = Application(tmp_path / "app")
+    assert application.run("fill") == ["embedded 6 passages"]
+    assert application.run(LUNCH) not in ([NOTHING], [])
+    (before,) = application.run(KEYS)
+    application.take(1)
+    application.embedded()
+    assert application.run(KEYS) == [f"{before} [1]", "[1] handbook/keys.md"]
+    assert len(application.embedded()) <= 8  # to find out what its scores are
+    assert application.run(LUNCH) == application.run(ERROR) == [NOTHING]
+    application.edit("keys.md", "ninety", "thirty")
+    application.embedded()
+    assert application.run("fill") == ["embedded 6 passages"]
+    assert len(application.embedded()) == 6
+    assert application.run(KEYS)[0] == f"{before} [1]".replace("ninety", "thirty")
+
+
+def test_the_documents_become_a_knowledge_base(tmp_path: Path) -> None:
+    """It answers what it could not, embeds only what has changed, and forgets what is gone."""
+    application = Application(tmp_path / "app", step=2)
+    assert application.run("fill") == ["embedded 6 passages"]
+    assert len(application.embedded()) == 6
+    assert application.run(KEYS)[1] == "[1] handbook/keys.md, lines 1-3"
+    assert application.run(ERROR) == [
+        "Error KV-118 says that the master key is missing. [1]",
+        "[1] handbook/backups.md, line 5",
+    ]
+    assert application.run(LUNCH) == [NOTHING]
+    application.edit("backups.md", "one year", "two years")
+    application.embedded()
+    assert application.run("fill") == ["embedded 1 passages"]
+    (embedded,) = application.embedded()
+    assert "two years" in embedded
+    assert application.run(BACKUPS)[0] == "Backups are kept for two years. [1]"
+    (application.folder / "handbook" / "backups.md").unlink()
+    assert application.run("fill") == ["embedded 0 passages"]
+    assert application.run(ERROR) == application.run(BACKUPS) == [NOTHING]
+    assert application.embedded() == []
+    assert not (application.folder / "chroma").exists()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_step_is_small(step: int) -> None:
+    """Adopting takes fewer lines than it adds, but for the YAML."""
+    lines = (EXAMPLE / f"step_{step}.diff").read_text().splitlines()
+    code = lines[: lines.index("--- /dev/null")] if step == 2 else lines
+    added = sum(line.startswith("+") and not line.startswith("+++") for line in code)
+    assert added <= 10

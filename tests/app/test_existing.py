@@ -1,0 +1,258 @@
+"""A vector store that others fill, seen from every side of a project."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from lorebind import Project, existing
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .helpers import Cli
+
+WORDS = LorebindEmbeddings(HashingEmbedder(dimension=256))
+PAGE = {"source": "b.pdf", "page": 0, "page_label": "1"}
+"""As loaders of LangChain count the pages of a PDF."""
+DOCUMENTS = [
+    Document("Keys are rotated every month.", id="a", metadata={"source": "keys.md"}),
+    Document("Lunch is served at noon.", id="b", metadata={"source": "lunch.md"}),
+    Document("Invoices are sent.", id="d", metadata=PAGE),
+]
+QUESTION = "How often are keys rotated?"
+
+
+class Backwards:
+    """A reranker that likes what has fewer words."""
+
+    def rerank(self, question: str, texts: list[str]) -> list[float]:
+        return [1 / len(text.split()) for text in texts]
+
+
+def filled(*more: Document) -> InMemoryVectorStore:
+    store = InMemoryVectorStore(WORDS)
+    store.add_documents([*DOCUMENTS, *more])
+    return store
+
+
+def project_of(root: Path, retrieval: dict[str, Any] | None = None, **more: Any) -> Project:
+    """A project with nothing but a store of others, searched in some way."""
+    base = {"id": "documents", "retrieval": retrieval or {}}
+    declared = {"knowledge_bases": [base], "knowledge": [{"id": "documents"}], **more}
+    model: Any = FakeListChatModel(responses=["Every month [1]."])
+    return Project.build(declared, vector_store=existing(filled()), model=model, root=root)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with project_of(tmp_path) as built:
+        yield built
+
+
+def uris(found: Any) -> list[str]:
+    return [one.metadata["uri"] for one in found]
+
+
+def test_what_is_found_is_judged_and_freed_of_repeats(tmp_path: Path) -> None:
+    """`min_score`, repeats, a reranker and stages mean what they mean elsewhere."""
+    copy = Document("Lunch is  served at noon.", metadata={"source": "copy.md"})
+    with Project.build(vector_store=existing(filled(copy)), root=tmp_path) as project:
+        found = project.query("documents", QUESTION, top_k=3)
+        assert len(found) == len({" ".join(one.text.split()) for one in found}) == 3
+    with project_of(tmp_path) as project:
+        assert uris(project.query("documents", QUESTION, min_score=0.3)) == ["keys.md"]
+        assert project.query("documents", "snow", min_score=0.3).verdict == "miss"
+        assert project.query("documents", QUESTION).verdict == "hit"
+    with project_of(
+        tmp_path, {"strategy": "rerank", "rerank": {"class": f"{__name__}:Backwards"}, "top_k": 2}
+    ) as project:
+        best = project.query("documents", QUESTION)
+        assert uris(best) == ["b.pdf", best.matches[1].metadata["uri"]]
+        assert set(best.matches[0].scores) == {"dense", "rerank"}
+    stages = [{"min_score": 0.3, "strategy": "mmr"}]
+    with project_of(tmp_path, {"min_score": 0.9, "stages": stages}) as project:
+        staged = project.query("documents", QUESTION)
+        assert (staged.stage, staged.strategy, uris(staged)) == (1, "mmr", ["keys.md"])
+
+
+def test_every_way_to_ask(project: Project) -> None:
+    """A retriever, a prompt, a tool, middleware and an answer give the same passages."""
+    documents = project.retriever("documents", top_k=1).invoke(QUESTION)
+    assert [(one.id, one.metadata["uri"]) for one in documents] == [("a", "keys.md")]
+    assert "[1] keys.md" in project.prompt(top_k=1).invoke(QUESTION).to_string()
+    assert "keys.md" in str(project.tool("documents").invoke({"query": QUESTION}))
+    answer = project.generate(QUESTION)
+    assert (answer.text, answer.verdict) == ("Every month [1].", "hit")
+    assert [(one.marker, one.uri) for one in answer.citations] == [("[1]", "keys.md")]
+    model = GenericFakeChatModel(messages=iter([AIMessage("Every month [1].")]))
+    agent = create_agent(model, [], middleware=[project.middleware("documents")])
+    said = agent.invoke({"messages": [("user", QUESTION)]})["messages"][-1]
+    assert said.response_metadata["lorebind"]["citations"][0]["uri"] == "keys.md"
+    shown = project.prompt().invoke("When are invoices sent?").to_string()
+    assert "b.pdf, page 1" in shown
+
+
+def test_it_is_explained(project: Project) -> None:
+    """By similarity, and with no level for an embedder that nobody knows."""
+    (binding,) = project.explain()
+    assert (binding.settings.strategy, binding.hit_score) == ("similarity", None)
+
+
+def test_both_colours_and_many_threads(project: Project) -> None:
+    """All at once, the first of them too, and after the project was closed."""
+
+    async def ask() -> list[list[str]]:
+        asked = (project.aquery("documents", QUESTION) for _ in range(8))
+        return [uris(found) for found in await asyncio.gather(*asked)]
+
+    with ThreadPoolExecutor(8) as pool:
+        blocking = list(pool.map(lambda _: uris(project.query("documents", QUESTION)), range(16)))
+    project.close()
+    assert len({tuple(one) for one in [*blocking, *asyncio.run(ask())]}) == 1
+    project.close()
+    assert uris(project.query("documents", QUESTION)) == blocking[0]
+
+
+def test_wrappers(tmp_path: Path) -> None:
+    """A cache keeps nothing that may have changed unseen, and others' ids are no intruders."""
+    store = filled()
+    declared = {"wrappers": [{"type": "cache"}, {"type": "isolation"}]}
+    with Project.build(declared, vector_store=existing(store), root=tmp_path) as project:
+        first = uris(project.query("documents", QUESTION))
+        assert uris(project.query("documents", QUESTION)) == first
+        store.add_documents([Document("Keys are rotated often.", metadata={"source": "new.md"})])
+        assert "new.md" in uris(project.query("documents", QUESTION))
+
+
+class Silent(InMemoryVectorStore):
+    """Does not tell what embeds for it."""
+
+    @property
+    def embeddings(self) -> None:  # type: ignore[override]
+        return None
+
+
+def test_a_store_that_does_not_tell_its_embedder(tmp_path: Path) -> None:
+    """That of the project is taken for its own."""
+    store = Silent(WORDS)
+    store.add_documents(DOCUMENTS)
+    with Project.build(vector_store=existing(store), embedder=WORDS, root=tmp_path) as project:
+        assert uris(project.query("documents", QUESTION, strategy="mmr"))[0] == "keys.md"
+
+
+def test_the_service_searches_it_by_similarity(project: Project) -> None:
+    """Also where nobody resolves a binding."""
+    found = asyncio.run(project.knowledge.query("documents", QUESTION))
+    assert found.strategy == "similarity"
+
+
+YAML = """\
+name: shop
+embedders: [{ id: words, provider: hashing }]
+vector_dbs:
+  - id: theirs
+    type: langchain
+    existing: true
+    MAKER
+knowledge_bases:
+  - { id: old, vector_db: theirs, EMBEDDER }
+  - { id: docs, vector_db: ours, sources: [{ type: markdown_glob, path: "docs/*.md" }] }
+knowledge: [{ id: old }]
+"""
+CLASS = """\
+class: langchain_chroma:Chroma
+    config: { collection_name: handbook, persist_directory: chroma }
+  - { id: ours, type: sqlite }"""
+FACTORY = """\
+factory: "shop:open_store"
+  - { id: ours, type: sqlite }"""
+OPENS = """\
+from langchain_chroma import Chroma
+
+def open_store(embedding):
+    return Chroma("handbook", embedding, persist_directory="chroma")
+"""
+OPENS_ITSELF = """\
+from langchain_chroma import Chroma
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
+
+def open_store():
+    words = LorebindEmbeddings(HashingEmbedder(dimension=256))
+    return Chroma("handbook", words, persist_directory="chroma")
+"""
+
+
+@pytest.fixture(
+    params=[
+        (CLASS, "", "", 0.1),
+        (FACTORY, OPENS, "embedder: words", 0.1),
+        (FACTORY, OPENS_ITSELF, "", None),
+    ]
+)
+def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | None]:
+    """A project whose YAML names what opens the store, and the level of a hit."""
+    maker, code, embedder, level = request.param
+    yaml = YAML.replace("MAKER", maker).replace("EMBEDDER", embedder)
+    files = {"docs/a.md": "# A\n\nSnow falls.\n", "shop.py": code}
+    write(empty_cli.root, files)
+    (empty_cli.root / "lorebind.yaml").write_text(yaml)
+    folder = str(empty_cli.root / "chroma")
+    Chroma("handbook", WORDS, persist_directory=folder).add_documents(DOCUMENTS)
+    return empty_cli, level
+
+
+def test_files_name_it(shop: tuple[Cli, float | None]) -> None:
+    """By its class, or by a function of the project with and without a place for the embedder."""
+    cli, level = shop
+    done = cli("knowledge", "query", "old", "-q", QUESTION, "--output", "json", "--top-k", "1")
+    assert done.code == 0, done
+    (match,) = json.loads(done.out)["matches"]
+    assert (match["id"], match["metadata"]["uri"]) == ("a", "keys.md")
+    done = cli("ask", ".", QUESTION, "--trust", "--output", "json")
+    assert done.code == 0, done
+    said = json.loads(done.out)
+    assert (said["citations"][0]["uri"], len(said["ingests"])) == ("keys.md", 1)
+    done = cli("bindings", "explain", "--output", "json")
+    assert done.code == 0, done
+    assert '"similarity"' in done.out
+    with Project.load(cli.root) as project:
+        assert [one.hit_score for one in project.explain()] == [level]
+    done = cli("doctor", "--output", "json")
+    parts = {one["part"]: one for one in json.loads(done.out)["findings"]}
+    theirs = parts["knowledge base old"]
+    assert (theirs["status"], "vector database theirs" in parts) == ("ok", False)
+    assert theirs["detail"] == "filled by others, can be searched; its scores are squared distances"
+
+
+def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None:
+    """They are about what Lorebind fills; by its name it is refused."""
+    cli, _ = shop
+    for command in ("plan", "ingest"):
+        assert cli("knowledge", command).code == 0
+        done = cli("knowledge", command, "old")
+        assert (done.code, "is filled by others" in done.err) == (1, True), done
+    done = cli("knowledge", "list")
+    assert (done.code, "by others" in done.out) == (0, True), done
+    assert cli("knowledge", "get", "old").code == 0
+    assert cli("validate").code == 0
+    exported = cli("knowledge", "export", "old")
+    assert (exported.code, "sources" in exported.out) == (0, False), exported
+    (cli.root / "exported.yaml").write_text(exported.out)
+    assert cli("knowledge", "apply", "-f", "exported.yaml").code == 0
+    assert cli("knowledge", "purge").code == 0

@@ -1,0 +1,297 @@
+"""What cannot be done with a vector store that others fill, and what is said to do instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+
+from lorebind import (
+    ConfigurationError,
+    LorebindError,
+    NotIngestedError,
+    Project,
+    StoreError,
+    UsageError,
+    existing,
+    tenant,
+)
+from lorebind_knowledge.errors import ReadOnlyError
+from tests.bindings.helpers import write
+from tests.conformance.existing_stores import DOCUMENTS, LONG, UNIT, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QUESTION = "How often are the keys rotated?"
+
+
+def filled(store: VectorStore | None = None) -> VectorStore:
+    made = store or InMemoryVectorStore(UNIT)
+    made.add_documents(DOCUMENTS)
+    return made
+
+
+class Unscored(InMemoryVectorStore):
+    """Finds documents, and does not tell how near they are."""
+
+    similarity_search_with_score = VectorStore.similarity_search_with_score
+    asimilarity_search_with_score = VectorStore.asimilarity_search_with_score
+
+
+class Ranks(InMemoryVectorStore):
+    """Calls the place in the order a score."""
+
+    def similarity_search_with_score(self, query: str, k: int = 4, **more: Any) -> Any:
+        found = super().similarity_search_with_score(query, k)
+        return [(document, float(rank)) for rank, (document, _) in enumerate(found)]
+
+
+class Other(Words):
+    """Not what the documents were embedded with."""
+
+    def embed_query(self, text: str) -> list[float]:
+        return super().embed_query(text[::-1])
+
+
+def of_many_lengths(folder: Path) -> VectorStore:
+    return filled(Chroma("long", LONG, persist_directory=str(folder)))
+
+
+def with_another_embedder(folder: Path) -> VectorStore:
+    filled(Chroma("other", UNIT, persist_directory=str(folder)))
+    return Chroma("other", Other(), persist_directory=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: filled(Unscored(UNIT)), "has no similarity_search_with_score.*ingest them"),
+        (lambda folder: filled(Ranks(UNIT)), "cannot be read as cosines.*metric that is the"),
+        (of_many_lengths, "cannot be read as cosines.*vectors of length 1"),
+        (with_another_embedder, "give it the embedder that it was filled with"),
+    ],
+)
+def test_scores_that_are_none(
+    make: Callable[[Path], VectorStore], said: str, tmp_path: Path
+) -> None:
+    """A figure that is no cosine is not taken for one."""
+    with (
+        Project.build(vector_store=existing(make(tmp_path / "db")), root=tmp_path) as project,
+        pytest.raises(StoreError, match=said),
+    ):
+        project.query("documents", QUESTION)
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    """It is taken for the wrong one; once it is filled, it is searched."""
+    store = InMemoryVectorStore(UNIT)
+    with Project.build(vector_store=existing(store), root=tmp_path) as project:
+        with pytest.raises(NotIngestedError, match="is its collection, table or file the one"):
+            project.query("documents", QUESTION)
+        filled(store)
+        assert project.query("documents", QUESTION).matches
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"strategy": "hybrid"}, "no index of words for 'hybrid'; known: similarity, mmr, rerank"),
+        ({"strategy": "lexical"}, "no index of words for 'lexical'"),
+        ({"neighbours": 1}, "leave 'neighbours' out"),
+        ({"stages": [{"strategy": "hybrid"}]}, "no index of words for 'hybrid'"),
+        ({"strategy": "rerank"}, "needs a reranker"),
+        ({"min_score": 0.1, "min_score_on": "fused"}, "no figure 'fused' for min_score"),
+    ],
+)
+def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """They are refused before anything is searched, also in a stage that is seldom reached."""
+    with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
+        retriever = project.retriever("documents", **settings)
+        with pytest.raises(UsageError, match=said):
+            retriever.invoke(QUESTION)
+
+
+DOES: dict[str, Callable[[Project], object]] = {
+    "ingest": lambda project: project.ingest("documents"),
+    "plan": lambda project: project.plan("documents"),
+    "reindex": lambda project: project.reindex("documents"),
+    "stats": lambda project: project.stats("documents"),
+    "collection": lambda project: project.collection("notes"),
+    "vector_store": lambda project: project.vector_store("documents"),
+}
+
+
+@pytest.mark.parametrize("does", DOES)
+def test_what_writes_or_reads_an_index(does: str, tmp_path: Path) -> None:
+    store = filled()
+    with Project.build(vector_store=existing(store), root=tmp_path) as project:
+        with pytest.raises(ReadOnlyError, match=r"filled by others.*searched and nothing else"):
+            DOES[does](project)
+        assert project.purge(dry_run=False) == []
+    assert len(store.similarity_search(QUESTION, k=999)) == len(DOCUMENTS)
+
+
+def test_evaluation(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "queries.jsonl": f'{{"id": "1", "text": "{QUESTION}"}}\n',
+            "qrels.tsv": "query-id\tcorpus-id\tscore\n1\tkeys.md\t1\n",
+        },
+    )
+    files = (tmp_path / "queries.jsonl", tmp_path / "qrels.tsv")
+    with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
+        with pytest.raises(ReadOnlyError):
+            project.evaluate("documents", *files)
+        with pytest.raises(ReadOnlyError):
+            project.tune("documents", *files)
+
+
+def test_a_tenant(tmp_path: Path) -> None:
+    """Others keep no tenants apart, so that one would see what belongs to another."""
+    with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
+        with tenant("acme"), pytest.raises(UsageError, match="know no tenants"):
+            project.query("documents", QUESTION)
+        assert project.query("documents", QUESTION).matches
+
+
+def test_several_at_once(tmp_path: Path) -> None:
+    """Its figures have nothing in common with those of an index."""
+    source = {"type": "inline", "documents": [{"id": "a", "text": "A"}]}
+    declared = {
+        "name": "shop",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "ours", "type": "memory"}, {"id": "theirs", **existing(filled())}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [source]},
+            {"id": "old", "vector_db": "theirs"},
+        ],
+    }
+    with Project.build(declared, root=tmp_path) as project:
+        project.ingest("docs")
+        for names in (["docs", "old"], ["old", "docs"]):
+            with pytest.raises(UsageError, match=r"'old' is filled by others.*ask them one by one"):
+                project.query_many(names, QUESTION)
+
+
+def test_documents_beside_it(tmp_path: Path) -> None:
+    """Documents cannot be put into a store that others fill: they need a place of their own."""
+    with pytest.raises(ConfigurationError, match=r"'documents' is filled by others, so sources"):
+        Project.build(vector_store=existing(filled()), documents=DOCUMENTS[:1], root=tmp_path)
+
+
+THEIRS = """\
+name: shop
+embedders: [{ id: words, provider: hashing }]
+vector_dbs:
+  - id: theirs
+    type: langchain
+    class: langchain_chroma:Chroma
+    existing: true
+"""
+OLD = "knowledge_bases:\n  - id: old\n"
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (
+            f"{OLD}    retrieval: {{ strategy: hybrid }}\n",
+            [
+                "lorebind.yaml:10:18: ",
+                "no index of words for 'hybrid'",
+                "similarity, mmr or rerank",
+            ],
+        ),
+        (
+            f"{OLD}    retrieval: {{ stages: [{{ strategy: lexical }}] }}\n",
+            ["lorebind.yaml:10:29: ", "no index of words for 'lexical'"],
+        ),
+        (
+            f"{OLD}knowledge: [{{ id: old, neighbours: 1 }}]\n",
+            ["lorebind.yaml:10:24: ", "which passages are neighbours", "leave it out"],
+        ),
+        (
+            f"{OLD}knowledge:\n  - id: old\n    strategy: lexical\n",
+            ["lorebind.yaml:12:5: ", "no index of words for 'lexical'"],
+        ),
+        (
+            f'{OLD}    sources: [{{ type: markdown_glob, path: "*.md" }}]\n',
+            ["lorebind.yaml:10:5: ", "so sources is of no use", "set existing: false"],
+        ),
+        (
+            f"{OLD}    chunking: {{ size: 200 }}\n",
+            ["lorebind.yaml:10:5: ", "so chunking is of no use"],
+        ),
+        (
+            "    persistent: true\n",
+            ["lorebind.yaml:8:5: ", "persistent is of no use where others fill it"],
+        ),
+        (
+            '    catalog: { path: "a.db" }\n',
+            ["lorebind.yaml:8:5: ", "catalog is of no use where others fill it"],
+        ),
+    ],
+)
+def test_what_files_say(added: str, said: list[str], tmp_path: Path) -> None:
+    """What would be ignored or could not be done is refused with its place."""
+    write(tmp_path, {"lorebind.yaml": THEIRS + added})
+    with pytest.raises(ConfigurationError) as refused:
+        Project.load(tmp_path)
+    assert len(refused.value.problems) == 1
+    for part in said:
+        assert part in str(refused.value)
+
+
+def test_a_workflow_may_have_its_own_of_that_name(tmp_path: Path) -> None:
+    """What is refused of the project's is no mistake in its own."""
+    source = {"type": "inline", "documents": [{"id": "a", "text": "A"}]}
+    declared: dict[str, Any] = {
+        "name": "shop",
+        "vector_dbs": [{"id": "ours", "type": "memory"}, {"id": "theirs", **existing(filled())}],
+        "knowledge_bases": [{"id": "docs", "vector_db": "theirs"}],
+        "workflows": [
+            {
+                "id": "reply",
+                "knowledge_bases": [{"id": "docs", "vector_db": "ours", "sources": [source]}],
+                "knowledge": [{"id": "docs", "strategy": "lexical"}],
+                "tasks": [{"id": "say", "prompt": "What is A?"}],
+            }
+        ],
+    }
+    Project.build(declared, root=tmp_path).close()
+    del declared["workflows"][0]["knowledge_bases"]
+    with pytest.raises(ConfigurationError, match="'docs' is filled by others"):
+        Project.build(declared, root=tmp_path)
+
+
+def test_a_factory_that_makes_something_else(tmp_path: Path) -> None:
+    declared = {
+        "name": "shop",
+        "vector_dbs": [
+            {"id": "t", "type": "langchain", "factory": "shop_made:make", "existing": True}
+        ],
+        "knowledge_bases": [{"id": "old"}],
+    }
+    write(tmp_path, {"shop_made.py": "def make():\n    return 7\n"})
+    with (
+        Project.build(declared, root=tmp_path) as project,
+        pytest.raises(LorebindError, match="shop_made:make is not a VectorStore of LangChain"),
+    ):
+        project.query("old", QUESTION)
+
+
+def test_documents_that_are_equal(tmp_path: Path) -> None:
+    """One document, and the question is its text: its score is a cosine all the same."""
+    store = Chroma("one", UNIT, persist_directory=str(tmp_path / "db"))  # squared distances
+    store.add_documents([Document("The keys are rotated."), Document("Lunch is served at noon.")])
+    with Project.build(vector_store=existing(store), root=tmp_path) as project:
+        first, second = project.query("documents", "The keys are rotated.", top_k=2)
+        cosine = float(np.dot(UNIT.embed_query(first.text), UNIT.embed_query(second.text)))
+        assert (first.score, second.scores["dense"]) == pytest.approx((1.0, cosine), abs=1e-4)

@@ -1,0 +1,149 @@
+"""Vector stores that others fill: each is searched as it stands, and none is written."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
+
+from lorebind import Project, existing
+
+from .existing_stores import DOCUMENTS, SIZE, STORES, UNIT, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from langchain_core.documents import Document
+    from langchain_core.vectorstores import VectorStore
+
+    from lorebind_knowledge.records import QueryResult
+
+pytestmark = pytest.mark.enable_socket  # Qdrant and PostgreSQL
+
+QUESTIONS = ("How often are the keys rotated?", "Who has served lunches at noon?")
+WEIGHT = 0.7
+ROWS = np.array(UNIT.embed_documents([one.page_content for one in DOCUMENTS]))
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[VectorStore]:
+    make, words = STORES[request.param]
+    with ExitStack() as stack:
+        made = make(words, tmp_path, dsn, stack)
+        made.add_documents(DOCUMENTS, ids=[str(one.id) for one in DOCUMENTS])
+        yield made
+
+
+def everything(store: VectorStore) -> list[tuple[str, dict[str, Any]]]:
+    """All that a store holds, by its own account."""
+    found = store.similarity_search("everything", k=len(DOCUMENTS) + 10)
+    return sorted(
+        ((one.page_content, one.metadata) for one in found), key=lambda one: one[1]["number"]
+    )
+
+
+def expected(question: str, allowed: list[Document], k: int) -> list[tuple[str, float]]:
+    """The ids of the documents that are nearest to a question, and their cosines."""
+    figures = ROWS @ np.array(UNIT.embed_query(question))
+    best = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])
+    return [(one.metadata["source"], figures[one.metadata["number"]]) for one in best[:k]]
+
+
+def diverse(question: str, allowed: list[Document], k: int, weight: float) -> list[str]:
+    """The texts that maximal marginal relevance chooses among the 50 nearest."""
+    asked = np.array(UNIT.embed_query(question))
+    figures = ROWS @ asked
+    pool = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])[:50]
+    rows = [ROWS[one.metadata["number"]] for one in pool]
+    return [pool[at].page_content for at in maximal_marginal_relevance(asked, rows, weight, k)]
+
+
+def check(result: QueryResult, question: str, allowed: list[Document], k: int) -> None:
+    """These and no others, in this order, each with its cosine."""
+    wanted = expected(question, allowed, k)
+    assert [match.metadata["uri"] for match in result] == [uri for uri, _ in wanted]
+    cosines = [match.scores["dense"] for match in result]
+    assert cosines == pytest.approx([cosine for _, cosine in wanted], abs=1e-4)
+    assert [match.score for match in result] == pytest.approx(np.clip(cosines, 0, 1), abs=1e-6)
+
+
+def test_the_nearest_are_found_with_their_cosines(store: VectorStore, tmp_path: Path) -> None:
+    """Whatever the class and its metric; fewer are the first of more; nothing is written."""
+    before = everything(store)
+    assert len(before) == len(DOCUMENTS)
+    with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
+        for question in QUESTIONS:
+            for k in (3, 8):
+                check(project.query("documents", question, top_k=k), question, DOCUMENTS, k)
+            texts = {one.id for one in DOCUMENTS}
+            found = project.query("documents", question, top_k=50)
+            assert {match.id for match in found} <= texts
+            assert len({match.id for match in found}) == 50
+    assert everything(store) == before
+
+
+def test_filters_mean_the_same(store: VectorStore, tmp_path: Path) -> None:
+    """Also those that few documents pass, which are far from the question."""
+    question = QUESTIONS[0]
+    ways: list[dict[str, Any]] = [
+        {"team": "office"},
+        {"seldom": True},
+        {"number": {"$gte": 200}, "source": "passwords.md"},
+        {"source": {"$in": ["alerts.md", "lunches.md"]}},
+    ]
+    with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
+        for filters, passes in zip(
+            ways,
+            (
+                lambda one: one.metadata["team"] == "office",
+                lambda one: one.metadata["seldom"],
+                lambda one: (
+                    one.metadata["number"] >= 200 and one.metadata["source"] == "passwords.md"
+                ),
+                lambda one: one.metadata["source"] in ("alerts.md", "lunches.md"),
+            ),
+            strict=True,
+        ):
+            allowed = [one for one in DOCUMENTS if passes(one)]
+            for k in (3, 8):
+                found = project.query("documents", question, top_k=k, filters=filters)
+                check(found, question, allowed, k)
+            chosen = project.query("documents", question, top_k=5, filters=filters, strategy="mmr")
+            texts = [match.text for match in chosen]
+            assert texts == diverse(question, allowed, 5, WEIGHT)[: len(allowed)]
+
+
+def test_mmr_is_the_same_everywhere(store: VectorStore, tmp_path: Path) -> None:
+    """In the order of choice, each with its cosine; fewer are the first of more."""
+    with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
+        for question in QUESTIONS:
+            found = project.query("documents", question, strategy="mmr", top_k=8)
+            assert [match.text for match in found] == diverse(question, DOCUMENTS, 8, WEIGHT)
+            fewer = project.query("documents", question, strategy="mmr", top_k=3)
+            assert [match.id for match in fewer] == [match.id for match in found][:3]
+            by_text = {one.page_content: at for at, one in enumerate(DOCUMENTS)}
+            figures = ROWS @ np.array(UNIT.embed_query(question))
+            cosines = [figures[by_text[match.text]] for match in found]
+            assert [match.scores["dense"] for match in found] == pytest.approx(cosines, abs=1e-4)
+
+
+class Wordless(Words):
+    """Gives a text without words no direction."""
+
+    def embed_query(self, text: str) -> list[float]:
+        return super().embed_query(text) if any(map(str.isalpha, text)) else [0.0] * SIZE
+
+
+def test_a_question_without_a_direction(tmp_path: Path, dsn: str) -> None:
+    """PostgreSQL calls its cosines no number; they are 0, as they are elsewhere."""
+    make, _ = STORES["postgres cosine"]
+    with ExitStack() as stack:
+        store = make(Wordless(), tmp_path, dsn, stack)
+        store.add_documents(DOCUMENTS[:9])
+        with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
+            found = project.query("documents", "42?", top_k=3)
+            assert [match.scores for match in found] == [{"dense": 0.0}] * 3
