@@ -209,10 +209,13 @@ def shop(request: pytest.FixtureRequest, empty_cli: Cli) -> tuple[Cli, float | N
     """A project whose YAML names what opens the store, and the level of a hit."""
     maker, code, embedder, level = request.param
     yaml = YAML.replace("MAKER", maker).replace("EMBEDDER", embedder)
+    # Chroma keeps what it has opened, by the path as it was given.
+    folder = str(empty_cli.root / "chroma")
+    code = code.replace('"chroma"', repr(folder))
     files = {"docs/a.md": "# A\n\nSnow falls.\n", "shop.py": code}
     write(empty_cli.root, files)
+    yaml = yaml.replace("persist_directory: chroma", f"persist_directory: {folder}")
     (empty_cli.root / "lorebind.yaml").write_text(yaml)
-    folder = str(empty_cli.root / "chroma")
     Chroma("handbook", WORDS, persist_directory=folder).add_documents(DOCUMENTS)
     return empty_cli, level
 
