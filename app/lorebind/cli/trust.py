@@ -20,7 +20,7 @@ def trust(
     list_: Annotated[bool, typer.Option("--list", help="List the folders trusted.")] = False,
     output: OutputOption = Output.table,
 ) -> None:
-    """Show what a project wants to run and to read, and let `ask` do so from now on.
+    """Show what a project wants to run and to read, and let `ask` and `chat` do so from now on.
 
     Trust is kept outside of the folder. It ends when the project's YAML says something else, or a
     module that it names does; a project that you made by `init` keeps it.
