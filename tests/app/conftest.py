@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+
+from lorebind import Project
+from tests.bindings.helpers import write
 
 from .helpers import FILES, Cli
 
@@ -27,9 +31,18 @@ def cli(empty_cli: Cli) -> Cli:
     return empty_cli
 
 
+@pytest.fixture(scope="session")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of that project with everything ingested, to be copied."""
+    root = write(tmp_path_factory.mktemp("ingested"), FILES)
+    with Project.load(root) as project:
+        project.ingest("docs")
+        project.ingest("rules")
+    return root / ".lorebind"
+
+
 @pytest.fixture
-def ready_cli(cli: Cli) -> Cli:
-    """The same with everything ingested."""
-    done = cli("knowledge", "ingest")
-    assert done.code == 0, done
+def ready_cli(cli: Cli, ingested: Path) -> Cli:
+    """The command line in the folder of a project with everything ingested."""
+    shutil.copytree(ingested, cli.root / ".lorebind")
     return cli

@@ -8,52 +8,45 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bindings.helpers import write
-
-from .helpers import DOCUMENTS, PROJECT, Done, run_lorebind
+from .helpers import DOCUMENTS, PROJECT, run_lorebind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .helpers import Cli
 
 QUESTION = "How often must the keys be rotated?"
 
 
-def asked(root: Path, *options: str, question: str = QUESTION) -> Done:
-    return run_lorebind(root, "ask", ".", question, *options)
-
-
-def test_a_folder_answers(tmp_path: Path) -> None:
+def test_a_folder_answers(empty_cli: Cli) -> None:
     """A plain folder is indexed and answers, with passages, citations and what the prompt cost."""
-    write(tmp_path, DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
-    done = asked(tmp_path)
+    empty_cli.write(DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
+    done = run_lorebind(empty_cli.root, "ask", ".", QUESTION)
     assert (done.code, done.err) == (0, "")
     assert "Plan: 4 documents (4 new), 4 chunks, 4 to embed, 0 cached" in done.out
     assert "> Rotate the keys with the rotate command every ninety days. [1]" in done.out
     assert "[1] docs/keys.md, lines 1-3" in done.out
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\), \d passages", done.out)
-    assert (tmp_path / ".lorebind/.gitignore").read_text() == "*\n"
+    assert (empty_cli.root / ".lorebind/.gitignore").read_text() == "*\n"
 
-    again = asked(tmp_path)
+    again = empty_cli("ask", ".", QUESTION)
     assert "4 unchanged" in again.out
     assert "0 to embed" in again.out
     assert "0 embedded" in again.out
 
-    data = json.loads(asked(tmp_path, "--output", "json", "--top-k", "2").out)
+    data = json.loads(empty_cli("ask", ".", QUESTION, "--output", "json", "--top-k", "2").out)
     assert data["ingests"][0]["texts_embedded"] == 0
     assert len(data["results"]["files"]["matches"]) == 2
 
-    (tmp_path / "notes.txt").write_text("Lunch is at one.\n")
-    assert "1 changed" in (changed := asked(tmp_path, question="When is lunch?")).out
+    empty_cli.write({"notes.txt": "Lunch is at one.\n"})
+    changed = empty_cli("ask", ".", "When is lunch?")
+    assert "1 changed" in changed.out
     assert "1 to embed" in changed.out
     assert "Lunch is at one." in changed.out
 
 
-def test_a_question_that_is_not_answered_exits_1(tmp_path: Path) -> None:
+def test_a_question_that_is_not_answered_exits_1(empty_cli: Cli) -> None:
     """Where no passage is likely to answer, that is said beside the nearest; the exit is 1."""
-    write(tmp_path, DOCUMENTS)
-    done = asked(tmp_path, question="What is the capital of Mongolia?")
+    empty_cli.write(DOCUMENTS)
+    done = empty_cli("ask", ".", "What is the capital of Mongolia?")
     assert (done.code, done.err) == (1, "")
     assert "the match is weak: the best passage of knowledge base 'files'" in done.out
     assert "match this question only weakly" in done.out

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind import Project
 from tests.bindings.helpers import write
 
 from .damage import LOUD, QUIET, change
-from .helpers import FILES
+from .helpers import FILES, run_lorebind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,31 +23,27 @@ OTHERS = [["knowledge", "list"], ["knowledge", "plan"], ["doctor"], ["knowledge"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of the project, ingested."""
-    root = tmp_path_factory.mktemp("whole")
-    write(root, FILES)
-    with Project.load(root) as project:
-        project.ingest("docs")
-        project.ingest("rules")
-    return root / ".lorebind"
+def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the query prints before anything is damaged."""
+    root = write(tmp_path_factory.mktemp("whole"), FILES)
+    shutil.copytree(ingested, root / ".lorebind")
+    done = run_lorebind(root, *QUERY)
+    assert done.code == 0
+    return done.out
 
 
 @pytest.mark.parametrize("way", [*LOUD, *QUIET])
-def test_what_is_damaged_is_said(cli: Cli, whole: Path, way: str) -> None:
+def test_what_is_damaged_is_said(ready_cli: Cli, answer: str, way: str) -> None:
     """One line with what to do, an exit code of ours, and no answer that is not the right one."""
-    shutil.copytree(whole, cli.root / ".lorebind")
-    right = cli(*QUERY)
-    assert right.code == 0
-    change(cli.root / ".lorebind/lorebind.db", (LOUD | QUIET)[way])
-    done = cli(*QUERY)
+    change(ready_cli.root / ".lorebind/lorebind.db", (LOUD | QUIET)[way])
+    done = ready_cli(*QUERY)
     if way in LOUD:
         assert (done.code, done.out) == (1, "")
-    assert done.code or done.out == right.out
+    assert done.code or done.out == answer
     said(done)
     other = [*LOUD, *QUIET].index(way) % 2
     for command in OTHERS[other::2]:
-        said(cli(*command))
+        said(ready_cli(*command))
 
 
 def said(done: Done) -> None:

@@ -33,6 +33,8 @@ class TestInMemory(VectorStoreConformance):
 
 
 class TestInFolder(VectorStoreConformance):
+    many = 1700  # it commits each vector by itself; more than 1000 are still asked for
+
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], QdrantStore]:
         return lambda: QdrantStore("docs", path=tmp_path / "qdrant")

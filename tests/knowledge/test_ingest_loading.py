@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 pytestmark = ON_LINUX
 
-BOMBS = {
-    "a.pdf": pdf_nested_forms(),
-    "b.docx": docx_empty_paragraphs(),
-    "c.pdf": pdf_deflated(900 * MIB, 2),
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "a.pdf": pdf_nested_forms,
+    "b.docx": docx_empty_paragraphs,
+    "c.pdf": lambda: pdf_deflated(900 * MIB, 2),
 }
 
 
@@ -52,8 +52,8 @@ async def attempts(bench: Bench) -> dict[str, int]:
 async def test_the_others_are_complete(bench: Bench) -> None:
     """Bombs among good documents: each fails by name, and all that is good is found."""
     fill(bench, 2)
-    for name, data in BOMBS.items():
-        bench.write_bytes(name, data)
+    for name, make in BOMBS.items():
+        bench.write_bytes(name, make())
     bench.write_bytes("good.docx", handbook())
     bench.write_bytes("good.pdf", pdf_bytes(["Invoices are sent by mail."]))
     report = await bench.ingest()
@@ -67,7 +67,7 @@ async def test_the_others_are_complete(bench: Bench) -> None:
 
 async def test_not_tried_in_vain(bench: Bench) -> None:
     """It is tried again when it changes or a limit does, and not before."""
-    bench.write_bytes("a.pdf", BOMBS["a.pdf"])
+    bench.write_bytes("a.pdf", BOMBS["a.pdf"]())
     assert await attempts(bench) == {"a.pdf": 1}
     limit(bench)
     before = await bench.ingest()
@@ -75,19 +75,19 @@ async def test_not_tried_in_vain(bench: Bench) -> None:
     assert "loading.max_memory" in before.failures[0].reason
     limit(bench, max_memory="129 MiB")
     assert await attempts(bench) == {"a.pdf": 2}
-    bench.write_bytes("a.pdf", BOMBS["c.pdf"])
+    bench.write_bytes("a.pdf", BOMBS["c.pdf"]())
     assert await attempts(bench) == {"a.pdf": 3}
     bench.write_bytes("a.pdf", pdf_bytes(["It is good now."]))
     assert await attempts(bench) == {}
     assert await bench.texts() == ["It is good now."]
-    bench.write_bytes("a.pdf", BOMBS["c.pdf"])
+    bench.write_bytes("a.pdf", BOMBS["c.pdf"]())
     assert await attempts(bench) == {"a.pdf": 1}
     assert await bench.texts() == ["It is good now."]
 
 
 async def test_a_plan_before_the_ingest(bench: Bench) -> None:
     """In one process a document that exceeds a limit is read once, whoever asks first."""
-    bench.write_bytes("a.pdf", BOMBS["a.pdf"])
+    bench.write_bytes("a.pdf", BOMBS["a.pdf"]())
     bench.write("b.md", "Some words.")
     plan = await bench.plan()
     assert plan.documents == counts(added=1, failed=1)
@@ -122,7 +122,7 @@ async def test_copies(bench: Bench) -> None:
     """Two files of the same content keep their own names, read or refused, planned or not."""
     for name in ("a.pdf", "b.pdf"):
         bench.write_bytes(name, pdf_bytes(["The same words."]))
-        bench.write_bytes(f"bomb {name}", BOMBS["a.pdf"])
+        bench.write_bytes(f"bomb {name}", BOMBS["a.pdf"]())
     await bench.plan()
     report = await bench.ingest()
     reasons = [failure.reason.partition(": ")[0] for failure in report.failures]
@@ -144,7 +144,7 @@ async def test_order_and_length_of_groups(bench: Bench) -> None:
 async def test_cancelled(bench: Bench) -> None:
     """An ingest that is cancelled while documents are read leaves no process behind."""
     for number in range(4):
-        bench.write_bytes(f"{number}.pdf", BOMBS["a.pdf"] + b" " * number)
+        bench.write_bytes(f"{number}.pdf", BOMBS["a.pdf"]() + b" " * number)
     task = asyncio.create_task(bench.ingest())
     assert await asyncio.to_thread(eventually, lambda: bool(running()))
     task.cancel()
