@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 
@@ -69,8 +70,11 @@ def _level(binding: ResolvedBinding) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
-    if hasattr(value, "model_fields_set"):  # a declaration within the declaration
-        return ", ".join(f"{name}: {_shown(part)}" for name, part in value)
+    if isinstance(value, BaseModel):  # a declaration within the declaration, as it is written
+        written = value.model_dump(mode="json")
+        if isinstance(written, dict):
+            return ", ".join(f"{name}: {_shown(part)}" for name, part in written.items())
+        return str(written)
     return str(value)
 
 
