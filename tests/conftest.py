@@ -52,6 +52,8 @@ def pytest_configure() -> None:
     """Be the same in every shell, and in the background too, where Ctrl-C is ignored."""
     for name in [name for name in os.environ if not SEEN.fullmatch(name)]:
         del os.environ[name]
+    # Commands that tests start would compile our modules each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
