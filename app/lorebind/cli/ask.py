@@ -7,20 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption
+from lorebind.cli.options import Output, OutputOption, TopKOption, TrustOption
 from lorebind_knowledge.errors import UsageError
 
 
 def ask(
     path: Annotated[str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")],
     question: Annotated[str, typer.Argument(help="What to find out.")],
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Let the project run and read what it names, this once."),
-    ] = False,
+    top_k: TopKOption = None,
+    trust: TrustOption = False,
     chat: Annotated[
         bool, typer.Option("--chat", help="Go on with further questions afterwards.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lorebind.cli.options import Output
+from lorebind.cli.options import Output, TopKOption, TrustOption
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
@@ -25,13 +25,8 @@ def chat(
     path: Annotated[
         str, typer.Argument(metavar="PATH_OR_PROJECT", help="A folder, or a project.")
     ] = ".",
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Let the project run and read what it names, this once."),
-    ] = False,
+    top_k: TopKOption = None,
+    trust: TrustOption = False,
 ) -> None:
     """Answer questions one after the other, each with what was said before it.
 

@@ -27,6 +27,12 @@ WorkflowOption = Annotated[
     str | None,
     typer.Option("--workflow", "-w", help="The workflow that declares it, where one does."),
 ]
+TopKOption = Annotated[
+    int | None, typer.Option("--top-k", min=1, max=50, help="How many passages.")
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Let the project run and read what it names, this once.")
+]
 InputsOption = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the workflow."),
