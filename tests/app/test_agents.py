@@ -181,9 +181,8 @@ def test_one_of_two_that_finds_nothing(project: Project, tmp_path: Path) -> None
 def test_an_earlier_answers_numbers_keep_their_meaning(project: Project) -> None:
     """A later answer may name a passage that only an earlier one was given."""
     model = Agentic(says=[AIMessage("By command [1]."), AIMessage("As I said [1]; and [3].")])
-    agent: Any = create_agent(
-        model, [], middleware=[project.middleware("rules")], checkpointer=InMemorySaver()
-    )
+    middleware = project.middleware("rules", condense="none")
+    agent: Any = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
     agent.invoke(ASKED, THREAD)
     state = agent.invoke({"messages": [("user", "What covers alpine chalets?")]}, THREAD)
     assert markers(model.heard[1]) == ["[3]", "[4]"]

@@ -133,6 +133,7 @@ def test_it_is_removed(ready_cli: Cli) -> None:
         "catalog_words": 1,
         "catalog_indexes": 1,
         "catalog_documents": 1,
+        "catalog_added": 0,
         "catalog_runs": 1,
         "catalog_versions": 1,
         "catalog_chunks": 1,

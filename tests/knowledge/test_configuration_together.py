@@ -294,7 +294,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "  - id: first",
             "  - idd: first",
             "workflows/triage.yaml:15:5: unknown key 'idd'; did you mean 'id'; known: "
-            "agent, id, knowledge, prompt, query, type",
+            "agent, history, id, knowledge, prompt, query, type",
         ),
         (
             "workflows/triage.yaml",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 
@@ -68,6 +67,8 @@ def _level(binding: ResolvedBinding) -> str:
 
 
 def _shown(value: Any) -> str:
+    from pydantic import BaseModel
+
     if value is None:
         return "-"
     if isinstance(value, BaseModel):  # a declaration within the declaration, as it is written

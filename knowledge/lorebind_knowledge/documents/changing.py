@@ -82,6 +82,9 @@ async def delete_all(kb: KnowledgeBase) -> None:
         IngestRunningError: it is being ingested.
     """
     async with turn(kb, wait=False) as lease:
+        index = await call(kb.catalog.ledger.index, kb.namespace, "active")
+        if index is not None:  # from now on nothing searches it
+            await call(kb.catalog.ledger.retire_index, lease, index.key)
         await call(purging.delete_all, kb.index, lease)
     kb.events.emit("collection_deleted", Event(kb.id))
 

@@ -32,7 +32,6 @@ def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> Non
     catalog, namespace = index.catalog, lease.namespace
     for state in STATES:
         while entry := catalog.ledger.index(namespace, state):
-            catalog.ledger.retire_index(lease, entry.key)  # from now on nothing searches it
             for other in sharing:
                 finish(other.store.drop(entry.space))
             index.drop(lease, entry)
