@@ -22,8 +22,6 @@ def cpu_session(model: bytes | str, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # A thread that waits by spinning takes the processor from those that have work.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # The arena keeps the largest batch's memory for ever and is not faster here.
     options.enable_cpu_mem_arena = False
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
