@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,8 @@ COMMANDS: list[list[str]] = [
     ["validate"],
     ["schema"],
     ["doctor"],
+    ["ingest"],
+    ["query"],
     ["run"],
     ["eval"],
     ["knowledge"],
@@ -124,6 +127,31 @@ def names(commands: Any, path: tuple[str, ...] = ()) -> list[list[str]]:
 def test_all_commands_are_tested() -> None:
     """The list of commands in this file is the list of commands there is."""
     assert sorted(names(app)) == sorted(COMMANDS)
+
+
+def test_shortcuts(ready_cli: Cli) -> None:
+    """What is done daily has a short name, and the version can be asked for."""
+    long = ready_cli("knowledge", "query", "docs", "-q", QUESTION)
+    short = ready_cli("query", "docs", "-q", QUESTION)
+    assert (short.code, short.out) == (long.code, long.out)
+    assert ready_cli("ingest", "docs").code == 0
+    said = ready_cli("--version")
+    assert (said.code, said.out) == (0, f"lorebind {version('lorebind')}\n")
+
+
+def test_one_that_fails_does_not_stop_the_others(cli: Cli) -> None:
+    """All are ingested that can be, the failures are told, and the exit code is 1."""
+    lost = 'provider: hashing }, { id: lost, provider: langchain, class: "gone:Lost" }'
+    broken = PROJECT.replace("provider: hashing }", lost)
+    broken = broken.replace("- id: docs\n", "- id: docs\n    embedder: lost\n")
+    cli.write({"lorebind.yaml": broken, "gone.py": "Lost = int\n"})
+    done = cli("ingest")
+    assert done.code == 1
+    assert "rules: completed" in done.out
+    assert "lorebind: docs: " in done.err
+    assert "2 knowledge bases, 1 with failures: docs\n" in done.out
+    assert cli("ingest", "rules").code == 0
+    assert cli("ingest", "docs").code != 0
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

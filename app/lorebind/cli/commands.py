@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lorebind.cli import (
@@ -19,12 +21,30 @@ from lorebind.cli import (
 )
 
 app = typer.Typer(
-    help="Declare knowledge once, bind it to every agent.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"lorebind {version('lorebind')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it only."),
+    ] = False,
+) -> None:
+    """Declare knowledge once, bind it to every agent."""
+
+
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("trust")(trust.trust)
@@ -32,6 +52,8 @@ app.command("init")(init.init)
 app.command("validate")(validate.validate)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
+app.command("ingest", help="The same as `knowledge ingest`.")(knowledge.ingest)
+app.command("query", help="The same as `knowledge query`.")(knowledge.query)
 app.command("run")(run.run)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")

@@ -19,11 +19,12 @@ from lorebind.cli.options import (
     Strategy,
     WorkflowOption,
 )
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
+    from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.statistics import KnowledgeStats
 
 app = typer.Typer(help="List, exchange, ingest and query knowledge bases.", no_args_is_help=True)
@@ -176,32 +177,49 @@ def ingest(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Bring the index to what the sources hold now. Only what changed is embedded."""
+    """Bring the index to what the sources hold now. Only what changed is embedded.
+
+    Without an ID, a knowledge base that fails does not stop the others.
+    """
     from lorebind.cli.ingesting import ingest_with_bars, show_plan
-    from lorebind.cli.printing import print_data
+    from lorebind.cli.printing import counted, print_data, print_line
     from lorebind.project import Project
 
-    reports = []
+    reports: list[IngestReport] = []
+    failed: list[str] = []
     with Project.load(project) as loaded:
         for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
-            planned = show_plan(
-                loaded, name, output, workflow=owner, inputs=values, strategy=strategy
-            )
-            report = ingest_with_bars(
-                loaded,
-                name,
-                planned,
-                output,
-                workflow=owner,
-                inputs=values,
-                strategy=strategy,
-                only_failed=only_failed,
-                allow_mass_delete=allow_mass_delete,
-            )
+            try:
+                planned = show_plan(
+                    loaded, name, output, workflow=owner, inputs=values, strategy=strategy
+                )
+                report = ingest_with_bars(
+                    loaded,
+                    name,
+                    planned,
+                    output,
+                    workflow=owner,
+                    inputs=values,
+                    strategy=strategy,
+                    only_failed=only_failed,
+                    allow_mass_delete=allow_mass_delete,
+                )
+            except LorebindError as error:
+                if kb_id:
+                    raise
+                print_line(f"lorebind: {name}: {error}", stderr=True)
+                failed.append(name)
+                continue
             reports.append(report)
+            if report.status != "completed":
+                failed.append(name)
     if output is not Output.table:
         print_data(reports[0] if kb_id else reports, output)
-    if any(report.status != "completed" for report in reports):
+    elif not kb_id and failed:
+        tried = len({*failed, *(report.kb_id for report in reports)})
+        names = ", ".join(failed)
+        print_line(f"{counted(tried, 'knowledge base')}, {len(failed)} with failures: {names}")
+    if failed:
         raise typer.Exit(1)
 
 
