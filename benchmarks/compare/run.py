@@ -171,7 +171,7 @@ class Ran(NamedTuple):
     embedded: int
     prompts: list[str]
     error: str
-    """The last line of what it wrote, if it failed."""
+    """The last line of its error output; empty if it did not fail."""
 
 
 class Bench:

@@ -46,7 +46,8 @@ def messages_of(given: Any, name: str) -> list[BaseMessage]:
         if isinstance(given, str | bytes | Mapping):
             raise TypeError(f"got one {type(given).__name__}")
         return convert_to_messages(given)
-    except (TypeError, ValueError, KeyError, NotImplementedError) as error:  # LangChain's
+    except (TypeError, ValueError, KeyError, NotImplementedError) as error:
+        # LangChain raises one of these, depending on what is wrong.
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
         raise UsageError(f"{name!r} must be a list of LangChain's messages: {said}") from None
 

@@ -1,4 +1,4 @@
-"""The types of what a call may set, beside the declarations that say what there is."""
+"""The types of keyword arguments agree with the declarations that they stand for."""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
 from lorebind_knowledge.errors import UsageError
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 DocumentArgument = Annotated[
     str, typer.Argument(metavar="DOCUMENT", help="Its uri, or its id as `documents` prints it.")
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lorebind.cli.options import Output, OutputOption, ProjectOption, WorkflowOption
+from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption, WorkflowOption
 
 if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
@@ -16,7 +16,7 @@ _COLUMNS = ("strategy", "nDCG@10", "recall@10", "recall@100", "MRR", "p50 ms", "
 
 
 def evaluate(
-    kb_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")],
+    kb_id: IdArgument,
     queries: Annotated[Path, typer.Option("--queries", help='JSON Lines: {"id", "text"}.')],
     qrels: Annotated[Path, typer.Option("--qrels", help="TSV: query, document, relevance.")],
     strategies: Annotated[

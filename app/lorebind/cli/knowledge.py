@@ -12,6 +12,7 @@ import typer
 from lorebind.cli import documents
 from lorebind.cli.inputs import input_values
 from lorebind.cli.options import (
+    IdArgument,
     InputsOption,
     Output,
     OutputOption,
@@ -40,7 +41,6 @@ for command in (
 StrategyOption = Annotated[
     Strategy, typer.Option(help="upsert: change the index; replace: build a new one, then switch.")
 ]
-IdArgument = documents.IdArgument
 
 
 @app.command("list")

@@ -19,6 +19,7 @@ class Output(StrEnum):
 Strategy = Literal["upsert", "replace"]
 """How an ingest changes the index."""
 
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the knowledge base.")]
 ProjectOption = Annotated[
     str, typer.Option("--project", "-p", metavar="DIR", help="The project's folder or file.")
 ]

@@ -190,8 +190,10 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
 
 
 def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str, Sequence[BaseMessage]]:
-    """The id and the words of what the user asked, and what was said before; no words where
-    nothing is asked."""
+    """The id and text of the user's last message, and the messages before it.
+
+    The text is empty if the user has not said anything.
+    """
     at = last_question(messages)
     if at is None:
         return None, "", ()

@@ -138,7 +138,8 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         prompt = literal(question) if template is None else Prompt(template, values)
         places = [binding.settings.inject_as for binding in self._bindings]
         history = messages_of(values.get(HISTORY) or [], HISTORY)
-        injection = await self._found(question, values.get(DOCUMENTS), history, config)
+        first = next_marker(history)
+        injection = await self._found(question, values.get(DOCUMENTS), history, first, config)
         before, text = prompt.filled(injection.blocks, places)
         built = build_messages(
             question=text,
@@ -152,8 +153,8 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         at = last_question(messages)
         if at is None:
             raise UsageError("there is no message of the user's among those given")
-        found = self._found(str(messages[at].text), None, messages[:at], config, messages)
-        injection = await found
+        first = next_marker(messages)
+        injection = await self._found(str(messages[at].text), None, messages[:at], first, config)
         texts = [block.text for block in injection.blocks]
         instructions = [("system", self._instructions)] if self._instructions else []
         before = convert_to_messages(instructions)
@@ -170,10 +171,9 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         question: str,
         documents: Sequence[Document] | None,
         history: Sequence[BaseMessage],
+        first: int,
         config: RunnableConfig,
-        messages: Sequence[BaseMessage] = (),
     ) -> Injection:
-        first = next_marker(messages or history)
         if documents is None:
             return await inject(
                 self._service,

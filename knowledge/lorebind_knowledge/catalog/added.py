@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_knowledge.catalog.sql import OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
-from lorebind_knowledge.namespace import Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.catalog.database import Database
-
-_OWNER = ", ".join(Namespace.__slots__)
-_OURS = " and ".join(f"{name} = :{name}" for name in Namespace.__slots__)
+    from lorebind_knowledge.namespace import Namespace
 
 
 class AddedDocument(NamedTuple):
@@ -37,7 +35,7 @@ class AddedDocuments:
         """Keep documents, in place of those with the same uris; all of them or none."""
         rows = [
             {
-                **_owner(namespace),
+                **owner(namespace),
                 "uri": one.uri,
                 "media_type": one.media_type,
                 "metadata": json.dumps(dict(one.metadata), allow_nan=False),
@@ -46,7 +44,7 @@ class AddedDocuments:
             for one in documents
         ]
         changed = ", ".join(f"{name} = excluded.{name}" for name in ("media_type", "metadata"))
-        after = f"on conflict ({_OWNER}, uri) do update set {changed}, data = excluded.data"
+        after = f"on conflict ({OWNER}, uri) do update set {changed}, data = excluded.data"
         with self._database.writing() as sql:
             sql.insert("catalog_added", rows, after)
 
@@ -54,27 +52,27 @@ class AddedDocuments:
         """Forget a document."""
         with self._database.writing() as sql:
             sql.run(
-                f"delete from catalog_added where {_OURS} and uri = :uri",
-                **_owner(namespace),
+                f"delete from catalog_added where {OURS} and uri = :uri",
+                **owner(namespace),
                 uri=uri,
             )
 
     def clear(self, namespace: Namespace) -> None:
         """Forget all of a knowledge base's."""
         with self._database.writing() as sql:
-            sql.run(f"delete from catalog_added where {_OURS}", **_owner(namespace))
+            sql.run(f"delete from catalog_added where {OURS}", **owner(namespace))
 
     def uris(self, namespace: Namespace) -> list[str]:
         """Of all documents of a knowledge base, in order."""
-        query = f"select uri from catalog_added where {_OURS} order by uri"
+        query = f"select uri from catalog_added where {OURS} order by uri"
         with self._database.reading() as sql:
-            return [uri for (uri,) in sql.run(query, **_owner(namespace))]
+            return [uri for (uri,) in sql.run(query, **owner(namespace))]
 
     def get(self, namespace: Namespace, uri: str) -> AddedDocument | None:
         """A document; None if it is not there."""
-        query = f"select data, media_type, metadata from catalog_added where {_OURS} and uri = :uri"
+        query = f"select data, media_type, metadata from catalog_added where {OURS} and uri = :uri"
         with self._database.reading() as sql:
-            rows = sql.run(query, **_owner(namespace), uri=uri)
+            rows = sql.run(query, **owner(namespace), uri=uri)
         if not rows:
             return None
         data, media_type, metadata = rows[0]
@@ -84,7 +82,3 @@ class AddedDocuments:
             raise StoreError(
                 f"{self._database}: the document {uri!r} is damaged: {error}; add it again"
             ) from error
-
-
-def _owner(namespace: Namespace) -> dict[str, str]:
-    return {name: getattr(namespace, name) for name in Namespace.__slots__}

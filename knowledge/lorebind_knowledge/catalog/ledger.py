@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_knowledge.catalog import leases
+from lorebind_knowledge.catalog.sql import OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
@@ -116,14 +117,14 @@ class Ledger:
         namespace = lease.namespace
         with self._decoding(self._writing(lease), "indexes") as sql:
             ((number,),) = sql.run(
-                f"select coalesce(max(number), 0) + 1 from catalog_indexes where {_OURS}",
-                **_owner(namespace),
+                f"select coalesce(max(number), 0) + 1 from catalog_indexes where {OURS}",
+                **owner(namespace),
             )
             key = IndexKey(namespace, number)
             entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
             sql.run(
                 f"insert into catalog_indexes"
-                f" ({_OWNER}, number, state, manifest, birth, created_at) values"
+                f" ({OWNER}, number, state, manifest, birth, created_at) values"
                 " (:tenant, :project, :scope, :kb, :number, :state, :manifest, :birth, :now)",
                 **_place(key),
                 state=entry.state,
@@ -137,8 +138,8 @@ class Ledger:
         """In one step this index is the one searched, and the one before it is retired."""
         with self._writing(lease) as sql:
             sql.run(
-                f"update catalog_indexes set state = 'retired' where {_OURS} and state = 'active'",
-                **_owner(key.namespace),
+                f"update catalog_indexes set state = 'retired' where {OURS} and state = 'active'",
+                **owner(key.namespace),
             )
             sql.run(f"update catalog_indexes set state = 'active' where {_HERE}", **_place(key))
 
@@ -187,15 +188,15 @@ class Ledger:
     def start_run(self, lease: Lease, strategy: str) -> str:
         """A new run; earlier ones that never ended have failed, for their leases are gone."""
         run_id = uuid.uuid4().hex[:12]
-        ours = {**_owner(lease.namespace), "now": time.time()}
+        ours = {**owner(lease.namespace), "now": time.time()}
         with self._writing(lease) as sql:
             sql.run(
                 "update catalog_runs set status = 'failed', finished_at = :now"
-                f" where {_OURS} and status = 'running'",
+                f" where {OURS} and status = 'running'",
                 **ours,
             )
             sql.run(
-                f"insert into catalog_runs ({_OWNER}, run_id, strategy, status, started_at)"
+                f"insert into catalog_runs ({OWNER}, run_id, strategy, status, started_at)"
                 " values (:tenant, :project, :scope, :kb, :run_id, :strategy, 'running', :now)",
                 **ours,
                 run_id=run_id,
@@ -209,8 +210,8 @@ class Ledger:
         with self._writing(lease) as sql:
             sql.run(
                 "update catalog_runs set status = :status, finished_at = :now, report = :report"
-                f" where {_OURS} and run_id = :run_id",
-                **_owner(lease.namespace),
+                f" where {OURS} and run_id = :run_id",
+                **owner(lease.namespace),
                 run_id=run_id,
                 status=status,
                 now=time.time(),
@@ -220,28 +221,28 @@ class Ledger:
     def last_runs(self, namespace: Namespace, limit: int) -> Sequence[Mapping[str, Any]]:
         columns = ("run_id", "strategy", "status", "started_at")
         query = (
-            f"select {', '.join(columns)} from catalog_runs where {_OURS}"
+            f"select {', '.join(columns)} from catalog_runs where {OURS}"
             " order by started_at desc limit :limit"
         )
         with self._decoding(self._database.reading(), "runs") as sql:
-            rows = sql.run(query, **_owner(namespace), limit=limit)
+            rows = sql.run(query, **owner(namespace), limit=limit)
             for row in rows:
                 _check_types(row, (str, str, str, float))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def forget_runs(self, lease: Lease) -> None:
         with self._writing(lease) as sql:
-            sql.run(f"delete from catalog_runs where {_OURS}", **_owner(lease.namespace))
+            sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))
 
     def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
         """All in that state, the newest first."""
         query = (
-            f"select number, manifest, birth from catalog_indexes where {_OURS} and state = :state"
+            f"select number, manifest, birth from catalog_indexes where {OURS} and state = :state"
             " order by number desc"
         )
         found = []
         with self._decoding(nullcontext(sql), "indexes"):
-            for number, encoded, birth in sql.run(query, **_owner(namespace), state=state):
+            for number, encoded, birth in sql.run(query, **owner(namespace), state=state):
                 given = json.loads(encoded) if isinstance(encoded, str) else encoded
                 manifest = Manifest(**given)
                 values = (number, birth, *asdict(manifest).values())
@@ -297,22 +298,16 @@ def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
         raise TypeError("expected {1.__name__}, found {0.__name__}".format(*wrong))
 
 
-def _owner(namespace: Namespace) -> dict[str, str]:
-    return {name: getattr(namespace, name) for name in Namespace.__slots__}
-
-
 def _place(key: IndexKey) -> dict[str, Any]:
-    return {**_owner(key.namespace), "number": key.number}
+    return {**owner(key.namespace), "number": key.number}
 
 
-_OWNER = "tenant, project, scope, kb"
-_OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
-_HERE = f"{_OURS} and number = :number"
+_HERE = f"{OURS} and number = :number"
 
 _MANIFEST_TYPES = (str, str, int, str)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
-_PUT_AGAIN = f"on conflict ({_OWNER}, number, uri) do update set " + ", ".join(
+_PUT_AGAIN = f"on conflict ({OWNER}, number, uri) do update set " + ", ".join(
     f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "run_id")
 )

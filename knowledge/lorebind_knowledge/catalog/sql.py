@@ -14,6 +14,17 @@ from lorebind_knowledge.postgres.rows import insert_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_knowledge.namespace import Namespace
+
+OWNER = "tenant, project, scope, kb"
+OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
+"""The columns that name a namespace, and the condition that they name the one of `owner`."""
+
+
+def owner(namespace: Namespace) -> dict[str, str]:
+    """The values of these columns."""
+    return {name: getattr(namespace, name) for name in namespace.__slots__}
+
 
 class Sql:
     """Statements within one transaction.

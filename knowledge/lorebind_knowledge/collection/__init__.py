@@ -1,1 +1,1 @@
-"""A collection: documents that are added by hand, which no ingest knows of."""
+"""A collection: the documents of a LangChain `VectorStore`, which no ingest knows of."""

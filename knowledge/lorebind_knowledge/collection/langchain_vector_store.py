@@ -12,7 +12,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.collection.writing import check_embedder, turn
+from lorebind_knowledge.collection.writing import check_embedder, collection_turn
 from lorebind_knowledge.cosines import score_of
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.embedders.langchain import LangChainEmbedder
@@ -115,7 +115,7 @@ class LorebindVectorStore(LangChainVectorStore):
         if not written:
             return names
         vectors = await self.embeddings.aembed_documents(written)
-        async with turn(self._index, self._embedder, self._namespace) as (lease, entry):
+        async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
             generations = await call(self._index.next_generations, entry, names)
             records = [
                 Record(
@@ -138,7 +138,7 @@ class LorebindVectorStore(LangChainVectorStore):
         """Delete documents by their ids, those that are there; None deletes all."""
         _refuse(kwargs, known=("ids",))
         self._check_writable()
-        async with turn(self._index, self._embedder, self._namespace) as (lease, entry):
+        async with collection_turn(self._index, self._embedder, self._namespace) as (lease, entry):
             uris = await call(self._index.uris, entry) if ids is None else list(dict.fromkeys(ids))
             await call(self._index.remove, lease, entry, uris)
             await call(self._index.sweep, lease, entry, abandon=True)

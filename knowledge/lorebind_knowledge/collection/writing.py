@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import Manifest
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import IndexMismatchError, IngestRunningError
+from lorebind_knowledge.errors import IndexMismatchError
+from lorebind_knowledge.index.turn import turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.namespace import Namespace
 
-_LONGEST_PAUSE = 0.05
-
 
 @asynccontextmanager
-async def turn(
+async def collection_turn(
     index: Index, embedder: Embedder, namespace: Namespace
 ) -> AsyncIterator[tuple[Lease, IndexEntry]]:
     """The right to write a collection, whose index is made at the first turn.
@@ -34,9 +31,7 @@ async def turn(
         IndexMismatchError: it was begun with another embedder.
         EmbedderError, StoreError: an outage.
     """
-    stack = ExitStack()
-    try:
-        lease = await _lease(stack, index, namespace)
+    async with turn(index.catalog, namespace, wait=True) as lease:
         entry = await call(index.catalog.ledger.index, namespace, "active")
         if entry is None:
             manifest = await _manifest(embedder)
@@ -44,8 +39,6 @@ async def turn(
             await call(index.catalog.ledger.activate_index, lease, entry.key)
         check_embedder(entry, embedder)
         yield lease, entry
-    finally:
-        await call(stack.close)
 
 
 def check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
@@ -59,15 +52,6 @@ def check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
             f"{entry.manifest.embedder}, and now it is given {embedder.fingerprint}; use the first "
             "one, or another collection"
         )
-
-
-async def _lease(stack: ExitStack, index: Index, namespace: Namespace) -> Lease:
-    while True:
-        try:
-            return await call(stack.enter_context, index.catalog.lease(namespace))
-        except IngestRunningError:
-            # Asked again, because a thread that waits for a lock cannot be cancelled.
-            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
 
 
 async def _manifest(embedder: Embedder) -> Manifest:

@@ -33,8 +33,8 @@ _PROSE = ("description", "inject_as", "render")
 """Fields that are read by people only, and may show templates; and two that say of their own what
 may be named in them."""
 _HINT = (
-    "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, query, input "
-    "and outputs"
+    "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, query, "
+    "history, input and outputs"
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,9 @@ from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.events import Event
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.index import purging
-from lorebind_knowledge.ingest.engine import ingest, turn
+from lorebind_knowledge.index.turn import turn
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.sources.base import plain_metadata
 from lorebind_knowledge.sources.media_types import media_type_of_text
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
             "delete it there, or exclude it, and ingest again"
         )
     await call(kb.catalog.added.remove, kb.namespace, found.uri)
-    async with turn(kb, wait=True) as lease:
+    async with turn(kb.catalog, kb.namespace, wait=True) as lease:
         index = await call(index_of, kb)
         if index is not None:
             await call(kb.index.remove, lease, index, [found.uri])
@@ -81,7 +82,7 @@ async def delete_all(kb: KnowledgeBase) -> None:
     Raises:
         IngestRunningError: it is being ingested.
     """
-    async with turn(kb, wait=False) as lease:
+    async with turn(kb.catalog, kb.namespace, wait=False) as lease:
         index = await call(kb.catalog.ledger.index, kb.namespace, "active")
         if index is not None:  # from now on nothing searches it
             await call(kb.catalog.ledger.retire_index, lease, index.key)
@@ -106,7 +107,10 @@ def _document(given: Any, number: int) -> AddedDocument:
     if not isinstance(name, str):
         raise UsageError(f"{where}: id: expected text, got a {type(name).__name__}")
     media_type = about.get("media_type") or (media_type_of_text(name) if text else "")
-    metadata = _json(about.get("metadata", {}), where)
+    metadata = about.get("metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"{where}: metadata: expected a mapping, got a {type(metadata).__name__}")
+    metadata = plain_metadata(metadata)
     if title := about.get("title"):
         metadata["title"] = str(title)
     return AddedDocument(f"{_SCHEME}{name.removeprefix(_SCHEME)}", content, media_type, metadata)
@@ -127,20 +131,3 @@ def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
         f"{where}: expected a document of LangChain, or a mapping with the keys "
         f"{', '.join(_KEYS)}; got a {type(given).__name__}"
     )
-
-
-def _json(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What of the metadata filters can use.
-
-    Raises:
-        UsageError: it is no mapping.
-    """
-    if not isinstance(metadata, Mapping):
-        raise UsageError(f"{where}: metadata: expected a mapping")
-    return {
-        str(key): value
-        for key, value in metadata.items()
-        if isinstance(value, str | int)
-        or (isinstance(value, float) and math.isfinite(value))
-        or (isinstance(value, list) and all(isinstance(one, str | int) for one in value))
-    }

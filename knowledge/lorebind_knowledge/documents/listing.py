@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.ingest.enumeration import ADDED
+from lorebind_knowledge.ingest.added import ADDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,13 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.ledger import DocumentEntry
 from lorebind_knowledge.errors import (
     IngestRefusedError,
-    IngestRunningError,
     LorebindError,
     StoreError,
     UsageError,
     did_you_mean,
 )
 from lorebind_knowledge.events import Event
+from lorebind_knowledge.index.turn import turn
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import (
     attempts_of,
@@ -43,14 +43,13 @@ from lorebind_knowledge.ingest.successors import (
 from lorebind_knowledge.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")
@@ -59,8 +58,6 @@ _DOCUMENTS_PER_READ = 64
 """Read and chunked in one go; with the queues below, the bound on what is held in memory."""
 
 _BATCHES_AHEAD = 2
-
-_SECONDS_BETWEEN_TRIES = 0.2
 
 
 async def ingest(
@@ -98,7 +95,7 @@ async def ingest(
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
-    async with turn(corpus.kb, wait=wait) as lease:
+    async with turn(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added)
         return await run.execute(allow_mass_delete)
 
@@ -112,35 +109,6 @@ def check_strategy(strategy: str) -> None:
     if strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise UsageError(f"unknown ingest strategy {strategy!r}; {hint}")
-
-
-@asynccontextmanager
-async def turn(kb: KnowledgeBase, *, wait: bool) -> AsyncIterator[Lease]:
-    """The right to write a knowledge base, as `Catalog.lease` gives it.
-
-    Args:
-        kb: the knowledge base.
-        wait: let who has it end first, instead of refusing.
-
-    Raises:
-        IngestRunningError: somebody has it.
-    """
-    stack = ExitStack()
-    try:
-        yield await _take_turn(stack, kb, wait=wait)
-    finally:
-        await call(stack.close)
-
-
-async def _take_turn(stack: ExitStack, kb: KnowledgeBase, *, wait: bool) -> Lease:
-    while True:
-        try:
-            return await call(stack.enter_context, kb.catalog.lease(kb.namespace))
-        except IngestRunningError:
-            if not wait:
-                raise
-        # Asked again and again, because a thread that waits for a lock cannot be cancelled.
-        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 @dataclass(slots=True)

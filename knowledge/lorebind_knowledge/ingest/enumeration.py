@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.ingest.added import AddedSource
 from lorebind_knowledge.ingest.report import SourceReport
-from lorebind_knowledge.sources.base import Content, SourceItem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.knowledge_base import KnowledgeBase
-    from lorebind_knowledge.sources.base import Source
+    from lorebind_knowledge.sources.base import Source, SourceItem
 
 
 @dataclass(frozen=True)
@@ -52,42 +50,18 @@ class Enumeration:
         ]
 
 
-ADDED = "added"
-"""The key of the source of documents that were added by hand."""
-
-
-class AddedSource:
-    """Documents that were added by hand, as the catalog keeps them."""
-
-    key = ADDED
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self._added, self._namespace = kb.catalog.added, kb.namespace
-
-    def items(self) -> list[SourceItem]:
-        return [SourceItem(uri, partial(self._read, uri)) for uri in self.uris()]
-
-    def uris(self) -> list[str]:
-        return self._added.uris(self._namespace)
-
-    def _read(self, uri: str, version: str) -> Content:
-        found = self._added.get(self._namespace, uri)
-        if found is None:
-            raise SourceError(f"{uri}: was deleted meanwhile")
-        return Content(found.data, found.media_type, metadata=found.metadata)
-
-
 def enumerate_corpus(corpus: Corpus, added: Collection[str] | None = None) -> Enumeration:
-    """List the sources of a knowledge base, and what was added to it by hand.
+    """List what the sources of a knowledge base hold, and what was added to it by hand.
 
     Args:
         corpus: the knowledge base.
-        added: only these of what was added.
+        added: the uris of added documents, to list these alone; None lists everything.
     """
     source = AddedSource(corpus.kb)
     if added is not None:
         return enumerate_sources([source]).only(added)
-    return enumerate_sources([*corpus.sources, *([source] if source.uris() else [])])
+    # Reports name the source only where it has something.
+    return enumerate_sources([*corpus.sources, *([source] if source.items() else [])])
 
 
 def enumerate_sources(sources: Iterable[Source]) -> Enumeration:

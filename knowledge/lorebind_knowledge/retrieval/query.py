@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAMES = ("kb_id", "uri")
 _SPAN = ("start", "end", "line_start", "line_end")
 _DECIMALS = 9
-"""More than the relative figures have: none of them become equal."""
+"""Of a score: more than the 6 of the relative figures, so that different ones stay different."""
 
 
 @dataclass(frozen=True, slots=True)

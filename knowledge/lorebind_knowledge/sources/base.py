@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,19 @@ class Content:
     tell. It means something to the source alone: an ETag, a date."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """What the source knows about the document, added to the metadata of its passages."""
+
+
+def plain_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
+    """The metadata that filters can use: texts, finite numbers, booleans, and lists of these."""
+    return {str(key): value for key, value in metadata.items() if _is_plain(value)}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list):
+        return all(not isinstance(one, list) and _is_plain(one) for one in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | int)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,7 +15,7 @@ from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.values import ConfigMap
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.redaction import said_by
-from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.base import Content, SourceItem, plain_metadata
 from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.limits import too_large
 from lorebind_knowledge.sources.media_types import MARKDOWN, PLAIN_TEXT, media_type_of_text
@@ -128,7 +127,7 @@ class LangChainDocuments:
         data = document.page_content.encode("utf-8", "replace")
         if len(data) > self._max_bytes:
             return None
-        said = json.dumps(_scalars(document.metadata)).encode()
+        said = json.dumps(plain_metadata(document.metadata)).encode()
         # What a loader read is text by now, whatever its source was.
         media_type = MARKDOWN if media_type_of_text(name) == MARKDOWN else PLAIN_TEXT
         return partial(_content, spool, spool.put(data), spool.put(said), media_type)
@@ -173,13 +172,3 @@ def _free(name: str, taken: dict[str, int]) -> str:
         uri = f"{name}#{taken[name]}"
     taken[uri] = 1
     return uri
-
-
-def _scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata that JSON can say: texts, finite numbers and booleans."""
-    return {
-        str(key): value
-        for key, value in metadata.items()
-        if isinstance(value, str | int | float)
-        and not (isinstance(value, float) and not math.isfinite(value))
-    }

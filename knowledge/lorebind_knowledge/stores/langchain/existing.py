@@ -59,6 +59,7 @@ class ExistingStore:
         self._recipe, self._embeddings = recipe, embeddings
         self._making = threading.Lock()
         self._store: VectorStore | None = None
+        self._parts: dict[str, Any] = {}
         self._scale: str | None = None
 
     async def nearest(self, question: str, k: int) -> list[Near]:
@@ -96,9 +97,12 @@ class ExistingStore:
         return self._scale
 
     def close(self) -> None:
-        """Forget the object. It is not closed: others may use it."""
+        """Forget the object, and close what was made for it. An object that was given stays open:
+        others may use it."""
         with self._making:
             self._store = self._scale = None
+            opened, self._parts = self._parts, {}
+            self._recipe.close(opened)
 
     async def _found_out(self) -> str:
         found = await self._scored(_PROBE, _TRIED)
@@ -164,7 +168,8 @@ class ExistingStore:
                 return self._store
             recipe, name = self._recipe, self._recipe.embedding_parameter
             given = {name: self._embeddings()} if name else {}
-            store = recipe.made({**given, **recipe.made_parts()})
+            self._parts = recipe.made_parts()
+            store = recipe.made({**given, **self._parts})
             if not isinstance(store, VectorStore):
                 raise StoreError(f"{recipe.name} is not a VectorStore of LangChain")
             if type(store).similarity_search_with_score is VectorStore.similarity_search_with_score:

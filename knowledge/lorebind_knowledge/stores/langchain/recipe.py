@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.redaction import said_by
 
@@ -39,6 +40,13 @@ class Recipe:
     def made_parts(self) -> dict[str, Any]:
         """The settings that are objects, made."""
         return {name: part.made(part.made_parts()) for name, part in self.parts.items()}
+
+    def close(self, parts: Mapping[str, Any]) -> None:
+        """Close those of the made parts that can be closed."""
+        for part in parts.values():
+            if callable(close := getattr(part, "close", None)):
+                with self.saying("cannot be closed"):
+                    finish(close())
 
     def made(self, arguments: Mapping[str, Any]) -> Any:
         """What the settings make together with these, which replace some or are beside them."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from langchain_core.documents import Document
 
-from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.langchain.adapter import Adapter
@@ -126,10 +125,7 @@ class LangChainStore(VectorStore):
             self._closed = True
             self._made.clear()
             opened, self._parts = self._parts or {}, None
-            for part in opened.values():
-                if callable(close := getattr(part, "close", None)):
-                    with self._recipe.saying("cannot be closed"):
-                        finish(close())
+            self._recipe.close(opened)
 
     @contextmanager
     def _using(self, space: Space) -> Iterator[Adapter]:

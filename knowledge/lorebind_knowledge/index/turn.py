@@ -1,0 +1,54 @@
+"""Waiting for the right to write a knowledge base or a collection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import IngestRunningError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.leases import Lease
+    from lorebind_knowledge.namespace import Namespace
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.2
+_GROWTH = 1.5
+
+
+@asynccontextmanager
+async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
+    """The lease of a namespace, until the end of the block; see `Catalog.lease`.
+
+    Args:
+        catalog: where it is kept.
+        namespace: what is to be written.
+        wait: let another writer end first, instead of refusing.
+
+    Raises:
+        IngestRunningError: another writer has it.
+        ReadOnlyError, StoreError: see `Catalog.lease`.
+    """
+    stack = ExitStack()
+    try:
+        yield await _lease(stack, catalog, namespace, wait=wait)
+    finally:
+        await call(stack.close)
+
+
+async def _lease(stack: ExitStack, catalog: Catalog, namespace: Namespace, *, wait: bool) -> Lease:
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await call(stack.enter_context, catalog.lease(namespace))
+        except IngestRunningError:
+            if not wait:
+                raise
+        # Asked again and again, because a thread that waits for a lock cannot be cancelled.
+        await asyncio.sleep(random.uniform(0, pause))
+        pause = min(_GROWTH * pause, _LONGEST_PAUSE)
