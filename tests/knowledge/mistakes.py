@@ -686,7 +686,7 @@ MISTAKES = [
         'instructions: "{{ .input.x }}"',
         "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
         "is; templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
-        "query, input and outputs",
+        "query, history, input and outputs",
     ),
     Mistake(
         "a file that is not there",

@@ -266,7 +266,7 @@ def test_an_id_is_used_once(tmp_path):
             "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
             "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
             "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
-            "query, input and outputs",
+            "query, history, input and outputs",
         ),
     ],
 )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def items(root: Path = Path(), **declared: Any) -> dict[str, SourceItem]:
     declaration = CloudStorageSource(type="cloud_storage", **declared)
-    listed = list(make_source(declaration, Environment(root, {})).items())
+    every = make_source(declaration, Environment(root, {})).items()
+    listed = [item for item in every if not item.skipped]
     assert [item.uri for item in listed] == sorted(item.uri for item in listed)
     return {item.uri: item for item in listed}
 

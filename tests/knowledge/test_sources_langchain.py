@@ -76,8 +76,8 @@ def read(item: SourceItem) -> Content:
 
 def test_documents() -> None:
     """Each document is one item, with its text and with what of its metadata is plain."""
-    there = {"page": 2, "draft": False, "score": 0.5, "lang": "en"}
-    odd = {"list": [1], "none": None, "nan": float("nan"), "map": {}, "path": Path("x")}
+    there = {"page": 2, "draft": False, "score": 0.5, "lang": "en", "tags": ["a", 1]}
+    odd = {"none": None, "nan": float("nan"), "map": {}, "path": Path("x")}
     (item,) = listed(page("Straße", source="a.pdf", **there, **odd))
     content = read(item)
     assert item.uri == "a.pdf"

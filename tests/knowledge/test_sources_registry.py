@@ -56,7 +56,7 @@ def made(
 
 
 def uris(source: Source) -> list[str]:
-    return [item.uri for item in source.items()]
+    return [item.uri for item in source.items() if not item.skipped]
 
 
 async def read(item: SourceItem, version: str = "") -> Content:
@@ -377,7 +377,7 @@ def test_inline_ids(tmp_path: Path) -> None:
 
 
 async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
-    """One source may list files, addresses and a video; files of other endings are passed over."""
+    """One source may list files, addresses and a video; files of other endings are skipped."""
     (tmp_path / "talks").mkdir()
     for name in ("a.vtt", "b.SRT", "c.mp4"):
         (tmp_path / "talks" / name).write_bytes(name.encode())
@@ -393,7 +393,8 @@ async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
     source = made(tmp_path, {"input": {"video": "abc"}}, **declared)
     address, watch = server.url("/d.vtt"), "https://www.youtube.com/watch?v=abc"
     assert uris(source) == ["talks/a.vtt", "talks/b.SRT", address, watch]
-    found = [await read(item) for item in list(source.items())[:3]]
+    listed = [item for item in source.items() if not item.skipped]
+    found = [await read(item) for item in listed[:3]]
     assert [content.data for content in found] == [b"a.vtt", b"b.SRT", b"WEBVTT"]
     assert source.key == (
         f"media_transcript:talks/*,{address},youtube {{{{ .workflow.input.video }}}}"

@@ -23,8 +23,8 @@ def ask(
 ) -> None:
     """Answer a question from the documents of a folder or project, with citations.
 
-    No configuration is needed: the folder's Markdown and text files are indexed in its .lorebind
-    folder. The second run embeds only what changed.
+    No configuration is needed: the folder's files are indexed in its .lorebind folder, and what
+    cannot be read is listed. The second run embeds only what changed.
 
     A project that names code or variables is asked only when you have made it by `init`, or
     trusted it by `trust`.

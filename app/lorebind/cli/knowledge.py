@@ -289,7 +289,7 @@ def plan(
 ) -> None:
     """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
     from lorebind.cli.ingesting import show_plan
-    from lorebind.cli.printing import print_data, print_line
+    from lorebind.cli.printing import print_data, print_line, print_source_reports
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
@@ -311,9 +311,7 @@ def plan(
         print_data(plans[0] if kb_id else plans, output)
         return
     for found in plans:
-        for source in found.sources:
-            if source.status == "failed":
-                print_line(f"failed source {source.source}: {source.reason}")
+        print_source_reports(found.sources)
         for failure in found.failures:
             print_line(f"unreadable document {failure.uri}: {failure.reason}")
 

@@ -57,7 +57,6 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     from lorebind.cli.trust import check_trusted
     from lorebind.project import Project
     from lorebind_knowledge.configuration import PROJECT_FILE
-    from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
 
     if path.is_file() or (path / PROJECT_FILE).is_file():
         if not trusted:
@@ -65,10 +64,9 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         return Project.load(path)
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
-    endings = ",".join(suffix.removeprefix(".") for suffix in SUPPORTED_SUFFIXES)
     knowledge_base = {
         "id": FOLDER_KB,
-        "sources": [{"type": "file_glob", "path": f"**/*.{{{endings}}}"}],
+        "sources": [{"type": "file_glob", "path": "**/*"}],
         # A passage of this size is seldom longer than the embedder reads, code and tables included.
         "chunking": {"size": 600, "overlap": 90},
     }

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
+from lorebind_knowledge.ingest.report import skipped_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import Answer
     from lorebind_knowledge.documents.listing import ChunkInfo
-    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport, SourceReport
     from lorebind_knowledge.records import DocumentMatch, QueryResult
 
 SNIPPET_LINES = 4
@@ -162,11 +163,22 @@ def print_report(report: IngestReport) -> None:
         )
     for notice in report.notices:
         print_line(f"note: {notice}")
-    for source in report.sources:
-        if source.status == "failed":
-            print_line(f"failed source {source.source}: {source.reason}")
+    print_source_reports(report.sources)
     for failure in report.failures:
         print_line(f"failed document {failure.reason} (attempt {failure.attempts})")
+
+
+def print_source_reports(sources: Sequence[SourceReport]) -> None:
+    """What the sources skipped, and those that failed."""
+    skipped = [one for source in sources for one in source.skipped]
+    if skipped:
+        print_line(
+            f"skipped {counted(len(skipped), 'file')}: {skipped_summary(skipped)}; "
+            "as_text and respect_gitignore of the source include them"
+        )
+    for source in sources:
+        if source.status == "failed":
+            print_line(f"failed source {source.source}: {source.reason}")
 
 
 def print_matches(result: QueryResult, question: str) -> None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.ingest.added import AddedSource
-from lorebind_knowledge.ingest.report import SourceReport
+from lorebind_knowledge.ingest.report import Skipped, SourceReport, skipped_summary
+from lorebind_knowledge.loaders.registry import can_load
+from lorebind_knowledge.sources.base import ending_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.corpus import Corpus
@@ -68,12 +70,25 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
     """List every source; one that fails is reported and does not stop the others."""
     result = Enumeration()
     for source in sources:
+        items: dict[str, SourceItem] = {}
+        skipped: list[Skipped] = []
         try:
-            items: Sequence[SourceItem] = list(source.items())
+            for item in source.items():
+                if reason := item.skipped or _unreadable(item):
+                    skipped.append(Skipped(item.uri, reason))
+                else:
+                    items[item.uri] = item
+            if skipped and not items:
+                raise SourceError(f"all that it finds is skipped: {skipped_summary(skipped)}")
         except SourceError as error:
-            result.sources.append(SourceReport(source.key, "failed", 0, str(error)))
+            result.sources.append(SourceReport(source.key, "failed", 0, str(error), skipped))
             continue
-        for item in items:
-            result.items.setdefault(item.uri, (source.key, item))
-        result.sources.append(SourceReport(source.key, "ok", len(items)))
+        for uri, item in items.items():
+            result.items.setdefault(uri, (source.key, item))
+        result.sources.append(SourceReport(source.key, "ok", len(items), skipped=skipped))
     return result
+
+
+def _unreadable(item: SourceItem) -> str:
+    """Its ending where no loader reads such documents, and nobody asked for it by name."""
+    return "" if item.peek is None or can_load(item.uri, item.peek) else ending_of(item.uri)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file or folder that a source found and that is not read."""
+
+    uri: str
+    """A folder's ends with `/`."""
+    reason: str
+    """The ending of its name where no loader reads such files, or what excludes it, as
+    `.gitignore` or `node_modules`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceReport:
     """How one declared source did."""
 
@@ -23,6 +39,15 @@ class SourceReport:
     """`ok` or `failed`. Nothing that came from a failed source is deleted."""
     documents: int
     reason: str = ""
+    skipped: list[Skipped] = field(default_factory=list)
+    """What it found beside its documents."""
+
+
+def skipped_summary(skipped: Iterable[Skipped]) -> str:
+    """How many were skipped for each reason, the most frequent first: `.zip 12, node_modules 1`."""
+    counts = Counter(one.reason for one in skipped)
+    ordered = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
+    return ", ".join(f"{reason} {count}" for reason, count in ordered)
 
 
 def _document_counts() -> dict[str, int]:

@@ -106,6 +106,21 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
     return begin_load(data, uri, media_type, _load_here)
 
 
+def can_load(uri: str, peek: Callable[[], bytes]) -> bool:
+    """Whether there is a loader for a document, as far as its name and its first bytes tell.
+
+    Args:
+        uri: its path or URL.
+        peek: gives the first bytes; called where the name tells nothing.
+    """
+    suffix = name_of(uri).suffix.lower()
+    if suffix in _SUFFIXES or suffix in plugged_suffixes():
+        return True
+    head = peek()
+    is_archive = head.startswith(b"PK")  # of which only the end tells what it holds
+    return not is_archive and bool(_by_content(head, uri))
+
+
 def begin_load(
     data: bytes, uri: str, media_type: str, begin: Callable[[str, bytes, str], T]
 ) -> LoadedDocument | T:

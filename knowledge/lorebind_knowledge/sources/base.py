@@ -49,6 +49,17 @@ class SourceItem:
     formerly: str = ""
     """The uri that the document had in indexes of earlier versions, where it is another one: a
     document is not missed under the name that it had."""
+    skipped: str = ""
+    """Why the source passes over it, in a word or two. It is reported and not read."""
+    peek: Callable[[], bytes] | None = None
+    """Gives the first bytes of a document that was found by a pattern. One of a kind that no loader
+    reads is then skipped, where one that was asked for by its name fails."""
+
+
+def ending_of(uri: str) -> str:
+    """How reports call the kind of a document that cannot be read: the ending of its name."""
+    _, dot, ending = uri.rpartition("/")[2].rpartition(".")
+    return f"{dot}{ending.lower()}" if dot else "no ending"
 
 
 class Source(Protocol):

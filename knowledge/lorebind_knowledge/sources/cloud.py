@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -9,7 +10,6 @@ from pydantic import Field
 from lorebind_knowledge.declarations.sources import SourceBase
 from lorebind_knowledge.declarations.values import ConfigMap, GlobPattern
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.sources.base import SourceItem
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.key import mark
 from lorebind_knowledge.sources.remote_buckets import SYSTEMS, RemoteBucket
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from lorebind_knowledge.declarations.base import Wants
+    from lorebind_knowledge.sources.base import SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
     class Bucket(Protocol):
@@ -132,7 +133,9 @@ class BucketSource:
             )
         for name in sorted(found):
             shown = f"{self._shown_prefix}{name[len(self._prefix) :]}"
-            yield SourceItem(f"{address}/{shown}", found[name].read, f"{self._former}/{name}")
+            uri, formerly = f"{address}/{shown}", f"{self._former}/{name}"
+            peek = None if name == self._prefix else found[name].peek
+            yield replace(found[name], uri=uri, formerly=formerly, peek=peek)
 
     def _matches(self, name: str) -> bool:
         from wcmatch import glob
@@ -158,7 +161,14 @@ class FolderBucket:
             max_bytes: the size of the largest file.
         """
         self.address = address_of("file", name)
-        self._files = FileSource("file", ["**"], folder, max_bytes=max_bytes, place="its bucket")
+        self._files = FileSource(
+            "file",
+            ["**"],
+            folder,
+            max_bytes=max_bytes,
+            respect_gitignore=False,
+            place="its bucket",
+        )
 
     def objects(self, prefix: str) -> Iterator[SourceItem]:
         return self._files.items()

@@ -14,7 +14,8 @@ from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES, SourceBas
 from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.open_inside import OutsideError, open_inside
-from lorebind_knowledge.sources.base import Content, SourceItem
+from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
+from lorebind_knowledge.sources.folder import EVERY_FILE, files_below, matcher
 from lorebind_knowledge.sources.limits import too_large
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
 A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
+_PEEK = 1024
 PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
 
 
@@ -31,13 +33,16 @@ class Files(SourceBase):
     """What the sources share that read files of the project folder."""
 
     path: FilePattern | None = Field(
-        None, description="A file or glob pattern, relative to the project folder."
+        None, description="A file, folder or glob pattern, relative to the project folder."
     )
     paths: list[FilePattern] = Field(
         default_factory=list, description="Several files or patterns, beside or instead of `path`."
     )
     exclude: list[FilePattern] = Field(
         default_factory=list, description="Patterns of files that are not listed."
+    )
+    respect_gitignore: bool = Field(
+        True, description="Skip the files that `.gitignore` files name."
     )
 
     @property
@@ -50,6 +55,13 @@ class GlobSource(Files):
     """What `markdown_glob` and `file_glob` share."""
 
     declares_uris: ClassVar[bool] = True
+    in_folder: ClassVar[str] = EVERY_FILE
+    """Which files of a folder that is named."""
+
+    as_text: list[FilePattern] = Field(
+        default_factory=list,
+        description="Patterns of files to read as plain text, whatever their endings.",
+    )
     model_config = one_of(A_PATH, PATHS)  # the same as `_has_a_pattern`
 
     @model_validator(mode="after")
@@ -67,6 +79,7 @@ def make_files(
     declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
 ) -> FileSource:
     """The files that a declaration names, of these endings only."""
+    globs = declaration if isinstance(declaration, GlobSource) else None
     return FileSource(
         kind,
         declaration.patterns,
@@ -74,15 +87,17 @@ def make_files(
         exclude=declaration.exclude,
         max_bytes=declaration.max_bytes,
         endings=endings,
+        respect_gitignore=declaration.respect_gitignore,
+        in_folder=globs.in_folder if globs else EVERY_FILE,
+        as_text=globs.as_text if globs else (),
     )
 
 
 class FileSource:
-    """Files below a folder that match any of the patterns, sorted by path.
+    """Files below a folder that match any of the patterns, sorted by path; see `files_below`.
 
-    `**` crosses folders, `{md,txt}` are alternatives; hidden files and folders are passed over and
-    links to folders are not followed. A file whose real place is outside the folder is refused.
-    No file has a version: times can stay the same when a file changes, so each is read every time.
+    A file whose real place is outside the folder is refused. No file has a version: times can stay
+    the same when a file changes, so each is read every time.
     """
 
     def __init__(
@@ -94,6 +109,9 @@ class FileSource:
         exclude: Sequence[str] = (),
         max_bytes: int = DEFAULT_MAX_BYTES,
         endings: tuple[str, ...] = (),
+        respect_gitignore: bool = True,
+        in_folder: str = EVERY_FILE,
+        as_text: Sequence[str] = (),
         place: str = "the project folder",
     ) -> None:
         """
@@ -104,6 +122,8 @@ class FileSource:
             exclude: patterns of files to leave out.
             max_bytes: the size of the largest document.
             endings: endings, in lower case, of which a name must have one; none takes every name.
+            respect_gitignore, in_folder: as for `files_below`.
+            as_text: patterns of files that are plain text, whatever they are called.
             place: what messages call the folder.
         """
         self._kind = kind
@@ -112,6 +132,9 @@ class FileSource:
         self._root = root
         self._max_bytes = max_bytes
         self._endings = endings
+        self._respect_gitignore = respect_gitignore
+        self._in_folder = in_folder
+        self._as_text = matcher(as_text)
         self._place = place
 
     @property
@@ -120,30 +143,38 @@ class FileSource:
         return f"{self._kind}:{','.join(self._patterns)}{excluded}"
 
     def items(self) -> Iterator[SourceItem]:
-        from wcmatch import glob
-
         if not self._root.is_dir():
             raise SourceError(f"the folder {self._root} is not there")
-        found = glob.glob(
+        found = files_below(
+            self._root,
             self._patterns,
-            root_dir=str(self._root),
-            flags=glob.GLOBSTAR | glob.BRACE | glob.NODIR,
-            exclude=self._exclude or None,
-            limit=0,
+            exclude=self._exclude,
+            respect_gitignore=self._respect_gitignore,
+            in_folder=self._in_folder,
         )
-        names = sorted({path.replace("\\", "/").removeprefix("./") for path in found})
-        if self._endings:
-            names = [name for name in names if name.lower().endswith(self._endings)]
-        if not names:
+        if not found:
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
             raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
         home = os.path.realpath(self._root)
-        for name in names:
+        for one in found:
             # A file's name may be bytes that are no text; a uri is always text.
-            uri = os.fsencode(name).decode("utf-8", "backslashreplace")
-            yield SourceItem(uri, partial(self._read, home, name, uri))
+            uri = os.fsencode(one.name).decode("utf-8", "backslashreplace")
+            skipped = one.skipped
+            if self._endings and not skipped and not one.name.lower().endswith(self._endings):
+                skipped = ending_of(one.name)
+            is_text = self._as_text(one.name)
+            peek = None if one.named or is_text else partial(self._peek, home, one.name)
+            read = partial(self._read, home, one.name, uri, "text/plain" if is_text else "")
+            yield SourceItem(uri, read, skipped=skipped, peek=peek)
 
-    def _read(self, home: str, path: str, name: str, version: str) -> Content:
+    def _peek(self, home: str, path: str) -> bytes:
+        try:
+            with open_inside(home, path) as file:
+                return file.read(_PEEK) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        except (OutsideError, OSError):
+            return b""
+
+    def _read(self, home: str, path: str, name: str, media_type: str, version: str) -> Content:
         try:
             with open_inside(home, path) as file:
                 before = os.fstat(file.fileno())
@@ -160,4 +191,4 @@ class FileSource:
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if not same or len(data) != before.st_size:
             raise SourceError(f"{name}: changed while it was read; it is tried again next time")
-        return Content(data)
+        return Content(data, media_type)

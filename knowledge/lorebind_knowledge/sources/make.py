@@ -13,7 +13,6 @@ from lorebind_knowledge.configuration.make_part import make_part
 from lorebind_knowledge.declarations.places import is_plugins
 from lorebind_knowledge.errors import LorebindError, SourceError
 from lorebind_knowledge.redaction import without
-from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.environment import SourceEnvironment
 from lorebind_knowledge.sources.key import key_of
 from lorebind_knowledge.sources.limits import too_large
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration import Environment
     from lorebind_knowledge.declarations.sources import SourceBase
-    from lorebind_knowledge.sources.base import Source
+    from lorebind_knowledge.sources.base import Content, Source, SourceItem
 
 
 def make_source(
@@ -87,7 +86,8 @@ class RedactingSource:
         with self._redacting(f"{self.key}: cannot be listed"):
             for item in self._inner.items():
                 uri = self._shown(item.uri) if self._names else item.uri
-                yield SourceItem(uri, self._reading(item, uri), item.formerly or item.uri)
+                read, formerly = self._reading(item, uri), item.formerly or item.uri
+                yield replace(item, uri=uri, read=read, formerly=formerly)
 
     def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:
         read: Callable[[str], Any] = item.read

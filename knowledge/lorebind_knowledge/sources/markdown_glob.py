@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 class MarkdownGlobSource(GlobSource):
     """Markdown files of the project folder."""
+
+    in_folder: ClassVar[str] = "**/*.{md,markdown,mdx}"
 
     type: Literal["markdown_glob"] = Field(description="Markdown files by pattern.")
 

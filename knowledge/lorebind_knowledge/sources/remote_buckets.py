@@ -120,7 +120,10 @@ class RemoteBucket:
             if name and not name.endswith("/") and not marker:
                 uri = f"{self.address}/{name}"
                 as_listed = (info["size"], _version_of(info))
-                yield SourceItem(name, partial(self._read, path, uri, as_listed, outage))
+                read = partial(self._read, path, uri, as_listed, outage)
+                # One without ending may have a media type, or be told by what it begins with.
+                has_ending = "." in name.rpartition("/")[2]
+                yield SourceItem(name, read, peek=bytes if has_ending else None)
 
     def _files(self) -> Any:
         if not self._made:
@@ -188,7 +191,15 @@ class RemoteBucket:
 
 def _let_go(made: list[Any]) -> None:
     """Let a file system end in the thread of its event loop: it closes its connections there."""
-    made[0].loop.call_soon_threadsafe(made.clear)
+    made[0].loop.call_soon_threadsafe(_end, made)
+
+
+def _end(made: list[Any]) -> None:
+    # fsspec gives it methods that hold it. With these it would wait for the garbage collector, that
+    # may come in the thread of another event loop, and close the connections there.
+    about = vars(made.pop())
+    for name in [name for name, value in about.items() if callable(value)]:
+        del about[name]
 
 
 @dataclass

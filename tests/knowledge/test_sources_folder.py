@@ -1,0 +1,221 @@
+"""What is found below a folder, and what is skipped and why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.report import Skipped, skipped_summary
+from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.sources.folder import files_below
+from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
+
+
+def write(root: Path, *names: str, text: str = "x") -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
+    """The names of the files to read."""
+    found = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder)
+    return [one.name for one in found if not one.skipped]
+
+
+def skipped(root: Path, *patterns: str) -> dict[str, str]:
+    """Why each file or folder is skipped."""
+    return {one.name: one.skipped for one in files_below(root, patterns) if one.skipped}
+
+
+def test_endings_in_any_case(tmp_path: Path) -> None:
+    """The ending of a pattern matches in upper and lower case, and so does an excluded one."""
+    write(tmp_path, "a.md", "b.MD", "c.Md", "d.txt", "E.md.bak", "UP/f.md")
+    assert read(tmp_path, "**/*.md") == ["UP/f.md", "a.md", "b.MD", "c.Md"]
+    assert read(tmp_path, "*.{MD,TXT}") == ["a.md", "b.MD", "c.Md", "d.txt"]
+    assert read(tmp_path, "up/*.md") == []
+    assert read(tmp_path, "a.MD") == ["a.md"]
+    found = files_below(tmp_path, ["*.md"], exclude=["*.MD"])
+    assert found == []
+
+
+def test_a_folder_means_what_is_below_it(tmp_path: Path) -> None:
+    """A pattern that names a folder lists its files; of markdown_glob, the Markdown files."""
+    write(tmp_path, "kb/hand book/a.md", "kb/hand book/x/b.MDX", "kb/hand book/c.txt", "d.md")
+    every = ["kb/hand book/a.md", "kb/hand book/c.txt", "kb/hand book/x/b.MDX"]
+    for pattern in ("kb/hand book", "kb/hand book/", "./kb//hand book", "kb/hand\\ book"):
+        assert read(tmp_path, pattern) == every
+    markdown = read(tmp_path, "kb", in_folder=MarkdownGlobSource.in_folder)
+    assert markdown == ["kb/hand book/a.md", "kb/hand book/x/b.MDX"]
+    assert read(tmp_path, ".") == ["d.md", *every]
+
+
+def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
+    """A file whose name looks like a pattern is listed by that pattern, and by its escaped name."""
+    write(tmp_path, "a[1].md", "a1.md", "*.md")
+    assert read(tmp_path, r"a\[1\].md") == ["a[1].md"]
+    assert read(tmp_path, "a[1].md") == ["a1.md"]
+    assert read(tmp_path, "*.md") == ["*.md", "a1.md", "a[1].md"]
+
+
+def test_folders_of_tools(tmp_path: Path) -> None:
+    """Packages, caches and virtual environments are skipped; where a pattern names one, read."""
+    write(tmp_path, "a.md", "node_modules/x/b.md", "src/node_modules/c.md", "src/__pycache__/d.md")
+    write(tmp_path, "any name/pyvenv.cfg", "any name/lib/e.md", ".venv/f.md")
+    assert read(tmp_path, "**/*.md") == ["a.md"]
+    assert skipped(tmp_path, "**/*.md") == {
+        "node_modules/": "node_modules",
+        "src/node_modules/": "node_modules",
+        "src/__pycache__/": "__pycache__",
+        "any name/": "virtual environments",
+    }
+    assert read(tmp_path, "node_modules/**/*.md") == ["node_modules/x/b.md"]
+    assert read(tmp_path, "any name/lib") == ["any name/lib/e.md"]
+    assert files_below(tmp_path, ["**/*.md"], exclude=["**/node_modules/**", "any name/**"]) == [
+        one
+        for one in files_below(tmp_path, ["**/*.md"])
+        if one.name in ("a.md", "src/__pycache__/")
+    ]
+
+
+def test_gitignore(tmp_path: Path) -> None:
+    """Rules hold below their file, the deeper ones first, and can take files back in."""
+    write(tmp_path, "a.md", "b.log", "keep.log", "build/c.md", "docs/d.log", "docs/deep/e.md")
+    write(tmp_path, ".gitignore", text="*.log\n!keep.log\nbuild/\n# note\n\n\\\n")
+    write(tmp_path, "docs/.gitignore", text="!d.log\ndeep/*\n")
+    assert read(tmp_path, "**/*") == ["a.md", "docs/d.log", "keep.log"]
+    assert skipped(tmp_path, "**/*") == dict.fromkeys(
+        ("b.log", "build/", "docs/deep/e.md"), ".gitignore"
+    )
+    assert len(read(tmp_path, "**/*", heed=False)) == 6
+
+
+def test_an_ignored_folder_that_is_meant(tmp_path: Path) -> None:
+    """What a pattern names itself is read, though a `.gitignore` names it too."""
+    write(tmp_path, "build/docs/a.md", "build/docs/b.tmp")
+    write(tmp_path, ".gitignore", text="build/\n")
+    write(tmp_path, "build/docs/.gitignore", text="*.tmp\n")
+    assert read(tmp_path, "**/*") == []
+    assert read(tmp_path, "build/docs/**/*") == read(tmp_path, "build/docs") == ["build/docs/a.md"]
+    assert read(tmp_path, "build/docs/b.tmp") == ["build/docs/b.tmp"]
+
+
+def test_the_rules_of_the_repository_above(tmp_path: Path) -> None:
+    """Rules above the project folder count up to the top of its repository, and none beyond."""
+    write(tmp_path, ".gitignore", text="*.md\n")
+    write(tmp_path, "repo/.gitignore", text="/project/_build/\n*.log\n")
+    write(tmp_path, "repo/project/_build/a.md", "repo/project/b.log", "repo/project/c.md")
+    project = tmp_path / "repo" / "project"
+    assert read(project, "**/*") == ["_build/a.md", "b.log", "c.md"]
+    (tmp_path / "repo" / ".git").mkdir()
+    assert read(project, "**/*") == ["c.md"]
+    assert read(project, "_build") == ["_build/a.md"]
+
+
+@pytest.mark.parametrize("rules", ["[", "*a" * 120, "\\", "a" * 300_000, "\x00", "***", "[!]"])
+def test_rules_that_mean_harm(tmp_path: Path, rules: str) -> None:
+    """Rules that are wrong, or would take a regular expression for ever, hide nothing."""
+    write(tmp_path, "a" * 200, "b.md")
+    write(tmp_path, ".gitignore", text=rules)
+    start = time.monotonic()
+    assert "b.md" in read(tmp_path, "**/*") + list(skipped(tmp_path, "**/*"))
+    assert time.monotonic() - start < 60
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_rules_that_are_a_pipe(tmp_path: Path) -> None:
+    """A `.gitignore` that is a named pipe is not waited for."""
+    write(tmp_path, "a.md")
+    os.mkfifo(tmp_path / ".gitignore")
+    assert read(tmp_path, "**/*") == ["a.md"]
+
+
+_names = st.sampled_from(["a", "b", "c.md", "d.log", "e f"])
+_paths = st.lists(_names, min_size=1, max_size=3).map("/".join)
+_rule = st.sampled_from(
+    ["a", "b/", "/a", "a/b", "*.md", "*.log", "!c.md", "!a/", "**/b", "a/**", "/*", "!/a/", "*",
+     "!*/", "e f", "e f/", "a/*.md", "!d.log", "b/**/c.md", "?", "[ab]", "#x", "  ", "c.md "]
+)  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@settings(max_examples=40, deadline=None)
+@given(
+    paths=st.lists(_paths, min_size=1, max_size=8),
+    rules=st.lists(_rule, max_size=5),
+    deeper=st.tuples(st.sampled_from(["a", "b"]), st.lists(_rule, max_size=3)),
+)
+def test_git_says_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: list[str],
+    rules: list[str],
+    deeper: tuple[str, list[str]],
+) -> None:
+    """What is read is what git would take in."""
+    root = tmp_path_factory.mktemp("repository")
+    for path in paths:
+        try:
+            write(root, path)
+        except (NotADirectoryError, FileExistsError, IsADirectoryError):
+            continue  # a name is a file and a folder at once
+    (root / ".gitignore").write_text("\n".join(rules))
+    if (root / deeper[0]).is_dir():
+        (root / deeper[0] / ".gitignore").write_text("\n".join(deeper[1]))
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    asked = ["git", "-C", str(root), "-c", "core.excludesFile=", "ls-files", "-z"]
+    told = subprocess.run(
+        [*asked, "--others", "--exclude-standard"], check=True, capture_output=True
+    ).stdout.decode()
+    assert read(root, "**/*") == sorted(
+        name for name in told.split("\0") if name and ".gitignore" not in name
+    )
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be listed fails the source: its documents are not taken to be gone."""
+    write(tmp_path, "docs/shut/a.md", "docs/b.md")
+    real = os.scandir
+
+    def refusing(path: Path) -> object:
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(SourceError, match="docs/shut: cannot be listed: Permission denied"):
+        read(tmp_path, "docs/**/*.md")
+    assert read(tmp_path, "docs/*.md") == ["docs/b.md"]
+
+
+def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
+    """A file of unknown kind is skipped, unless its content tells or it is asked for by name."""
+    write(tmp_path, "a.md", "b.zzz", "c.zzz", "LICENSE", "notes.conf5")
+    write(tmp_path, "page", text="<!doctype html><p>hello")
+    (tmp_path / "z.zip").write_bytes(b"PK\x03\x04")
+
+    def listed(*patterns: str, as_text: tuple[str, ...] = ()) -> tuple[list[str], str]:
+        source = FileSource("file_glob", patterns, tmp_path, as_text=as_text)
+        found = enumerate_sources([source])
+        return sorted(found.items), skipped_summary(found.sources[0].skipped)
+
+    assert listed("**/*") == (
+        ["a.md", "page"],
+        ".zzz 2, .conf5 1, .zip 1, no ending 1",
+    )
+    assert listed("**/*", as_text=("LICENSE", "*.conf5")) == (
+        ["LICENSE", "a.md", "notes.conf5", "page"],
+        ".zzz 2, .zip 1",
+    )
+    assert listed("**/*", "b.zzz")[0] == ["a.md", "b.zzz", "page"]
+    report = enumerate_sources([FileSource("file_glob", ["*.zzz"], tmp_path)]).sources[0]
+    assert (report.status, report.reason) == ("failed", "all that it finds is skipped: .zzz 2")
+    assert report.skipped == [Skipped("b.zzz", ".zzz"), Skipped("c.zzz", ".zzz")]
