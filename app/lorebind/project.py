@@ -147,6 +147,7 @@ class Project(DocumentMethods, Faces):
         only_failed: bool = False,
         allow_mass_delete: bool = False,
         wait: bool = False,
+        plan: IngestPlan | None = None,
     ) -> IngestReport:
         """Bring a knowledge base's index to what its sources hold now.
 
@@ -161,9 +162,12 @@ class Project(DocumentMethods, Faces):
             only_failed: read only what failed or was interrupted before; nothing is removed.
             allow_mass_delete: let the run remove more than half of the documents.
             wait: let another ingest of the knowledge base end first, instead of refusing.
+            plan: what `plan` gave for this knowledge base a moment ago. What it has fetched is not
+                fetched again, and what it has cut is not cut again unless it changed.
 
         Raises:
             NotFoundError: no such knowledge base.
+            UsageError: the plan is of another knowledge base.
             IngestRunningError: another ingest of it is under way.
             IngestRefusedError: too much would be removed.
             EmbedderError, StoreError: an outage; what was finished stays.
@@ -176,6 +180,7 @@ class Project(DocumentMethods, Faces):
             only_failed=only_failed,
             allow_mass_delete=allow_mass_delete,
             wait=wait,
+            plan=plan,
         )
 
     async def aplan(
@@ -200,6 +205,7 @@ class Project(DocumentMethods, Faces):
         *,
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        plan: IngestPlan | None = None,
     ) -> IngestReport:
         """Build a knowledge base's index anew from everything, beside the one in use, and switch.
 
@@ -208,13 +214,13 @@ class Project(DocumentMethods, Faces):
         and nothing in between; one that is cut off is completed by the next.
 
         Args:
-            kb_id, workflow, inputs: as for `aingest`.
+            kb_id, workflow, inputs, plan: as for `aingest`.
 
         Raises:
             LorebindError: as for `aingest`; the old index goes on to serve.
         """
         given = self._given(workflow, inputs)
-        return await self.knowledge.reindex(kb_id, workflow=workflow, given=given)
+        return await self.knowledge.reindex(kb_id, workflow=workflow, given=given, plan=plan)
 
     def _given(
         self, workflow: str | None, inputs: Mapping[str, Any] | None

@@ -232,6 +232,7 @@ class KnowledgeService:
         only_failed: bool = False,
         allow_mass_delete: bool = False,
         wait: bool = False,
+        plan: IngestPlan | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `corpus`."""
         return await ingest(
@@ -240,6 +241,7 @@ class KnowledgeService:
             only_failed=only_failed,
             allow_mass_delete=allow_mass_delete,
             wait=wait,
+            plan=plan,
         )
 
     async def plan(
@@ -265,9 +267,10 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
+        plan: IngestPlan | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `corpus`."""
-        return await reindex(self.corpus(kb_id, workflow, given))
+        return await reindex(self.corpus(kb_id, workflow, given), plan)
 
     async def start(
         self,

@@ -14,7 +14,8 @@ import yaml
 
 from lorebind.cli.commands import app
 from lorebind_knowledge.declarations import RetrievalDeclaration
-from tests.bindings.helpers import write
+from tests.bindings.helpers import PARTS, write
+from tests.knowledge.web_server import Answer, WebServer
 
 from .helpers import FILES, PROJECT, run_lorebind
 
@@ -433,3 +434,23 @@ def test_explain_names_every_setting(ready_cli: Cli) -> None:
     )
     assert "No match is weak" in ready_cli("bindings", "explain").out
     assert ready_cli("bindings", "explain", "--task", "x").code == 2
+
+
+def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> None:
+    """The ingest uses what its own plan has fetched; a second ingest asks again."""
+    server = WebServer()
+    try:
+        server.routes["/a.md"] = Answer(b"# Keys\n\nRotate the keys.\n")
+        server.routes["/b.md"] = Answer(b"# Bills\n\nBills are sent by mail.\n", {"ETag": "1"})
+        urls = [server.url("/a.md"), server.url("/b.md")]
+        web = {"type": "url", "urls": urls, "fetch": {"allow": ["127.0.0.1"]}}
+        kb = {"id": "web", "sources": [web]}
+        written = yaml.safe_dump({"name": "shop", "knowledge_bases": [kb]})
+        empty_cli.write({"lorebind.yaml": f"{written}{PARTS}"})
+        for asked, documents in ((2, "2 new"), (4, "2 unchanged"), (6, "2 new")):
+            verb = "reindex" if asked == 6 else "ingest"
+            done = empty_cli("knowledge", verb, "web")
+            assert documents in done.out
+            assert len(server.asked) == asked
+    finally:
+        server.close()

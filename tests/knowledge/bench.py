@@ -148,8 +148,8 @@ class Bench:
     async def ingest(self, **settings: Any) -> IngestReport:
         return await ingest(self.corpus, **settings)
 
-    async def reindex(self) -> IngestReport:
-        return await reindex(self.corpus)
+    async def reindex(self, plan: IngestPlan | None = None) -> IngestReport:
+        return await reindex(self.corpus, plan)
 
     async def plan(self, **settings: Any) -> IngestPlan:
         return await plan(self.corpus, **settings)

@@ -49,6 +49,18 @@ async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> Non
     assert len(await bench.visible()) == 1
 
 
+async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource) -> None:
+    """What a plan has fetched, or was told has not changed, is not asked for again."""
+    plan = await bench.plan()
+    assert (await bench.ingest(plan=plan)).documents == counts(added=1)
+    assert source.asked == [""]
+    plan = await bench.plan()
+    assert (await bench.ingest(plan=plan)).documents == counts(unchanged=1)
+    assert source.asked == ["", "one"]
+    await bench.ingest(plan=plan)
+    assert source.asked == ["", "one", "one"]
+
+
 async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
     """With another chunker a document is read again, whatever its version, and then no more."""
     await bench.ingest()

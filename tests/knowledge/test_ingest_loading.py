@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge.declarations.loading import LoadingDeclaration
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.sources.files import FileSource
 from tests.torture.office_bombs import MIB, docx_empty_paragraphs, pdf_deflated, pdf_nested_forms
@@ -102,20 +103,50 @@ async def test_a_plan_before_the_ingest(bench: Bench) -> None:
 
 
 async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
-    """What the plan has read is not read again, unless it changed; and it is kept once."""
+    """What the plan has read is neither read nor cut again, unless it changed; it is kept once."""
     bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
     bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
-    await bench.plan()
-    planned = bench.corpus.loading._planned
-    assert len(planned) == 2
-    for key, document in planned.items():
-        planned[key] = replace(document, text=document.text.replace("Read", "Kept"))
+    plan = await bench.plan()
+    assert plan.read
+    kept = plan.read._cut
+    assert len(kept) == 2
+    for key, document in kept.items():
+        chunk = document.chunks[0]
+        text = chunk.text.replace("Read", "Kept")
+        kept[key] = replace(document, chunks=[chunk._replace(text=text)])
     bench.write_bytes("b.pdf", pdf_bytes(["Changed since."]))
-    await bench.ingest()
+    await bench.ingest(plan=plan)
     assert await bench.texts() == ["Changed since.", "Kept by the plan."]
-    assert len(planned) == 1
-    await bench.plan()
-    assert bench.corpus.loading._planned == {}
+    assert len(kept) == 1
+    report = await bench.ingest(plan=plan)
+    assert report.documents == counts(unchanged=2)
+
+
+async def test_a_plan_for_a_reindex(bench: Bench) -> None:
+    """A reindex reads nothing again either; and a plan is for the knowledge base it was made of."""
+    bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
+    await bench.ingest()
+    plan = await bench.plan(strategy="replace")
+    assert plan.read
+    assert len(plan.read._cut) == 1
+    assert (await bench.reindex(plan)).documents == counts(added=1)
+    assert not plan.read._cut
+    plan.read.namespace = replace(plan.read.namespace, kb="another")
+    with pytest.raises(UsageError, match="the plan is not of this knowledge base: 'docs'"):
+        await bench.ingest(plan=plan)
+
+
+async def test_a_plan_keeps_what_there_is_room_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beyond the limit is read again, and the ingest is the same."""
+    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 60)
+    for name in ("a.md", "b.md", "c.md"):
+        bench.write(name, f"# {name}\n\nTwenty-four letters here.")
+    plan = await bench.plan()
+    assert plan.read
+    assert len(plan.read._cut) == 1
+    assert (await bench.ingest(plan=plan)).documents == counts(added=3)
 
 
 async def test_copies(bench: Bench) -> None:
@@ -123,8 +154,8 @@ async def test_copies(bench: Bench) -> None:
     for name in ("a.pdf", "b.pdf"):
         bench.write_bytes(name, pdf_bytes(["The same words."]))
         bench.write_bytes(f"bomb {name}", BOMBS["a.pdf"]())
-    await bench.plan()
-    report = await bench.ingest()
+    plan = await bench.plan()
+    report = await bench.ingest(plan=plan)
     reasons = [failure.reason.partition(": ")[0] for failure in report.failures]
     assert reasons == ["docs/bomb a.pdf", "docs/bomb b.pdf"]
     assert {match.metadata["title"] for match in await bench.visible()} == {"a", "b"}

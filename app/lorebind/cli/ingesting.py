@@ -61,6 +61,7 @@ def ingest_with_bars(
         strategy=strategy,
         only_failed=only_failed,
         allow_mass_delete=allow_mass_delete,
+        plan=plan,
     )
     try:
         with progress_bars(project.knowledge.events, plan):
@@ -86,7 +87,7 @@ def reindex_with_bars(
 ) -> IngestReport:
     """The same for a reindex."""
     with progress_bars(project.knowledge.events, plan):
-        report = project.reindex(kb_id, workflow=workflow, inputs=inputs)
+        report = project.reindex(kb_id, workflow=workflow, inputs=inputs, plan=plan)
     if output is Output.table:
         print_report(report)
     return report

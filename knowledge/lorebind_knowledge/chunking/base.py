@@ -27,6 +27,11 @@ class Chunker(Protocol):
         """What users should know of the texts split so far, each said once; mostly nothing."""
         return ()
 
+    @property
+    def estimates(self) -> bool:
+        """Whether it splits otherwise than it will for an ingest, since it has no embedder."""
+        return False
+
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:

@@ -23,7 +23,14 @@ class ChunkerEnvironment(PartEnvironment):
 
     def __init__(self, environment: Environment, embed: Embed | None, embedder: str) -> None:
         super().__init__(environment)
-        self.embed, self.embedder = embed, embedder
+        self._embed, self.embedder = embed, embedder
+        self.asked = False
+        """Whether the chunker asked for the embedder."""
+
+    @property
+    def embed(self) -> Embed | None:
+        self.asked = True
+        return self._embed
 
 
 def make_chunker(
@@ -59,7 +66,7 @@ class _Checked(Chunker):
     What it refuses is an error of the one document.
     """
 
-    def __init__(self, inner: Chunker, word: str, environment: PartEnvironment) -> None:
+    def __init__(self, inner: Chunker, word: str, environment: ChunkerEnvironment) -> None:
         self._inner, self._word, self._environment = inner, word, environment
 
     @property
@@ -69,6 +76,10 @@ class _Checked(Chunker):
     @property
     def notices(self) -> Sequence[str]:
         return getattr(self._inner, "notices", ())
+
+    @property
+    def estimates(self) -> bool:
+        return self._environment.asked and self._environment.embed is None
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()

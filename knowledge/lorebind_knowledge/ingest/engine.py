@@ -32,7 +32,7 @@ from lorebind_knowledge.ingest.preparation import (
     prepare_documents,
     read_ahead,
 )
-from lorebind_knowledge.ingest.report import Failure, IngestReport
+from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
     begin_index,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
+    from lorebind_knowledge.ingest.planned import PlannedDocuments
     from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
@@ -68,6 +69,7 @@ async def ingest(
     allow_mass_delete: bool = False,
     wait: bool = False,
     added: Collection[str] | None = None,
+    plan: IngestPlan | None = None,
 ) -> IngestReport:
     """Bring the index of a knowledge base to what its sources hold now.
 
@@ -83,6 +85,8 @@ async def ingest(
         wait: let another ingest of the same knowledge base end first, instead of refusing.
         added: the uris of documents that were added by hand: only these are read, into the index
             in use, or into a first one.
+        plan: of this ingest, made just before: what it has fetched is taken as it was then, and
+            what it has cut is not cut again unless it changed.
 
     Raises:
         IngestRunningError: another ingest is under way. Nothing was changed.
@@ -95,8 +99,11 @@ async def ingest(
     check_strategy(strategy)
     if only_failed and strategy != "upsert":
         raise UsageError(f"only_failed goes with the strategy 'upsert', not with {strategy!r}")
+    planned = plan.read if plan else None
+    if planned and planned.namespace != corpus.kb.namespace:
+        raise UsageError(f"the plan is not of this knowledge base: {corpus.kb.id!r}")
     async with turn(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
-        run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added)
+        run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
         return await run.execute(allow_mass_delete)
 
 
@@ -141,10 +148,11 @@ class _Run:
         *,
         only_failed: bool,
         added: Collection[str] | None,
+        planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
         self._kb = kb = corpus.kb
-        self._only_failed, self._added = only_failed, added
+        self._only_failed, self._added, self._planned = only_failed, added, planned
         self._partial = only_failed or added is not None
         """Whether only some documents are read: then nothing is removed, and no index replaced."""
         self._lease = lease
@@ -193,7 +201,8 @@ class _Run:
             unfinished = {uri for uri, entry in known.items() if entry.state != "ready"}
             enumeration = enumeration.only(unfinished)
         await self._embed_and_persist(index, enumeration, known)
-        self._report.notices += self._corpus.chunker.notices
+        said = self._planned.notices if self._planned else []
+        self._report.notices += dict.fromkeys([*said, *self._corpus.chunker.notices])
         unread = enumeration.renamed({failure.uri for failure in self._report.failures})
         await self._finalise(index, [uri for uri in vanished if uri not in unread])
 
@@ -235,7 +244,9 @@ class _Run:
         embedded: asyncio.Queue[asyncio.Task[_Batch] | None] = asyncio.Queue(at_once)
         try:
             async with asyncio.TaskGroup() as tasks:
-                documents = prepare_documents(self._corpus, enumeration, known, _DOCUMENTS_PER_READ)
+                documents = prepare_documents(
+                    self._corpus, enumeration, known, _DOCUMENTS_PER_READ, planned=self._planned
+                )
                 tasks.create_task(read_ahead(documents, prepared))
                 tasks.create_task(self._embed(index, known, prepared, embedded))
                 tasks.create_task(self._persist(index, embedded))

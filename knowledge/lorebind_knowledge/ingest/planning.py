@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
+from lorebind_knowledge.ingest.planned import PlannedDocuments
 from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
 from lorebind_knowledge.ingest.successors import index_to_write
@@ -41,13 +42,15 @@ async def plan(
     result = IngestPlan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
     )
+    result.read = PlannedDocuments(kb.namespace)
     to_embed: set[str] = set()
-    corpus.loading.begin_plan()
-    async with aclosing(prepare_documents(corpus, enumeration, known, keep=True)) as groups:
-        async for documents in groups:
-            for document in documents:
+    documents = prepare_documents(corpus, enumeration, known, keep_in=result.read)
+    async with aclosing(documents) as groups:
+        async for group in groups:
+            for document in group:
                 entry = known.get(document.uri)
                 await call(_account, kb, index, document, entry, result, to_embed)
+    result.read.notices += () if corpus.chunker.estimates else corpus.chunker.notices
     for uri in enumeration.vanished(known):
         result.documents["removed"] += 1
         result.chunks["removed"] += known[uri].chunk_count

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
+    from lorebind_knowledge.ingest.planned import PlannedDocuments
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.sources.base import SourceItem
 
@@ -86,18 +87,19 @@ async def prepare_documents(
     known: Mapping[str, DocumentEntry],
     at_once: int = 16,
     *,
-    keep: bool = False,
+    keep_in: PlannedDocuments | None = None,
+    planned: PlannedDocuments | None = None,
 ) -> AsyncGenerator[list[PreparedDocument], None]:
     """Every listed document, read when its turn comes; one that cannot be read fails alone.
 
     They come in groups, in the order listed, smaller ones where they are long. Of `at_once`
     documents, those that are fetched are fetched at the same time; those that are read from this
-    machine are read in the thread that chunks their group. With `keep`, documents that other
-    processes have read are kept in memory for the next call.
+    machine are read in the thread that chunks their group. A plan gives `keep_in`, to be filled
+    with what is read, and the ingest after it gives that back as `planned`.
     """
     listed = iter(enumeration.items.values())
     with Readers(corpus.loading.limits) as readers:
-        preparer = _Preparer(corpus, readers, known, keep=keep)
+        preparer = _Preparer(corpus, readers, known, keep_in, planned)
         while some := list(islice(listed, at_once)):
             fetching = (item for _, item in some if iscoroutinefunction(item.read))
             preparer.fetched = dict(await asyncio.gather(*map(preparer.fetch, fetching)))
@@ -137,11 +139,11 @@ class _Preparer:
         corpus: Corpus,
         readers: Readers,
         known: Mapping[str, DocumentEntry],
-        *,
-        keep: bool,
+        keep_in: PlannedDocuments | None,
+        planned: PlannedDocuments | None,
     ) -> None:
         self._corpus = corpus
-        self._keep = keep
+        self._keep_in, self._planned = keep_in, planned
         self._readers = readers
         self._known = known
         self._recipe = recipe_of(corpus)
@@ -149,10 +151,16 @@ class _Preparer:
         """What was fetched beforehand, by uri."""
 
     async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
+        uri = item.uri
+        if self._planned and self._planned.has_fetched(uri):
+            return uri, self._planned.fetched(uri)
         try:
-            return item.uri, await call(item.read, self._version_to_ask_for(item.uri))
+            content = await call(item.read, self._version_to_ask_for(uri))
         except SourceError as error:
-            return item.uri, error
+            return uri, error
+        if self._keep_in:
+            self._keep_in.keep_fetched(uri, content)
+        return uri, content
 
     def prepare(self, some: Sequence[tuple[str, SourceItem]]) -> list[PreparedDocument]:
         """The first of these documents, as many as make a group.
@@ -187,8 +195,14 @@ class _Preparer:
             content: Any
             if uri in self.fetched:
                 content = self.fetched.pop(uri)
+            elif self._planned and self._planned.has_fetched(uri):
+                content = self._planned.fetched(uri)
             else:
                 content = item.read(self._version_to_ask_for(uri))
+                # What has no version is a file of this machine, and soon read again.
+                has_version = content is None or bool(getattr(content, "version", ""))
+                if self._keep_in and has_version:
+                    self._keep_in.keep_fetched(uri, content)
             return self._compared(source, uri, content)
         except (SourceError, MissingDependencyError) as error:
             return _failed(source, uri, error)
@@ -212,8 +226,10 @@ class _Preparer:
             refused = entry.reason if entry and entry.refused == key else ""
             if reason := refused or corpus.loading.exceeded.get(key, ""):
                 return PreparedDocument(uri, source, "failed", reason=reason, refused=key)
+        if self._planned and (cut := self._planned.cut(uri, signature)):
+            return replace(cut, action=_action(entry), source=source, version=content.version)
         document: LoadedDocument | Future[LoadedDocument] | None
-        document = corpus.loading.take(uri, signature)
+        document = self._planned.loaded(uri, signature) if self._planned else None
         if document is None:
             document = begin_load(content.data, uri, content.media_type, self._readers.begin)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
@@ -227,29 +243,32 @@ class _Preparer:
             document = begun.document
             if isinstance(document, Future):
                 document = document.result()
-                if self._keep:
-                    corpus.loading.keep(begun.uri, begun.signature, document)
         except DocumentLimitError as error:
             key = corpus.loading.key(begun.uri, begun.signature)
             corpus.loading.exceeded[key] = str(error)
             return _failed(begun.source, begun.uri, error, refused=key)
         except (SourceError, MissingDependencyError) as error:
             return _failed(begun.source, begun.uri, error)
+        if self._keep_in and corpus.chunker.estimates:
+            self._keep_in.keep_loaded(begun.uri, begun.signature, document)
         if corpus.remove_html:
             document = without_html(document)
         told = begun.metadata.get("title")
         if isinstance(told, str) and told.strip():  # its source knows better than its text
             document = replace(document, title=told.strip())
-        return PreparedDocument(
+        prepared = PreparedDocument(
             begun.uri,
             begun.source,
-            "updated" if entry and entry.generation else "added",
+            _action(entry),
             document.title,
             begun.signature,
             list(_chunks(corpus, begun.uri, document, begun.metadata)),
             version=begun.version,
             recipe=self._recipe,
         )
+        if self._keep_in and not corpus.chunker.estimates:
+            self._keep_in.keep_cut(prepared)
+        return prepared
 
 
 class _Reading(NamedTuple):
@@ -261,6 +280,10 @@ class _Reading(NamedTuple):
     metadata: Mapping[str, Any]
     version: str
     document: LoadedDocument | Future[LoadedDocument]
+
+
+def _action(entry: DocumentEntry | None) -> str:
+    return "updated" if entry and entry.generation else "added"
 
 
 def _failed(

@@ -11,16 +11,20 @@ from lorebind_knowledge.ingest.engine import ingest
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.report import IngestReport
+    from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
-async def reindex(corpus: Corpus) -> IngestReport:
+async def reindex(corpus: Corpus, plan: IngestPlan | None = None) -> IngestReport:
     """Build the index of a knowledge base anew, and let it serve when it is complete.
 
     All documents are read and cut again. Texts whose vectors of this embedder are in the cache are
     not embedded again. Until the end the index in use answers, and it goes on to where the new one
     would lose documents that it has: the report's notices then say so. A reindex that was cut off
     is completed by the next.
+
+    Args:
+        corpus: the sources, with the knowledge base that they are ingested into.
+        plan: as for `lorebind_knowledge.ingest.engine.ingest`.
 
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
@@ -37,7 +41,7 @@ async def reindex(corpus: Corpus) -> IngestReport:
 
     emit("reindex_started")
     try:
-        report = await ingest(corpus, strategy="replace")
+        report = await ingest(corpus, strategy="replace", plan=plan)
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         cancelled = isinstance(error, asyncio.CancelledError)

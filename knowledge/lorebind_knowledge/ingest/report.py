@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lorebind_knowledge.ingest.planned import PlannedDocuments
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -77,6 +79,8 @@ class IngestPlan:
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)
+    read: PlannedDocuments | None = field(default=None, repr=False, compare=False)
+    """What it has fetched and cut, for the ingest that is given the plan."""
 
 
 @dataclass(slots=True)

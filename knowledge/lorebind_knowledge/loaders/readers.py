@@ -38,8 +38,6 @@ _MOST_BY_DEFAULT = 8
 _MOST_STRUCTURE = 4 * 1024 * 1024
 """Bytes of everything but the text: titles, headings, where pages begin."""
 _SECONDS_TO_START = 60
-_MOST_KEPT = 8_000_000
-"""Characters of documents that are kept from a plan to the ingest after it."""
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -65,23 +63,6 @@ class Loading:
     limits: LoadingDeclaration = field(default_factory=LoadingDeclaration)
     exceeded: dict[str, str] = field(default_factory=dict)
     """By `key`, why a document was refused."""
-    _planned: dict[tuple[str, str], LoadedDocument] = field(default_factory=dict)
-    _room: int = 0
-
-    def begin_plan(self) -> None:
-        """Forget what the plan before has read."""
-        self._planned = {}
-        self._room = _MOST_KEPT
-
-    def keep(self, uri: str, signature: str, document: LoadedDocument) -> None:
-        """Keep a document that a plan has read for the ingest after it, while there is room."""
-        if len(document.text) <= self._room:
-            self._room -= len(document.text)
-            self._planned[uri, signature] = document
-
-    def take(self, uri: str, signature: str) -> LoadedDocument | None:
-        """The document if the plan has read it, else None. It is given once and then forgotten."""
-        return self._planned.pop((uri, signature), None)
 
     def key(self, uri: str, signature: str) -> str:
         """Stands for a document and its content, its limits and what reads it.
