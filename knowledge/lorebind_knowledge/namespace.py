@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Namespace:
         """What to run in a shell to do something with this knowledge base, for messages."""
         _, _, workflow = self.scope.partition("workflow/")
         where = f" --workflow {workflow}" if workflow else ""
-        return f"lorebind knowledge {verb} {self.kb}{where}"
+        whose = f" --tenant {shlex.quote(self.tenant)}" if self.tenant != DEFAULT_TENANT else ""
+        return f"lorebind knowledge {verb} {self.kb}{where}{whose}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -19,6 +19,7 @@ from lorebind.cli import (
     trust,
     validate,
 )
+from lorebind.cli.shared_options import with_shared_options
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,3 +59,7 @@ app.command("run")(run.run)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")
+for one in (app, knowledge.app, bindings.app):
+    for command in one.registered_commands:
+        assert command.callback
+        command.callback = with_shared_options(command.callback)

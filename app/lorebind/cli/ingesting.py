@@ -5,16 +5,46 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lorebind.cli.inputs import input_values
 from lorebind.cli.options import Output
 from lorebind.cli.printing import plan_line, print_line, print_report, tokens_line
 from lorebind.cli.progress import progress_bars
-from lorebind_knowledge.errors import IngestRunningError
+from lorebind_knowledge.errors import IngestRunningError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lorebind.project import Project
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+
+
+def knowledge_bases(
+    project: Project,
+    kb_id: str | None,
+    workflow: str | None = None,
+    inputs: list[str] | None = None,
+) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+    """The knowledge bases that a command is about, each with its workflow and that one's inputs.
+
+    Without an id these are all but those that others fill.
+
+    Raises:
+        NotFoundError: no such knowledge base.
+        UsageError: inputs without their workflow.
+    """
+    values = None
+    if inputs:
+        if workflow is None:
+            raise UsageError("--input belongs to a workflow; name it with --workflow")
+        values = input_values(inputs, project.config.workflow(workflow))
+    if kb_id:
+        project.config.knowledge_base(kb_id, workflow)
+        return [(kb_id, workflow, values)]
+    return [
+        (kb.id, owner, values)
+        for kb, owner in project.config.every_knowledge_base()
+        if not project.config.is_existing(kb) and (not inputs or owner == workflow)
+    ]
 
 
 def show_plan(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorebind.cli import documents
-from lorebind.cli.inputs import input_values
 from lorebind.cli.options import (
     IdArgument,
     InputsOption,
@@ -20,6 +19,7 @@ from lorebind.cli.options import (
     Strategy,
     WorkflowOption,
 )
+from lorebind.cli.watch import watch
 from lorebind_knowledge.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ for command in (
     documents.add,
     documents.delete,
     documents.stats,
+    watch,
 ):
     app.command()(command)
 
@@ -181,14 +182,14 @@ def ingest(
 
     Without an ID, a knowledge base that fails does not stop the others.
     """
-    from lorebind.cli.ingesting import ingest_with_bars, show_plan
+    from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, show_plan
     from lorebind.cli.printing import counted, print_data, print_line
     from lorebind.project import Project
 
     reports: list[IngestReport] = []
     failed: list[str] = []
     with Project.load(project) as loaded:
-        for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
+        for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             try:
                 planned = show_plan(
                     loaded, name, output, workflow=owner, inputs=values, strategy=strategy
@@ -235,12 +236,12 @@ def reindex(
 
     Texts whose vectors are in the embedding cache are not embedded again.
     """
-    from lorebind.cli.ingesting import reindex_with_bars, show_plan
+    from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars, show_plan
     from lorebind.cli.printing import print_data
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
-        ((name, owner, values),) = _meant(loaded, kb_id, workflow, inputs)
+        ((name, owner, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
         planned = show_plan(loaded, name, output, workflow=owner, inputs=values, strategy="replace")
         report = reindex_with_bars(loaded, name, planned, output, workflow=owner, inputs=values)
     if output is not Output.table:
@@ -288,13 +289,13 @@ def plan(
     output: OutputOption = Output.table,
 ) -> None:
     """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
-    from lorebind.cli.ingesting import show_plan
+    from lorebind.cli.ingesting import knowledge_bases, show_plan
     from lorebind.cli.printing import print_data, print_line, print_source_reports
     from lorebind.project import Project
 
     with Project.load(project) as loaded:
         plans = []
-        for name, owner, values in _meant(loaded, kb_id, workflow, inputs):
+        for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
                 print_line(f"{name}:")
             shown = show_plan(
@@ -314,27 +315,6 @@ def plan(
         print_source_reports(found.sources)
         for failure in found.failures:
             print_line(f"unreadable document {failure.uri}: {failure.reason}")
-
-
-def _meant(
-    loaded: Project, kb_id: str | None, workflow: str | None, inputs: list[str] | None
-) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """The knowledge bases that a command is about, each with its workflow and that one's inputs.
-
-    Without an id these are all but those that others fill.
-    """
-    every = [
-        (kb.id, owner)
-        for kb, owner in loaded.config.every_knowledge_base()
-        if not loaded.config.is_existing(kb)
-    ]
-    values = None
-    if inputs:
-        if workflow is None:
-            raise UsageError("--input belongs to a workflow; name it with --workflow")
-        values = input_values(inputs, loaded.config.workflow(workflow))
-        every = [(name, owner) for name, owner in every if owner == workflow]
-    return [(name, owner, values) for name, owner in ([(kb_id, workflow)] if kb_id else every)]
 
 
 @app.command()

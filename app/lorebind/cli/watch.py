@@ -1,0 +1,121 @@
+"""`lorebind knowledge watch`: an ingest whenever a file changes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind.cli.options import Output, OutputOption, ProjectOption
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind.project import Project
+    from lorebind_knowledge.ingest.report import IngestPlan
+
+_DECLARATIONS = (".yaml", ".yml", ".env")
+_QUIET_MILLISECONDS = 300
+"""Without a change before what was written is ingested: editors write a file in several steps."""
+
+
+def watch(
+    kb_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Left out: every knowledge base.")
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option("--every", min=0.1, help="Ingest every so many minutes too, for the web."),
+    ] = None,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Ingest, and again whenever a file of the project changes, until Ctrl-C.
+
+    A change of lorebind.yaml or .env is taken in too. An ingest that fails is reported, and the
+    next change is waited for.
+    """
+    from lorebind.cli.ingesting import knowledge_bases
+    from lorebind.cli.printing import print_line
+    from lorebind.project import Project
+    from lorebind_knowledge.extras import import_extra
+
+    watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
+    loaded = Project.load(project)
+    try:
+        root = Path(loaded.config.root).resolve()
+        print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
+        begun = float("-inf")
+        knowledge_bases(loaded, kb_id)  # an id that is wrong is told at once
+        # Watched from before the first ingest on, so that no change is missed.
+        for changes in watchfiles.watch(
+            root,
+            watch_filter=_filter(root),
+            debounce=10 * _QUIET_MILLISECONDS,
+            step=_QUIET_MILLISECONDS,
+            rust_timeout=500,
+            yield_on_timeout=True,
+        ):
+            due = begun == float("-inf") or (every and time.monotonic() - begun > every * 60)
+            if not (changes or due):
+                continue
+            begun = time.monotonic()
+            if any(path.endswith(_DECLARATIONS) for _, path in changes):
+                loaded = _loaded_again(loaded, project)
+            _ingest(loaded, kb_id, output)
+    finally:
+        loaded.close()
+
+
+def _loaded_again(loaded: Project, path: str) -> Project:
+    """The project as it is declared now, or as it was where that is wrong."""
+    from lorebind.cli.printing import print_line
+    from lorebind.project import Project
+
+    try:
+        again = Project.load(path)
+    except LorebindError as error:
+        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        return loaded
+    loaded.close()
+    return again
+
+
+def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
+    from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases
+    from lorebind.cli.printing import plan_line, print_data, print_line
+
+    for name, workflow, _ in knowledge_bases(loaded, kb_id):
+        try:
+            plan = loaded.plan(name, workflow=workflow)
+            if not _has_news(plan):
+                continue
+            if output is Output.table:
+                print_line(plan_line(plan))
+            report = ingest_with_bars(loaded, name, plan, output, workflow=workflow, wait=True)
+        except LorebindError as error:
+            print_line(f"lorebind: {name}: {error}", stderr=True)
+        else:
+            if output is not Output.table:
+                print_data(report, output)
+
+
+def _has_news(plan: IngestPlan) -> bool:
+    changed = any(plan.documents[name] for name in ("added", "updated", "removed", "failed"))
+    return changed or any(source.status == "failed" for source in plan.sources)
+
+
+def _filter(root: Path) -> Callable[[Any, str], bool]:
+    """Whether a change may concern a document: not in hidden folders, nor in those of tools."""
+    from watchfiles import DefaultFilter
+
+    others = DefaultFilter()
+
+    def matters(change: Any, path: str) -> bool:
+        folders = Path(path).relative_to(root).parts[:-1]
+        return not any(folder.startswith(".") for folder in folders) and others(change, path)
+
+    return matters
