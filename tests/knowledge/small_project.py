@@ -10,14 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lorebind_knowledge import Extension
-
 QUESTION = "where does the zebra sleep"
 TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")
 
 
 def small_project(
-    root: Path, *declared: Any, extensions: Sequence[Extension] = (), **more: Any
+    root: Path, *declared: Any, extensions: Sequence[Any] = (), **more: Any
 ) -> KnowledgeService:
     """A project with the knowledge base `docs`, and these extensions."""
     documents = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]

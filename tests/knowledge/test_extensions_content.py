@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_knowledge import Event, Extension, tenant
+from lorebind_knowledge import Event, tenant
 from lorebind_knowledge.errors import EmbedderError, NotIngestedError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.project_code import import_of_project
 
+from .bench import Diary
 from .small_project import QUESTION, TEXTS, small_project
 
 if TYPE_CHECKING:
@@ -35,26 +36,14 @@ class Curious(Plain):
 """
 
 
-class Listener(Extension):
-    """Notes every event."""
-
-    def __init__(self, *, content: bool = False) -> None:
-        self.content = content
-        self.seen: list[tuple[str, Event]] = []
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in vars(Extension) and name not in ("content", "__class__"):
-            return lambda event: self.seen.append((name, event))
-        return super().__getattribute__(name)
-
-    def data(self, hook: str) -> list[Any]:
-        return [event.data for name, event in self.seen if name == hook]
+class Asking(Diary):
+    content = True
 
 
 async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
     """One of two extensions asks for texts and is given them; the other sees the same events
     without them, wherever it stands."""
-    before, asking, after = Listener(), Listener(content=True), Listener()
+    before, asking, after = Diary(), Asking(), Diary()
     cache = [{"type": "cache"}]
     extensions = [before, asking, after]
     service = small_project(tmp_path, extensions=extensions, wrappers=cache)
@@ -72,8 +61,8 @@ async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
     assert [data["cached"] for data in done] == [False, True]
     assert [(data["question"], data["texts"][0]) for data in done] == [(QUESTION, first.text)] * 2
     for other in (before, after):
-        assert [name for name, _ in other.seen] == [name for name, _ in asking.seen]
-        said = repr(other.seen)
+        assert [name for name, _ in other.entries] == [name for name, _ in asking.entries]
+        said = repr(other.entries)
         assert "question" not in said
         assert not any(text in said for text in (QUESTION, *TEXTS))
 
@@ -84,8 +73,9 @@ def test_nothing_is_made_for_nobody() -> None:
     def texts() -> dict[str, Any]:
         raise AssertionError
 
-    listener = Listener()
-    Events([listener]).emit("ingest_chunked", Event("docs"), texts)
+    listener = Diary()
+    events = Events([listener])  # type: ignore[list-item]  # it answers to every hook
+    events.emit("ingest_chunked", Event("docs"), texts)
     assert listener.data("ingest_chunked") == [{}]
 
 
@@ -109,7 +99,7 @@ async def test_events_say_whose(tmp_path: Path) -> None:
     """Two tenants and a workflow have knowledge bases of one id, which their events tell apart."""
     own = [{"id": "docs", "sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}]
     task = {"id": "answer", "prompt": "Answer."}
-    listener = Listener()
+    listener = Diary()
     service = small_project(
         tmp_path,
         extensions=[listener],
@@ -128,15 +118,15 @@ async def test_events_say_whose(tmp_path: Path) -> None:
     await service.delete("docs")
     await service.close()
 
-    assert [name for name, event in listener.seen if event.namespace is None] == ["shutdown"]
-    spaces = {event.namespace for _, event in listener.seen} - {None}
+    assert [name for name, event in listener.entries if event.namespace is None] == ["shutdown"]
+    spaces = {event.namespace for _, event in listener.entries} - {None}
     assert spaces == {
         Namespace("acme", "p", "project", "docs"),
         Namespace("bolt", "p", "project", "docs"),
         Namespace("default", "p", "project", "docs"),
         Namespace("default", "p", "workflow/triage", "docs"),
     }
-    assert {event.kb_id for _, event in listener.seen} == {"docs", ""}
+    assert {event.kb_id for _, event in listener.entries} == {"docs", ""}
 
 
 async def test_failures_have_a_kind(bench: Bench) -> None:
