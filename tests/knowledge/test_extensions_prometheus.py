@@ -135,6 +135,14 @@ async def test_calls_of_the_embedder_that_fail(tmp_path: Path, registry: Collect
     assert value(registry, "failures_total", operation="ingest", kind="EmbedderError") == 1
 
 
+def test_what_is_cancelled_is_no_failure(registry: CollectorRegistry) -> None:
+    """An ingest that somebody stops has an outcome of its own."""
+    data = {"reason": "cancelled", "kind": "cancelled"}
+    Events([Prometheus(registry)]).emit("ingest_failed", Event("docs", data=data))
+    assert value(registry, "ingests_total", outcome="cancelled") == 1
+    assert "knowledge_failures_total{" not in generate_latest(registry).decode()
+
+
 async def test_sources_that_fail(tmp_path: Path, registry: CollectorRegistry) -> None:
     """An ingest of which no source could be read has failed, and says so."""
     bases = [{"id": "docs", "sources": [{"type": "markdown_glob", "path": "none/*.md"}]}]

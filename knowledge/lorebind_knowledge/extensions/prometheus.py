@@ -162,7 +162,8 @@ class Prometheus(Extension):
             self._client.write_to_textfile(str(self._textfile), self._registry)
 
     def _count_failure(self, event: Event, operation: str) -> None:
-        self._metrics.failures.labels(event.kb_id, operation, event.data["kind"]).inc()
+        if event.data["kind"] != "cancelled":
+            self._metrics.failures.labels(event.kb_id, operation, event.data["kind"]).inc()
 
 
 class _Metrics:
