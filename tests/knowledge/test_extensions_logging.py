@@ -15,6 +15,7 @@ from lorebind_knowledge import Extension, tenant
 from lorebind_knowledge.errors import NotIngestedError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
+from lorebind_knowledge.sources.files import FileSource
 
 from .small_project import QUESTION, TEXTS, small_project
 
@@ -83,6 +84,8 @@ async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(NotIngestedError):
         await bench.ask("alpha")
     await bench.ingest()
+    bench.change(sources=[FileSource("markdown_glob", ["none/*.md"], bench.root)])
+    await bench.ingest()
     loud = [
         (record.levelname, record.event, getattr(record, "kind", ""))  # type: ignore[attr-defined]
         for record in caplog.records
@@ -92,6 +95,7 @@ async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         ("ERROR", "retrieval_failed", "NotIngestedError"),
         ("WARNING", "ingest_chunked", "SourceError"),
         ("WARNING", "ingest_completed", ""),
+        ("ERROR", "ingest_completed", ""),  # none of its sources could be read
     ]
 
 

@@ -51,8 +51,10 @@ class EventLog(Extension):
 
     def _log(self, hook: str, event: Event) -> None:
         logger, level = _RECORDS[hook]
-        report = event.data.get("report")
-        if event.data.get("kind") or (report is not None and report.status != "completed"):
+        status = getattr(event.data.get("report"), "status", "completed")
+        if status == "failed":
+            level = logging.ERROR
+        elif status != "completed" or event.data.get("kind"):
             level = max(level, logging.WARNING)
         if not logger.isEnabledFor(level):
             return
