@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.events import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.declarations import AnyReranker, RetrievalDeclaration
@@ -30,6 +32,17 @@ class SearchableKnowledgeBase:
     """Whether passages that say the same are found once."""
     reranker: Callable[[AnyReranker], Reranker] | None = None
     """Gives a declared reranker, made at its first use."""
+
+    def emit(
+        self,
+        hook: str,
+        run_id: str = "",
+        *,
+        texts: Callable[[], Mapping[str, Any]] | None = None,
+        **data: Any,
+    ) -> None:
+        """Tell the extensions what happened to it, see `Events.emit`."""
+        self.events.emit(hook, Event(self.id, run_id, data, self.namespace), texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.documents.listing import list_chunks, list_documents
+from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
 from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
@@ -90,10 +91,13 @@ class KnowledgeService:
             NotFoundError: naming the ones there are.
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        namespace = self._namespace(scope, kb_id)
         return KnowledgeBase(
             id=kb_id,
-            namespace=self._namespace(scope, kb_id),
-            embedder=self.embedder(declaration.embedder),
+            namespace=namespace,
+            embedder=AnnouncingEmbedder(
+                self.embedder(declaration.embedder), self.events, namespace
+            ),
             index=self.index(declaration.vector_db),
             retrieval=declaration.retrieval,
             dedupe=declaration.preprocess.dedupe,

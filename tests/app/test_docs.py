@@ -30,6 +30,7 @@ PAGES = {
     "docs/extending.md": "examples/extending",
     "docs/langchain.md": "examples/langchain",
     "docs/migration.md": ".",
+    "docs/operating.md": "examples/extending",
     "docs/reference/yaml.md": ".",
     "docs/sources.md": ".",
     "docs/trust.md": "examples/extending",

@@ -49,7 +49,10 @@ models:
   - { id: default, provider: extractive }
   - { id: far, provider: openai, model: gpt-5 }
 wrappers: ["hooks:around", { type: cache }]
-extensions: [{ provider: python, class: "hooks:Audit" }]
+extensions:
+  - { provider: python, class: "hooks:Audit" }
+  - { provider: prometheus, port: 9464, textfile: metrics.prom }
+  - { provider: prometheus, port: 9464, address: 0.0.0.0, textfile: /var/lib/metrics.prom }
 autoload: { include: ["workflows/*.yaml"] }
 """
 WORKFLOW = """\
@@ -81,7 +84,9 @@ lorebind.yaml:27:46: reranker wants to run hooks:Judge, in hooks.py
 lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
 of its own
 lorebind.yaml:31:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:32:34: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:33:25: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:35:41: extension wants to reach other machines, which can read the metrics
+lorebind.yaml:35:59: extension wants to write a file outside of the project folder
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
 workflows/w.yaml:5:18: task 't' wants to read the variable TOLD

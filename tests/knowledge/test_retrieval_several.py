@@ -196,13 +196,14 @@ async def test_every_one_is_announced(bench: Bench) -> None:
     (skipped,) = heard("retrieval_failed").items()
     assert skipped[0] == "later"
     assert "knowledge ingest later" in skipped[1]["reason"]
+    assert skipped[1]["kind"] == "NotIngestedError"
     assert bench.diary.names()[:4] == ["retrieval_started"] * 4
 
     bench.diary.entries.clear()
     bench.index.store.drop(_entry(bench, kbs[1]).space)
     with pytest.raises(StoreError) as caught:
         await ask(kbs)
-    failure = {"strategy": "hybrid", "reason": str(caught.value)}
+    failure = {"strategy": "hybrid", "reason": str(caught.value), "kind": "LostVectorsError"}
     assert list(heard("retrieval_failed").items()) == [(name, failure) for name in ids[:3]]
     assert len(bench.diary.entries) == 6
 

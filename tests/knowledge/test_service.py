@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge import KnowledgeService, build_project, tenant
+from lorebind_knowledge.embedders.wrapper import EmbedderWrapper
 from lorebind_knowledge.errors import NotFoundError, NotIngestedError
 from lorebind_knowledge.events import Events
 
@@ -229,7 +230,8 @@ async def test_parts_are_shared(service: KnowledgeService) -> None:
     def make(number: int) -> tuple[int, int]:
         ready.wait(5)
         kb = service.knowledge_base("guides" if number % 2 else "policies")
-        return id(kb.index), id(kb.embedder)
+        assert isinstance(kb.embedder, EmbedderWrapper)  # it announces calls in the name of each
+        return id(kb.index), id(kb.embedder.inner)
 
     with ThreadPoolExecutor(8) as threads:
         assert len(set(threads.map(make, range(8)))) == 1

@@ -15,10 +15,10 @@ def doctor(
     ),
 ) -> None:
     """Try each embedder, vector database, index and model, and say the repair of what fails."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_table
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         findings = loaded.doctor(deep=deep)
     if output is Output.table:
         rows = ((found.part, found.status, found.detail) for found in findings)

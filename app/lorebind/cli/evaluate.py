@@ -39,10 +39,10 @@ def evaluate(
     output: OutputOption = Output.table,
 ) -> None:
     """Measure how well the knowledge base is searched; documents score by their best chunk."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_table
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         scores = loaded.evaluate(kb_id, queries, qrels, strategies=strategies, workflow=workflow)
         tuning = loaded.tune(kb_id, queries, qrels, workflow=workflow) if tune else None
     declared = scores[0]

@@ -47,10 +47,10 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project, and what is in their indexes."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_table
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         rows = [
             (kb, workflow, _stats(loaded, kb, workflow))
             for kb, workflow in loaded.config.every_knowledge_base()
@@ -99,10 +99,10 @@ def get(
     output: OutputOption = Output.table,
 ) -> None:
     """Show one knowledge base: what is declared, and what is in its index."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         declared, _ = loaded.config.knowledge_base(kb_id, workflow)
         data: dict[str, Any] = {
             "knowledge_base": declared.model_dump(mode="json"),
@@ -183,12 +183,12 @@ def ingest(
     Without an ID, a knowledge base that fails does not stop the others.
     """
     from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, show_plan
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import counted, print_data, print_line
-    from lorebind.project import Project
 
     reports: list[IngestReport] = []
     failed: list[str] = []
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             try:
                 planned = show_plan(
@@ -237,10 +237,10 @@ def reindex(
     Texts whose vectors are in the embedding cache are not embedded again.
     """
     from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars, show_plan
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         ((name, owner, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
         planned = show_plan(loaded, name, output, workflow=owner, inputs=values, strategy="replace")
         report = reindex_with_bars(loaded, name, planned, output, workflow=owner, inputs=values)
@@ -257,10 +257,10 @@ def purge(
     output: OutputOption = Output.table,
 ) -> None:
     """Remove what is left of knowledge bases that the project does not declare any more."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_table
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         found = loaded.purge(dry_run=not yes)
     if output is not Output.table:
         print_data({"removed" if yes else "undeclared": found}, output)
@@ -290,10 +290,10 @@ def plan(
 ) -> None:
     """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
     from lorebind.cli.ingesting import knowledge_bases, show_plan
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_source_reports
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         plans = []
         for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
@@ -338,10 +338,10 @@ def query(
     output: OutputOption = Output.table,
 ) -> None:
     """Search a knowledge base and print the passages, best first."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_matches
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         result = loaded.query(
             kb_id,
             question,

@@ -1,9 +1,10 @@
-"""What `ask` and `chat` are asked about: a project, or any folder, brought up to date."""
+"""The project that a command is about; for `ask` and `chat` also any folder, brought up to date."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind.cli.shared_options import logs_events
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -11,9 +12,27 @@ if TYPE_CHECKING:
 
     from lorebind.cli.options import Output
     from lorebind.project import Project
+    from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestReport
 
 FOLDER_KB = "files"
+
+
+def open_project(path: str | Path) -> Project:
+    """The project at a path; what happens to its knowledge bases is logged if that is wanted.
+
+    Raises:
+        ConfigurationError: with every problem of every file.
+    """
+    from lorebind.project import Project
+
+    return Project.load(path, extensions=_extensions())
+
+
+def _extensions() -> list[Extension]:
+    from lorebind_knowledge.extensions.logging import EventLog
+
+    return [EventLog()] if logs_events.get() else []
 
 
 def ingested(project: Project, output: Output) -> list[IngestReport]:
@@ -61,7 +80,7 @@ def project_at(path: Path, *, trusted: bool) -> Project:
     if path.is_file() or (path / PROJECT_FILE).is_file():
         if not trusted:
             check_trusted(path)
-        return Project.load(path)
+        return open_project(path)
     if not path.is_dir():
         raise UsageError(f"{path} is not a folder; give the folder that holds the documents")
     knowledge_base = {
@@ -70,4 +89,5 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         # A passage of this size is seldom longer than the embedder reads, code and tables included.
         "chunking": {"size": 600, "overlap": 90},
     }
-    return Project.build({"name": "ask", "knowledge_bases": [knowledge_base]}, root=path)
+    declared = {"name": "ask", "knowledge_bases": [knowledge_base]}
+    return Project.build(declared, root=path, extensions=_extensions())

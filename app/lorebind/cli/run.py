@@ -18,10 +18,10 @@ def run(
     output: OutputOption = Output.table,
 ) -> None:
     """Run a workflow and print what it gives, with its citations."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import console, print_data, print_line
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
+    with open_project(project) as loaded:
         result = loaded.run(workflow, input_values(inputs, loaded.config.workflow(workflow)))
     if output is not Output.table:
         print_data(result, output)

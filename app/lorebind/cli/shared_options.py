@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
-import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli.terminal import one_line
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-_LOGGERS = ("lorebind", "lorebind_bindings", "lorebind_prompts", "lorebind_knowledge")
+logs_events: ContextVar[bool] = ContextVar("lorebind_logs_events", default=False)
+"""Whether what happens to knowledge bases is to be logged."""
 
 _TENANT = Annotated[
     str | None, typer.Option("--tenant", metavar="NAME", help="Whose knowledge it is about.")
 ]
 _VERBOSE = Annotated[
     int,
-    typer.Option("--verbose", "-v", count=True, help="Log what happens to standard error."),
+    typer.Option(
+        "--verbose", "-v", count=True, help="Log what happens to standard error; -vv logs more."
+    ),
 ]
 
 
@@ -36,7 +36,10 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         with ExitStack() as stack:
             if verbose:
-                stack.enter_context(_logging(logging.INFO if verbose == 1 else logging.DEBUG))
+                from lorebind_knowledge.extensions.standard_error import write_records
+
+                write_records("text", "info" if verbose == 1 else "debug")
+                stack.callback(logs_events.reset, logs_events.set(True))
             if tenant is not None:
                 if not tenant:
                     raise typer.BadParameter("the name is empty", param_hint="--tenant")
@@ -53,27 +56,3 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
-
-
-@contextmanager
-def _logging(level: int) -> Iterator[None]:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(level)
-    try:
-        yield
-    finally:
-        for logger, old in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
-            logger.setLevel(old)
-
-
-class _OneLine(logging.Formatter):
-    """Names of files and documents may hold what terminals act on."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        return one_line(super().formatMessage(record))

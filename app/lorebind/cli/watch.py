@@ -39,12 +39,12 @@ def watch(
     next change is waited for.
     """
     from lorebind.cli.ingesting import knowledge_bases
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
-    from lorebind.project import Project
     from lorebind_knowledge.extras import import_extra
 
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
-    loaded = Project.load(project)
+    loaded = open_project(project)
     try:
         root = Path(loaded.config.root).resolve()
         print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
@@ -72,11 +72,11 @@ def watch(
 
 def _loaded_again(loaded: Project, path: str) -> Project:
     """The project as it is declared now, or as it was where that is wrong."""
+    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
-    from lorebind.project import Project
 
     try:
-        again = Project.load(path)
+        again = open_project(path)
     except LorebindError as error:
         print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
         return loaded

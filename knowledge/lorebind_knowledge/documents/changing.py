@@ -10,7 +10,6 @@ from lorebind_knowledge.catalog.added import AddedDocument
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.documents.listing import find_document, index_of
 from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.events import Event
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.index import purging
 from lorebind_knowledge.index.turn import turn
@@ -70,7 +69,7 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         if index is not None:
             await call(kb.index.remove, lease, index, [found.uri])
             await call(kb.index.sweep, lease, index)
-    kb.events.emit("document_deleted", Event(kb.id, data={"uri": found.uri}))
+    kb.emit("document_deleted", uri=found.uri)
     return found
 
 
@@ -87,7 +86,7 @@ async def delete_all(kb: KnowledgeBase) -> None:
         if index is not None:  # from now on nothing searches it
             await call(kb.catalog.ledger.retire_index, lease, index.key)
         await call(purging.delete_all, kb.index, lease)
-    kb.events.emit("collection_deleted", Event(kb.id))
+    kb.emit("collection_deleted")
 
 
 def _document(given: Any, number: int) -> AddedDocument:

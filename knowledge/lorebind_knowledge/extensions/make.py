@@ -27,4 +27,6 @@ def make_extension(declaration: ExtensionBase, environment: Environment) -> Exte
             f"extension {word!r} made a {type(made).__name__}, which is not derived from "
             "lorebind.Extension"
         )
+    if declaration.content is not None:
+        made.content = declaration.content
     return made

@@ -12,6 +12,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
@@ -23,7 +24,7 @@ from lorebind_knowledge.errors import (
     UsageError,
     did_you_mean,
 )
-from lorebind_knowledge.events import Event
+from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.turn import turn
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import (
@@ -175,9 +176,10 @@ class _Run:
             await kb.catalog.embeddings.trim()
             await call(self._finish)
         except BaseException as error:
-            cancelled = isinstance(error, asyncio.CancelledError)
-            report.status = "cancelled" if cancelled else "failed"
-            self._emit("ingest_failed", reason=report.status if cancelled else str(error))
+            kind = kind_of(error)
+            report.status = "cancelled" if kind == "cancelled" else "failed"
+            reason = kind if kind == "cancelled" else str(error)
+            self._emit("ingest_failed", reason=reason, kind=kind)
             # What happened matters more than its record; the next run closes what stays open.
             with suppress(StoreError):
                 self._finish()
@@ -313,6 +315,8 @@ class _Run:
                 uri=document.uri,
                 action=document.action,
                 chunks=len(document.chunks),
+                kind=document.kind,
+                texts=partial(_texts, document.chunks),
             )
             if document.action == "failed":
                 failed = entry._replace(
@@ -366,6 +370,7 @@ class _Run:
             chunks=len(texts),
             texts_embedded=result.texts_embedded,
             cache_hits=result.cache_hits,
+            texts=lambda: {"texts": list(texts)},
         )
         return result.vectors
 
@@ -458,4 +463,8 @@ class _Run:
         self._ledger.finish_run(self._lease, report.run_id, report.status, asdict(report))
 
     def _emit(self, hook: str, **data: Any) -> None:
-        self._kb.events.emit(hook, Event(self._kb.id, self._report.run_id, data))
+        self._kb.emit(hook, self._report.run_id, **data)
+
+
+def _texts(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    return {"texts": [chunk.text for chunk in chunks]}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
+from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.readers import Readers
@@ -66,6 +67,8 @@ class PreparedDocument:
     signature: str = ""
     chunks: list[Chunk] = field(default_factory=list)
     reason: str = ""
+    kind: str = ""
+    """The class of the error, where it failed."""
     version: str = ""
     """What its source calls the version that was read."""
     recipe: str = ""
@@ -225,7 +228,7 @@ class _Preparer:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
             if reason := refused or corpus.loading.exceeded.get(key, ""):
-                return PreparedDocument(uri, source, "failed", reason=reason, refused=key)
+                return _failed(source, uri, DocumentLimitError(reason), refused=key)
         if self._planned and (cut := self._planned.cut(uri, signature)):
             return replace(cut, action=_action(entry), source=source, version=content.version)
         document: LoadedDocument | Future[LoadedDocument] | None
@@ -289,7 +292,9 @@ def _action(entry: DocumentEntry | None) -> str:
 def _failed(
     source: str, uri: str, error: SourceError | MissingDependencyError, *, refused: str = ""
 ) -> PreparedDocument:
-    return PreparedDocument(uri, source, "failed", reason=str(error), refused=refused)
+    return PreparedDocument(
+        uri, source, "failed", reason=str(error), kind=kind_of(error), refused=refused
+    )
 
 
 def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.events import Event
+from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.ingest.engine import ingest
 
 if TYPE_CHECKING:
@@ -31,26 +30,27 @@ async def reindex(corpus: Corpus, plan: IngestPlan | None = None) -> IngestRepor
     """
     kb, ledger = corpus.kb, corpus.kb.catalog.ledger
     old = await call(ledger.index, kb.namespace, "active")
-    about = {
+    about: dict[str, Any] = {
         "embedder": str(kb.embedder.fingerprint),
         "embedder_before": old.manifest.embedder if old else "",
     }
 
     def emit(hook: str, run_id: str = "", **data: Any) -> None:
-        kb.events.emit(hook, Event(kb.id, run_id, {**about, **data}))
+        kb.emit(hook, run_id, **about, **data)
 
     emit("reindex_started")
     try:
         report = await ingest(corpus, strategy="replace", plan=plan)
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
-        cancelled = isinstance(error, asyncio.CancelledError)
-        emit("reindex_failed", reason="cancelled" if cancelled else str(error))
+        kind = kind_of(error)
+        emit("reindex_failed", reason=kind if kind == "cancelled" else str(error), kind=kind)
         raise
     switched = new is not None and (old is None or new.key != old.key)
     if switched or report.status == "completed":
         emit("reindex_completed", report.run_id, report=report)
     else:
         failed = [source.reason for source in report.sources if source.status == "failed"]
-        emit("reindex_failed", report.run_id, reason="; ".join([*report.notices, *failed]))
+        reason = "; ".join([*report.notices, *failed])
+        emit("reindex_failed", report.run_id, reason=reason, kind=report.status)
     return report

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.events import Event
 from lorebind_knowledge.knowledge_base import KnowledgeBase
 from lorebind_knowledge.middleware.base import Wrapper
+from lorebind_knowledge.retrieval.base import emit_completed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,11 +119,14 @@ def key_of(asked: Retrieval) -> Key:
 
 def _announce(asked: Retrieval, result: QueryResult) -> None:
     """The events of a search, which say that it was none."""
-    found = Counter(match.metadata.get("kb_id") for match in result.matches)
     settings = asked.settings
     for kb in asked.kbs:
-        start = {"strategy": settings.strategy, "top_k": settings.top_k, "cached": True}
-        kb.events.emit("retrieval_started", Event(kb.id, data=start))
+        kb.emit(
+            "retrieval_started",
+            strategy=settings.strategy,
+            top_k=settings.top_k,
+            cached=True,
+            texts=lambda: {"question": asked.question},
+        )
     for kb in asked.kbs:
-        done = {"strategy": result.strategy, "matches": found[kb.id], "seconds": result.seconds}
-        kb.events.emit("retrieval_completed", Event(kb.id, data={**done, "cached": True}))
+        emit_completed(kb, asked.question, result, cached=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import LorebindError, UsageError
-from lorebind_knowledge.events import Event
+from lorebind_knowledge.errors import LorebindError, NotIngestedError, UsageError
+from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.records import QueryResult
 from lorebind_knowledge.retrieval.judging import judge
 from lorebind_knowledge.retrieval.stages import check_stages, stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
@@ -55,24 +54,32 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     check_question(search.question)
     started = time.perf_counter()
     strategy = settings.strategy
-    _emit(search.kbs, "retrieval_started", strategy=strategy, top_k=settings.top_k)
+    for kb in search.kbs:
+        kb.emit(
+            "retrieval_started",
+            strategy=strategy,
+            top_k=settings.top_k,
+            texts=lambda: {"question": search.question},
+        )
     try:
         matches, name, stage = await _staged(search, settings)
     except LorebindError as error:
-        _emit(search.kbs, "retrieval_failed", strategy=strategy, reason=str(error))
+        kind = kind_of(error)
+        for kb in search.kbs:
+            kb.emit("retrieval_failed", strategy=strategy, reason=str(error), kind=kind)
         raise
     judged = judge(search.name, matches, stages_of(settings)[stage], search.hit_score)
     seconds = time.perf_counter() - started
-    found = Counter(match.metadata["kb_id"] for match in matches)
     searched = [kb for kb in search.kbs if kb.id not in search.missing]
+    ids = [kb.id for kb in searched]
+    result = QueryResult(matches, name, ids, list(search.missing), seconds, stage, *judged)
     for kb in search.kbs:
         if kb.id in search.missing:
-            _emit([kb], "retrieval_failed", strategy=strategy, reason=search.missing[kb.id])
+            reason, kind = search.missing[kb.id], NotIngestedError.__name__
+            kb.emit("retrieval_failed", strategy=strategy, reason=reason, kind=kind)
         else:
-            data = {"strategy": name, "matches": found[kb.id], "seconds": seconds, "stage": stage}
-            _emit([kb], "retrieval_completed", verdict=judged.verdict, **data)
-    ids = [kb.id for kb in searched]
-    return QueryResult(matches, name, ids, list(search.missing), seconds, stage, *judged)
+            emit_completed(kb, search.question, result)
+    return result
 
 
 def check_question(question: str) -> None:
@@ -81,9 +88,21 @@ def check_question(question: str) -> None:
         raise UsageError("the question is empty; give it some words")
 
 
-def _emit(kbs: Iterable[SearchableKnowledgeBase], hook: str, **data: Any) -> None:
-    for kb in kbs:
-        kb.events.emit(hook, Event(kb.id, data=data))
+def emit_completed(
+    kb: SearchableKnowledgeBase, question: str, result: QueryResult, *, cached: bool = False
+) -> None:
+    """Announce what a search has found in one of its knowledge bases."""
+    matches = [match for match in result if match.metadata.get("kb_id") == kb.id]
+    kb.emit(
+        "retrieval_completed",
+        strategy=result.strategy,
+        matches=len(matches),
+        seconds=result.seconds,
+        stage=result.stage,
+        verdict=result.verdict,
+        cached=cached,
+        texts=lambda: {"question": question, "texts": [match.text for match in matches]},
+    )
 
 
 async def _staged(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lorebind.stores")
 
 _LONGEST_NAME = 500
 """Bytes. SQLite has 512, for the name of the log too."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lorebind.stores")
 
 # Vectors that are read, written or deleted by one statement.
 _BLOCK = 1000

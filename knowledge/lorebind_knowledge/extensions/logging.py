@@ -1,0 +1,119 @@
+"""`logging`: a record of Python's logging for each event."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import partialmethod
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.extensions import ExtensionBase
+from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.extensions.standard_error import Format, Level, write_records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+
+
+class LoggingExtension(ExtensionBase):
+    """A record of Python's `logging` for each event, to the loggers below `lorebind`."""
+
+    provider: Literal["logging"] = Field(description="Writes log records.")
+    format: Format | None = Field(
+        None,
+        description="Write the records of all loggers below `lorebind` to standard error, as lines "
+        "of JSON or of text. By default the program says where they go.",
+    )
+    level: Level = Field(
+        "info", description="The least severe records to write, if there is a `format`."
+    )
+
+
+Declaration = LoggingExtension
+
+
+def make(declaration: LoggingExtension, environment: PartEnvironment) -> EventLog:
+    if declaration.format is not None:
+        write_records(declaration.format, declaration.level)
+    return EventLog()
+
+
+class EventLog(Extension):
+    """Logs each event, with its figures and names as fields of the record.
+
+    Loggers are `lorebind.ingest`, `lorebind.retrieval`, `lorebind.embedder` and `lorebind.project`.
+    With `content`, records have the texts and the words of errors, which may quote them.
+    """
+
+    def _log(self, hook: str, event: Event) -> None:
+        logger, level = _RECORDS[hook]
+        status = getattr(event.data.get("report"), "status", "completed")
+        if status == "failed":
+            level = logging.ERROR
+        elif status != "completed" or event.data.get("kind"):
+            level = max(level, logging.WARNING)
+        if not logger.isEnabledFor(level):
+            return
+        fields = _fields(event, content=self.content)
+        said = "".join(f" {name}={json.dumps(value)}" for name, value in fields.items())
+        logger.log(level, "%s%s", hook, said, extra={"event": hook, **fields})
+
+
+_INGEST, _RETRIEVAL, _EMBEDDER, _PROJECT = (
+    logging.getLogger(f"lorebind.{name}") for name in ("ingest", "retrieval", "embedder", "project")
+)
+_RECORDS = {
+    "collection_created": (_INGEST, logging.INFO),
+    "collection_deleted": (_INGEST, logging.INFO),
+    "ingest_started": (_INGEST, logging.INFO),
+    "ingest_chunked": (_INGEST, logging.DEBUG),
+    "ingest_embedded": (_INGEST, logging.DEBUG),
+    "ingest_completed": (_INGEST, logging.INFO),
+    "ingest_failed": (_INGEST, logging.ERROR),
+    "document_deleted": (_INGEST, logging.INFO),
+    "reindex_started": (_INGEST, logging.INFO),
+    "reindex_completed": (_INGEST, logging.INFO),
+    "reindex_failed": (_INGEST, logging.ERROR),
+    "embedder_called": (_EMBEDDER, logging.DEBUG),
+    "retrieval_started": (_RETRIEVAL, logging.DEBUG),
+    "retrieval_completed": (_RETRIEVAL, logging.INFO),
+    "retrieval_failed": (_RETRIEVAL, logging.ERROR),
+    "shutdown": (_PROJECT, logging.DEBUG),
+}
+"""The logger of each hook, and its level unless something failed."""
+
+for _hook in _RECORDS:
+    setattr(EventLog, _hook, partialmethod(EventLog._log, _hook))
+
+
+def _fields(event: Event, *, content: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if event.namespace is not None:
+        space = event.namespace
+        fields = {"kb_id": space.kb, "tenant": space.tenant, "project": space.project}
+        fields["scope"] = space.scope
+    if event.run_id:
+        fields["run_id"] = event.run_id
+    for name, value in event.data.items():
+        if name == "report":
+            fields |= _counts(value)
+        elif value != "" and (name != "reason" or content):
+            fields[name] = value
+    return fields
+
+
+def _counts(report: Any) -> Mapping[str, Any]:
+    return {
+        "status": report.status,
+        **{f"documents_{name}": count for name, count in report.documents.items()},
+        **{f"chunks_{name}": count for name, count in report.chunks.items()},
+        "texts_embedded": report.texts_embedded,
+        "texts_truncated": report.texts_truncated,
+        "cache_hits": report.cache_hits,
+        "sources_failed": sum(source.status == "failed" for source in report.sources),
+        "seconds": report.seconds,
+    }

@@ -1,0 +1,210 @@
+"""`prometheus`: metrics of ingests and searches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.extensions import ExtensionBase
+from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.extras import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import CollectorRegistry
+
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.declarations.base import Wants
+
+log = logging.getLogger("lorebind.extensions")
+
+_LOOPBACK = "127.0.0.1"
+
+
+class PrometheusExtension(ExtensionBase):
+    """Metrics for Prometheus, in the registry of the process. It needs the extra `telemetry`."""
+
+    provider: Literal["prometheus"] = Field(description="Metrics for Prometheus.")
+    port: int | None = Field(
+        None, ge=1, le=65535, description="Serve the metrics at this port, under `/metrics`."
+    )
+    address: str = Field(
+        _LOOPBACK, min_length=1, description="The address to serve them at, if there is a `port`."
+    )
+    textfile: str | None = Field(
+        None,
+        min_length=1,
+        description="A file `*.prom`, relative to the project folder, for the textfile collector "
+        "of node_exporter. It is written when a project that has ingested is closed.",
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if self.port is not None and self.address not in (_LOOPBACK, "::1", "localhost"):
+            yield "address", "reach", "other machines, which can read the metrics"
+        if self.textfile is not None and leaves_project(self.textfile):
+            yield "textfile", "write", OUTSIDE
+
+
+Declaration = PrometheusExtension
+
+
+def make(declaration: PrometheusExtension, environment: PartEnvironment) -> Prometheus:
+    file = declaration.textfile
+    return Prometheus(
+        textfile=None if file is None else environment.root / file,
+        port=declaration.port,
+        address=declaration.address,
+    )
+
+
+class Prometheus(Extension):
+    """Counts and times what happens.
+
+    Labels are ids of knowledge bases and words of which there are few. The figures of all tenants,
+    and of all projects that share a registry, are added up.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry | None = None,
+        *,
+        textfile: Path | str | None = None,
+        port: int | None = None,
+        address: str = _LOOPBACK,
+    ) -> None:
+        """
+        Args:
+            registry: where the metrics are registered. None means a registry of its own where there
+                is a `textfile`, and `prometheus_client.REGISTRY` otherwise.
+            textfile: a file that the whole registry is written to at shutdown, if anything was
+                ingested.
+            port: where the whole registry is served until shutdown. If it cannot be had, that is
+                logged.
+            address: the address of that port.
+
+        Raises:
+            MissingDependencyError: the extra `telemetry` is not installed.
+            ValueError: the registry has other metrics of the same names.
+        """
+        self._client: Any = import_extra(
+            "prometheus_client", extra="telemetry", purpose="the extension prometheus"
+        )
+        if registry is None:
+            # What the process itself uses is told by node_exporter already.
+            registry = self._client.CollectorRegistry() if textfile else self._client.REGISTRY
+        self._registry = registry
+        self._metrics = _metrics_in(registry, self._client)
+        self._textfile = None if textfile is None else Path(textfile)
+        self._has_ingested = False
+        self._server: Any = None
+        if port is not None:
+            try:
+                self._server, _ = self._client.start_http_server(port, address, registry)
+            except OSError as error:  # another process of this project may be serving there
+                log.warning("metrics are not served at %s port %s: %s", address, port, error)
+
+    def ingest_chunked(self, event: Event) -> None:
+        if event.data["action"] == "failed":
+            self._count_failure(event, "document")
+
+    def ingest_embedded(self, event: Event) -> None:
+        self._metrics.chunks.labels(event.kb_id).inc(event.data["chunks"])
+        self._metrics.cache_hits.labels(event.kb_id, "embedding").inc(event.data["cache_hits"])
+
+    def embedder_called(self, event: Event) -> None:
+        self._metrics.embedder_calls.labels(event.kb_id, event.data["operation"]).inc()
+        if event.data["kind"]:
+            self._count_failure(event, "embedder")
+
+    def ingest_completed(self, event: Event) -> None:
+        report = event.data["report"]
+        self._has_ingested = True
+        self._metrics.ingests.labels(event.kb_id, report.status).inc()
+        self._metrics.ingest_seconds.labels(event.kb_id).observe(report.seconds)
+        for source in report.sources:
+            if source.status == "failed":
+                self._metrics.failures.labels(event.kb_id, "source", "SourceError").inc()
+
+    def ingest_failed(self, event: Event) -> None:
+        self._has_ingested = True
+        cancelled = event.data["kind"] == "cancelled"
+        self._metrics.ingests.labels(event.kb_id, "cancelled" if cancelled else "failed").inc()
+        self._count_failure(event, "ingest")
+
+    def reindex_failed(self, event: Event) -> None:
+        self._count_failure(event, "reindex")
+
+    def retrieval_completed(self, event: Event) -> None:
+        data = event.data
+        self._metrics.queries.labels(event.kb_id, data["strategy"], data["verdict"]).inc()
+        self._metrics.query_seconds.labels(event.kb_id).observe(data["seconds"])
+        if data["cached"]:
+            self._metrics.cache_hits.labels(event.kb_id, "query").inc()
+
+    def retrieval_failed(self, event: Event) -> None:
+        self._metrics.queries.labels(event.kb_id, event.data["strategy"], "failed").inc()
+        self._count_failure(event, "query")
+
+    def shutdown(self, event: Event) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        if self._textfile is not None and self._has_ingested:
+            self._textfile.parent.mkdir(parents=True, exist_ok=True)
+            self._client.write_to_textfile(str(self._textfile), self._registry)
+
+    def _count_failure(self, event: Event, operation: str) -> None:
+        if event.data["kind"] != "cancelled":
+            self._metrics.failures.labels(event.kb_id, operation, event.data["kind"]).inc()
+
+
+class _Metrics:
+    """The metrics in one registry."""
+
+    def __init__(self, registry: CollectorRegistry, client: Any) -> None:
+        def counter(name: str, about: str, *labels: str) -> Any:
+            return client.Counter(name, about, ["kb_id", *labels], registry=registry)
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Any:
+            return client.Histogram(name, about, ["kb_id"], buckets=buckets, registry=registry)
+
+        self.ingest_seconds = histogram(
+            "knowledge_ingest_duration_seconds",
+            "How long ingests took that reached their end",
+            (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400),
+        )
+        self.query_seconds = histogram(
+            "knowledge_query_latency_seconds",
+            "How long searches took that did not fail",
+            (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+        )
+        self.chunks = counter("knowledge_chunks_total", "Chunks that ingests gave vectors")
+        self.ingests = counter("knowledge_ingests_total", "Ingests that ended", "outcome")
+        self.queries = counter("knowledge_queries_total", "Searches", "strategy", "outcome")
+        self.embedder_calls = counter(
+            "knowledge_embedder_calls_total", "Calls of embedders", "operation"
+        )
+        self.cache_hits = counter(
+            "knowledge_cache_hits_total", "Vectors and searches found in a cache", "cache"
+        )
+        self.failures = counter("knowledge_failures_total", "Failures", "operation", "kind")
+
+
+_made: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def _metrics_in(registry: CollectorRegistry, client: Any) -> _Metrics:
+    """The metrics in a registry, which takes those of one name once only."""
+    with _making:
+        if registry not in _made:
+            _made[registry] = _Metrics(registry, client)
+        return _made[registry]

@@ -1,0 +1,32 @@
+"""A project of two short documents, for the tests of what extensions are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge import Events, KnowledgeService, build_project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+QUESTION = "where does the zebra sleep"
+TEXTS = ("The zebra sleeps in the barn.", "Keys are rotated each quarter.")
+
+
+def small_project(
+    root: Path, *declared: Any, extensions: Sequence[Any] = (), **more: Any
+) -> KnowledgeService:
+    """A project with the knowledge base `docs`, and these extensions."""
+    documents = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
+    data = {
+        "name": "p",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "memory"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "inline", "documents": documents}]}
+        ],
+        "extensions": list(declared),
+        **more,
+    }
+    return KnowledgeService(build_project(data, root=root), Events(extensions))

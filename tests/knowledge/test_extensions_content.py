@@ -1,0 +1,148 @@
+"""What events say: whose knowledge base it is, and texts only to an extension that asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import Event, tenant
+from lorebind_knowledge.errors import EmbedderError, NotIngestedError
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.project_code import import_of_project
+
+from .bench import Diary
+from .small_project import QUESTION, TEXTS, small_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .bench import Bench
+
+HOOKS = """\
+from lorebind import Extension
+
+SEEN = []
+
+
+class Plain(Extension):
+    def retrieval_started(self, event):
+        SEEN.append((type(self).__name__, event.data.get("question")))
+
+
+class Curious(Plain):
+    content = True
+"""
+
+
+class Asking(Diary):
+    content = True
+
+
+async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
+    """One of two extensions asks for texts and is given them; the other sees the same events
+    without them, wherever it stands."""
+    before, asking, after = Diary(), Asking(), Diary()
+    cache = [{"type": "cache"}]
+    extensions = [before, asking, after]
+    service = small_project(tmp_path, extensions=extensions, wrappers=cache)
+    await service.ingest("docs")
+    for _ in range(2):  # the second time from the cache
+        (first, *_) = await service.query("docs", QUESTION)
+    await service.close()
+
+    chunked = [text for data in asking.data("ingest_chunked") for text in data["texts"]]
+    assert sorted(chunked) == sorted(TEXTS)
+    (embedded,) = asking.data("ingest_embedded")
+    assert [text.partition("\n")[2] for text in embedded["texts"]] == list(TEXTS)
+    assert [data["question"] for data in asking.data("retrieval_started")] == [QUESTION] * 2
+    done = asking.data("retrieval_completed")
+    assert [data["cached"] for data in done] == [False, True]
+    assert [(data["question"], data["texts"][0]) for data in done] == [(QUESTION, first.text)] * 2
+    for other in (before, after):
+        assert [name for name, _ in other.entries] == [name for name, _ in asking.entries]
+        said = repr(other.entries)
+        assert "question" not in said
+        assert not any(text in said for text in (QUESTION, *TEXTS))
+
+
+def test_nothing_is_made_for_nobody() -> None:
+    """Where no extension asks for texts, they are not even put together."""
+
+    def texts() -> dict[str, Any]:
+        raise AssertionError
+
+    listener = Diary()
+    events = Events([listener])  # type: ignore[list-item]  # it answers to every hook
+    events.emit("ingest_chunked", Event("docs"), texts)
+    assert listener.data("ingest_chunked") == [{}]
+
+
+async def test_the_yaml_decides(tmp_path: Path) -> None:
+    """`content:` of a declared extension overrides what its class says."""
+    (tmp_path / "hooks.py").write_text(HOOKS, encoding="utf-8")
+    declared = [
+        {"provider": "python", "class": f"hooks:{name}", **content}
+        for name in ("Plain", "Curious")
+        for content in ({}, {"content": True}, {"content": False})
+    ]
+    service = small_project(tmp_path, *declared)
+    await service.ingest("docs")
+    await service.query("docs", QUESTION)
+    await service.close()
+    seen = import_of_project("hooks:SEEN", tmp_path)
+    assert [question is not None for _, question in seen] == [False, True, False, True, True, False]
+
+
+async def test_events_say_whose(tmp_path: Path) -> None:
+    """Two tenants and a workflow have knowledge bases of one id, which their events tell apart."""
+    own = [{"id": "docs", "sources": [{"type": "inline", "documents": [{"id": "a", "text": "b"}]}]}]
+    task = {"id": "answer", "prompt": "Answer."}
+    listener = Diary()
+    service = small_project(
+        tmp_path,
+        extensions=[listener],
+        workflows=[{"id": "triage", "knowledge_bases": own, "tasks": [task]}],
+    )
+    for name in ("acme", "bolt"):
+        with tenant(name):
+            await service.ingest("docs")
+            await service.query("docs", QUESTION)
+    await service.ingest("docs", workflow="triage")
+    with pytest.raises(NotIngestedError):
+        await service.query("docs", QUESTION)
+    await service.reindex("docs")
+    await service.add_documents("docs", [{"id": "c", "text": "d"}])
+    await service.delete_document("docs", "added:c")
+    await service.delete("docs")
+    await service.close()
+
+    assert [name for name, event in listener.entries if event.namespace is None] == ["shutdown"]
+    spaces = {event.namespace for _, event in listener.entries} - {None}
+    assert spaces == {
+        Namespace("acme", "p", "project", "docs"),
+        Namespace("bolt", "p", "project", "docs"),
+        Namespace("default", "p", "project", "docs"),
+        Namespace("default", "p", "workflow/triage", "docs"),
+    }
+    assert {event.kb_id for _, event in listener.entries} == {"docs", ""}
+
+
+async def test_failures_have_a_kind(bench: Bench) -> None:
+    """An ingest, a document and a reindex that fail tell the class of the error."""
+    bench.write("a.md", "alpha")
+    bench.write_bytes("b.md", b"\xff\xfe\xfa")
+    await bench.ingest()
+    data = {one["uri"]: one["kind"] for one in bench.diary.data("ingest_chunked")}
+    assert data == {"docs/a.md": "", "docs/b.md": "SourceError"}
+
+    def fail(number: int) -> None:
+        raise EmbedderError("gone")
+
+    bench.embedder.before_batch = fail
+    bench.write("c.md", "gamma")
+    with pytest.raises(EmbedderError):
+        await bench.reindex()
+    assert bench.diary.data("ingest_failed")[0]["kind"] == "EmbedderError"
+    assert bench.diary.data("reindex_failed")[0]["kind"] == "EmbedderError"

@@ -1,0 +1,191 @@
+"""The extension `logging`: a record for each event, and where records go."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import Extension, tenant
+from lorebind_knowledge.errors import NotIngestedError
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.extensions.logging import _RECORDS, EventLog
+from lorebind_knowledge.sources.files import FileSource
+
+from .small_project import QUESTION, TEXTS, small_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .bench import Bench
+
+LOGGER = logging.getLogger("lorebind")
+
+
+def _logging(**settings: Any) -> dict[str, Any]:
+    return {"provider": "logging", **settings}
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_every_hook_is_logged() -> None:
+    """No hook is missing among the records."""
+    hooks = {name for name, method in vars(Extension).items() if isfunction(method)}
+    assert set(_RECORDS) == hooks
+
+
+async def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line is an object that says when, what, whose and how much."""
+    root = list(logging.getLogger().handlers), logging.getLogger().level
+    service = small_project(tmp_path, _logging(format="json"))
+    with tenant("acme"):
+        report = await service.ingest("docs")
+        await service.query("docs", QUESTION)
+        await service.close()
+    whose = {"kb_id": "docs", "tenant": "acme", "project": "p", "scope": "project"}
+    started, created, completed, searched = _lines(capsys)
+    for line in (started, created, completed, searched):
+        assert line["time"].endswith("+00:00")
+        assert line["level"] == "info"
+        assert line.items() >= whose.items()
+    assert [started["event"], created["event"]] == ["ingest_started", "collection_created"]
+    assert (
+        completed.items()
+        >= {
+            "logger": "lorebind.ingest",
+            "event": "ingest_completed",
+            "run_id": report.run_id,
+            "status": "completed",
+            "documents_added": 2,
+            "chunks_total": 2,
+            "texts_embedded": 2,
+            "seconds": report.seconds,
+        }.items()
+    )
+    assert searched.items() >= {"logger": "lorebind.retrieval", "strategy": "hybrid"}.items()
+    assert searched["matches"] >= 1
+    assert searched["verdict"] in ("hit", "weak")
+    assert (logging.getLogger().handlers, logging.getLogger().level) == root
+
+
+async def test_levels(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A failure is an error, a document that failed and an ingest without it are warnings."""
+    caplog.set_level(logging.DEBUG, "lorebind")
+    bench.change(events=Events([EventLog()]))
+    bench.write("a.md", "alpha")
+    bench.write_bytes("b.md", b"\xff\xfe\xfa")
+    with pytest.raises(NotIngestedError):
+        await bench.ask("alpha")
+    await bench.ingest()
+    bench.change(sources=[FileSource("markdown_glob", ["none/*.md"], bench.root)])
+    await bench.ingest()
+    loud = [
+        (record.levelname, record.event, getattr(record, "kind", ""))  # type: ignore[attr-defined]
+        for record in caplog.records
+        if record.levelno > logging.INFO
+    ]
+    assert loud == [
+        ("ERROR", "retrieval_failed", "NotIngestedError"),
+        ("WARNING", "ingest_chunked", "SourceError"),
+        ("WARNING", "ingest_completed", ""),
+        ("ERROR", "ingest_completed", ""),  # none of its sources could be read
+    ]
+
+
+async def test_text_and_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`text` is a line for people; `level` lets more or less through."""
+    service = small_project(tmp_path, _logging(format="text", level="debug"))
+    await service.ingest("docs")
+    lines = capsys.readouterr().err.splitlines()
+    (embedder,) = [line for line in lines if "lorebind.embedder" in line and "documents" in line]
+    assert 'DEBUG lorebind.embedder: embedder_called kb_id="docs" tenant="default"' in embedder
+    await service.close()
+    service = small_project(tmp_path, _logging(format="text", level="error"))
+    await service.ingest("docs")
+    await service.close()
+    assert "ingest" not in capsys.readouterr().err
+
+
+async def test_two_projects_have_one_handler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loaded twice, each event is still one line, in the format that was said last."""
+    before = len(LOGGER.handlers)
+    services = [small_project(tmp_path, _logging(format=form)) for form in ("text", "json")]
+    assert len(LOGGER.handlers) == before + 1
+    await services[0].ingest("docs")
+    assert [line["event"] for line in _lines(capsys)].count("ingest_completed") == 1
+    for service in services:
+        await service.close()
+
+
+async def test_a_program_that_logs_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without `format`, the program's own handlers get the records, and nothing is set up."""
+    before = list(LOGGER.handlers), LOGGER.level
+    caplog.set_level(logging.INFO)
+    service = small_project(tmp_path, _logging())
+    await service.ingest("docs")
+    await service.close()
+    assert (LOGGER.handlers, LOGGER.level) == before
+    (record,) = [one for one in caplog.records if "ingest_completed" in one.getMessage()]
+    assert (record.name, record.levelno) == ("lorebind.ingest", logging.INFO)
+    assert vars(record)["documents_added"] == 2
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+async def test_texts_only_if_asked(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No question, no document and no words of an error, but where `content` says so."""
+    for content in (False, True):
+        asked = {"content": True} if content else {}
+        service = small_project(tmp_path, _logging(format=form, level="debug", **asked))
+        with pytest.raises(NotIngestedError):
+            await service.query("docs", QUESTION)
+        await service.ingest("docs")
+        await service.query("docs", QUESTION)
+        await service.close()
+        written = capsys.readouterr().err
+        assert "retrieval_failed" in written
+        for text in (*TEXTS, QUESTION, "has been ingested into"):
+            assert (text in written) == content
+
+
+async def test_other_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lorebind's own warnings are lines too, with the traceback if there is one."""
+
+    class Broken(Extension):
+        def ingest_started(self, event: Any) -> None:
+            raise ValueError("a mistake")
+
+    service = small_project(tmp_path, _logging(format="json"), extensions=[Broken()])
+    await service.ingest("docs")
+    await service.close()
+    (line,) = [line for line in _lines(capsys) if "event" not in line]
+    assert (line["level"], line["logger"]) == ("error", "lorebind.extensions")
+    assert line["message"] == "extension Broken failed in ingest_started"
+    assert "ValueError: a mistake" in line["exception"]
+
+
+def test_importing_sets_nothing_up() -> None:
+    """Neither handlers nor levels, of no logger."""
+    code = (
+        "import logging, lorebind_knowledge.service, lorebind_knowledge.extensions.logging\n"
+        "names = ['', *(name for name in logging.root.manager.loggerDict if 'lore' in name)]\n"
+        "loggers = [logging.getLogger(name or None) for name in names]\n"
+        "assert len(loggers) > 3, names\n"
+        "assert not any(one.handlers for one in loggers)\n"
+        "assert not any(one.level for one in loggers[1:])\n"
+        "assert not [name for name in names if name.startswith('lorebind_')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
