@@ -53,6 +53,7 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "add"],
     ["knowledge", "delete"],
     ["knowledge", "stats"],
+    ["knowledge", "watch"],
     ["bindings"],
     ["bindings", "explain"],
 ]
@@ -201,6 +202,47 @@ def test_the_report_of_an_ingest(cli: Cli) -> None:
     assert report["chunks"] == {"added": 2, "removed": 0, "unchanged": 0, "total": 2}
     assert (report["texts_embedded"], report["status"]) == (2, "completed")
     assert (report["kb_id"], report["strategy"]) == ("docs", "upsert")
+
+
+def test_a_query_explains_itself(ready_cli: Cli) -> None:
+    """With --explain each match has its figures, and each setting the place that set it."""
+    query = ["query", "docs", "-q", QUESTION, "--top-k", "1", "--explain"]
+    said = ready_cli(*query).out
+    assert re.search(r"figures: dense 0\.\d{3}, lexical \d\.\d{3}", said)
+    assert re.search(r"top_k +1 +caller", said)
+    assert re.search(r"strategy +hybrid +default", said)
+    assert re.search(r"(hit|weak) by hybrid in 0\.\d+ s", said)
+    data = json.loads(ready_cli(*query, "-o", "json").out)
+    assert len(data["result"]["matches"]) == 1
+    assert data["binding"]["settings"]["top_k"] == 1
+    assert data["binding"]["provenance"]["top_k"]["scope"] == "caller"
+
+
+def test_tenants_are_kept_apart(ready_cli: Cli) -> None:
+    """--tenant is taken by every command, and its messages repeat it."""
+    done = ready_cli("query", "docs", "-q", QUESTION, "--tenant", "a b")
+    assert done.code == 1
+    assert "run: lorebind knowledge ingest docs --tenant 'a b'" in done.err
+    assert ready_cli("ingest", "docs", "--tenant", "a b").code == 0
+    for tenant, count in (("a b", 2), ("c", 0)):
+        (docs, _) = json.loads(
+            ready_cli("knowledge", "list", "--tenant", tenant, "-o", "json").out
+        )["knowledge_bases"]
+        assert docs["stats"]["documents"].get("ready", 0) == count
+    done = ready_cli("knowledge", "list", "--tenant", "")
+    assert (done.code, "--tenant: the name is empty" in done.err) == (2, True)
+
+
+def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
+    """-v logs what was done to standard error, -vv its steps too, and results stay as they are."""
+    query = ["query", "docs", "-q", QUESTION, "-o", "json"]
+    plain, told, more = (ready_cli(*query, *option) for option in ([], ["-v"], ["-vv"]))
+    assert plain.err == ""
+    assert "INFO lorebind.retrieval: retrieval_completed" in told.err
+    assert "embedder_called" not in told.err
+    assert "DEBUG lorebind.embedder: embedder_called" in more.err
+    assert json.loads(told.out)["matches"] == json.loads(plain.out)["matches"]
+    assert QUESTION not in more.err
 
 
 def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:

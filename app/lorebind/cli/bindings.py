@@ -28,7 +28,7 @@ def explain(
     output: OutputOption = Output.table,
 ) -> None:
     """Show every setting in effect at a place, and the scope, file and line that set it."""
-    from lorebind.cli.printing import console, print_data, print_line, print_table
+    from lorebind.cli.printing import print_data, print_line
     from lorebind_bindings import resolve
     from lorebind_knowledge.configuration import load_project
 
@@ -40,21 +40,28 @@ def explain(
     if not found:
         print_line("Nothing is bound here.")
     for binding in found:
-        console().rule(binding.id, align="left")
-        print_table(
-            ("setting", "value", "set by", "where", "overriding"),
+        print_binding(binding)
+
+
+def print_binding(binding: ResolvedBinding) -> None:
+    """Every setting, what set it, and what makes a match weak."""
+    from lorebind.cli.printing import console, print_line, print_table
+
+    console().rule(binding.id, align="left")
+    print_table(
+        ("setting", "value", "set by", "where", "overriding"),
+        (
             (
-                (
-                    name,
-                    _shown(getattr(binding.settings, name)),
-                    place.scope,
-                    _where(place),
-                    ", ".join(place.overrode),
-                )
-                for name, place in binding.provenance.items()
-            ),
-        )
-        print_line(_level(binding))
+                name,
+                _shown(getattr(binding.settings, name)),
+                place.scope,
+                _where(place),
+                ", ".join(place.overrode),
+            )
+            for name, place in binding.provenance.items()
+        ),
+    )
+    print_line(_level(binding))
 
 
 def _level(binding: ResolvedBinding) -> str:

@@ -333,32 +333,38 @@ def query(
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="A condition on the metadata."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the figures, and every setting in effect.")
+    ] = False,
     workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
     """Search a knowledge base and print the passages, best first."""
+    from lorebind.cli.bindings import print_binding
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_matches
+    from lorebind_bindings import bind, override
 
+    given: dict[str, Any] = {
+        "top_k": top_k,
+        "min_score": min_score,
+        "strategy": strategy,
+        "filters": _filters(filters or []) or None,
+    }
     with open_project(project) as loaded:
-        result = loaded.query(
-            kb_id,
-            question,
-            workflow=workflow,
-            top_k=top_k,
-            min_score=min_score,
-            strategy=strategy,
-            filters=_filters(filters or []) or None,
-        )
+        result = loaded.query(kb_id, question, workflow=workflow, **given)
+        binding = override(bind(loaded.config, kb_id, workflow), **given)
     if output is not Output.table:
-        print_data(result, output)
+        print_data({"result": result, "binding": binding} if explain else result, output)
     elif result.matches:
-        print_matches(result, question)
+        print_matches(result, question, explain=explain)
         if result.shortfall:
             print_line(result.shortfall)
     else:
         print_line(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
+    if explain and output is Output.table:
+        print_binding(binding)
     if not result.matches:
         raise typer.Exit(1)
 

@@ -181,8 +181,11 @@ def print_source_reports(sources: Sequence[SourceReport]) -> None:
             print_line(f"failed source {source.source}: {source.reason}")
 
 
-def print_matches(result: QueryResult, question: str) -> None:
-    """Ranked passages: score, file and lines, and a snippet with the question's words marked."""
+def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:
+    """Ranked passages: score, file and lines, and a snippet with the question's words marked.
+
+    With `explain` also the figures behind each score.
+    """
     from rich.text import Text
 
     out = console()
@@ -196,12 +199,18 @@ def print_matches(result: QueryResult, question: str) -> None:
         if heading := match.metadata.get("heading"):
             header.append(one_line(f"  {heading}"), style="dim")
         out.print(header, soft_wrap=True)
+        if explain:
+            figures = ", ".join(f"{name} {value:.3f}" for name, value in match.scores.items())
+            out.print(Text(f"    figures: {one_line(figures)}", style="dim"), soft_wrap=True)
         for line in _snippet(match.text, words):
             text = Text(f"    {visible(line)}")
             for word in words:
                 text.highlight_regex(rf"(?i)\b{re.escape(word)}\w*", "bold yellow")
             out.print(text, overflow="ellipsis", no_wrap=True)
         out.print()
+    if explain:
+        stage = f", stage {result.stage}" if result.stage else ""
+        print_line(f"{result.verdict} by {result.strategy}{stage} in {result.seconds:.3f} s")
 
 
 def print_chunks(chunks: Iterable[ChunkInfo]) -> None:

@@ -109,13 +109,14 @@ def _has_news(plan: IngestPlan) -> bool:
 
 
 def _filter(root: Path) -> Callable[[Any, str], bool]:
-    """Whether a change may concern a document: not in hidden folders, nor in those of tools."""
+    """Whether a change may concern a document: not if it is hidden, or a tool's."""
     from watchfiles import DefaultFilter
 
     others = DefaultFilter()
 
     def matters(change: Any, path: str) -> bool:
-        folders = Path(path).relative_to(root).parts[:-1]
-        return not any(folder.startswith(".") for folder in folders) and others(change, path)
+        parts = Path(path).relative_to(root).parts
+        hidden = parts != (".env",) and any(part.startswith(".") for part in parts)
+        return not hidden and others(change, path)
 
     return matters

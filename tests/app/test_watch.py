@@ -1,0 +1,147 @@
+"""`lorebind knowledge watch`: what is written is ingested, and what goes wrong is survived."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .helpers import LOREBIND, PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from .helpers import Cli
+
+pytest.importorskip("watchfiles")
+
+_LONGEST_WAIT = 60
+
+
+class Watching:
+    """A watching process and what it prints."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._lines: queue.Queue[str] = queue.Queue()
+        self.seen: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def says(self, text: str) -> str:
+        """The next line that holds the text."""
+        while True:
+            line = self._lines.get(timeout=_LONGEST_WAIT)
+            self.seen.append(line)
+            if text in line:
+                return line
+
+
+@contextmanager
+def watching(root: Path, *options: str) -> Iterator[Watching]:
+    process = subprocess.Popen(
+        [str(LOREBIND), "knowledge", "watch", *options],
+        cwd=root,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    watch = Watching(process)
+    try:
+        yield watch
+    finally:
+        watch.end()
+
+
+@pytest.fixture
+def change(empty_cli: Cli) -> Callable[[str, str], None]:
+    def write(name: str, text: str) -> None:
+        empty_cli.write({name: text})
+
+    return write
+
+
+def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+    """New, changed and removed files, another project file, and one that is wrong in between."""
+    change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
+    change("rules/a.md", "# Access\n")
+    change("lorebind.yaml", PROJECT)
+    with watching(empty_cli.root) as watch:
+        watch.says("Watching ")
+        watch.says("docs: completed")
+        watch.says("rules: completed")
+
+        change("docs/bills.md", "# Bills\n\nBills are sent by mail.\n")
+        assert "2 documents (1 new, 1 unchanged)" in watch.says("Plan: ")
+        watch.says("docs: completed")
+
+        change("lorebind.yaml", f"{PROJECT}\nnonsense: true\n")
+        assert "what was declared before goes on" in watch.says("nonsense")
+        change("lorebind.yaml", PROJECT.replace("docs/**/*.md", "docs/*.{md,txt}"))
+        change("docs/more.txt", "Lunch is at noon.\n")
+        assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
+        watch.says("docs: completed")
+
+        (empty_cli.root / "docs/keys.md").unlink()
+        assert "1 removed" in watch.says("Plan: ")
+        watch.says("docs: completed")
+        assert not [line for line in watch.seen if "rules" in line][1:]  # nothing there changed
+
+        change(".hidden/x.md", "# Hidden\n")
+        watch.process.send_signal(signal.SIGINT)
+        watch.says("interrupted; what was finished is kept")
+        assert watch.process.wait(_LONGEST_WAIT) == 130
+
+
+def test_what_fails_is_survived(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+    """A refused ingest is reported, and the next change is ingested."""
+    for name in "abc":
+        change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
+    change("lorebind.yaml", PROJECT)
+    with watching(empty_cli.root, "docs", "-o", "json") as watch:
+        watch.says('"status": "completed"')
+        for name in "ab":
+            (empty_cli.root / f"docs/{name}.md").unlink()
+        watch.says("2 of 3 documents of 'docs' are no longer in its sources")
+        change("docs/a.md", "# a\n\nAnother text.\n")
+        watch.says('"updated": 1')
+
+
+def test_an_unknown_knowledge_base_is_told_at_once(cli: Cli) -> None:
+    """Nothing is watched for a knowledge base that there is not."""
+    done = cli("knowledge", "watch", "dosc")
+    assert done.code == 2
+    assert "'docs'" in done.err
+
+
+def test_the_web_is_asked_again(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+    """With --every, an ingest is due after so many minutes, though no file changed."""
+    change("elsewhere/a.md", "# One\n")
+    outside = "{ type: cloud_storage, provider: file, bucket: ../shelf }"
+    shelf = empty_cli.root.parent / "shelf"
+    shelf.mkdir()
+    (shelf / "a.md").write_text("# One\n")
+    change("lorebind.yaml", f"name: x\nknowledge_bases: [{{ id: web, sources: [{outside}] }}]\n")
+    with watching(empty_cli.root, "--every", "0.1") as watch:
+        watch.says("web: completed")
+        (shelf / "b.md").write_text("# Two\n")
+        assert "1 new" in watch.says("Plan: ")
