@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
 
@@ -13,13 +15,17 @@ help: ## List the commands
 
 setup: $(INSTALLED) ## Install everything into .venv
 
-$(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lorebind needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+$(INSTALLED): $(PRODUCT)
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
-demo: setup ## Ingest the quickstart's documents and answer a question from them
+$(PRODUCT): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lorebind needs Python 3.11 or newer; name one with: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[workflow]'
+	@touch $@
+
+demo: $(PRODUCT) ## Ingest the quickstart's documents and answer a question from them
 	$(BIN)/lorebind knowledge ingest fastapi_docs --project examples/quickstart
 	$(BIN)/lorebind run answer --project examples/quickstart --input question="$(QUESTION)"
 
