@@ -21,10 +21,10 @@ from lorebind.cli.options import (
     WorkflowOption,
 )
 from lorebind_knowledge.errors import LorebindError, UsageError
+from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from lorebind.project import Project
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.statistics import KnowledgeStats
 
@@ -46,18 +46,25 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project, and what is in their indexes."""
-    from lorebind.cli.printing import print_data, print_table
-    from lorebind.project import Project
+    from lorebind.cli.indexes import Indexes, project_to_read
+    from lorebind.cli.printing import print_data, print_line, print_table
 
-    with Project.load(project) as loaded:
+    with project_to_read(project) as loaded:
+        indexes = Indexes(loaded)
         rows = [
-            (kb, workflow, _stats(loaded, kb, workflow))
+            (kb, workflow, *indexes.stats(kb, workflow))
             for kb, workflow in loaded.config.every_knowledge_base()
         ]
     if output is not Output.table:
         data = [
-            {"id": kb.id, "workflow": workflow, "description": kb.description, "stats": stats}
-            for kb, workflow, stats in rows
+            {
+                "id": kb.id,
+                "workflow": workflow,
+                "description": kb.description,
+                "stats": stats,
+                "stats_error": error,
+            }
+            for kb, workflow, stats, error in rows
         ]
         print_data({"knowledge_bases": data}, output)
         return
@@ -67,25 +74,24 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
             (
                 kb.id,
                 workflow or "",
-                *_ingested(stats),
+                *_ingested(stats, error),
                 " ".join(kb.description.split()),
             )
-            for kb, workflow, stats in rows
+            for kb, workflow, stats, error in rows
         ),
     )
+    unread: dict[str, list[str]] = {}
+    for kb, _, _, error in rows:
+        if error is not None:
+            unread.setdefault(error, []).append(kb.id)
+    for error, names in unread.items():
+        print_line(f"lorebind: {', '.join(names)}: {error}", stderr=True)
 
 
-def _stats(
-    loaded: Project, kb: KnowledgeBaseDeclaration, workflow: str | None
-) -> KnowledgeStats | None:
-    """What is in the index of a knowledge base; of one that others fill nobody knows."""
-    return None if loaded.config.is_existing(kb) else loaded.stats(kb.id, workflow=workflow)
-
-
-def _ingested(stats: KnowledgeStats | None) -> tuple[object, object, str]:
+def _ingested(stats: KnowledgeStats | None, error: str | None) -> tuple[object, object, str]:
     """The documents, the chunks and the last ingest, as a table shows them."""
     if stats is None:
-        return "", "", "by others"
+        return "", "", "by others" if error is None else "unknown"
     last = (stats.last_run or {}).get("status", "never")
     return stats.documents.get("ready", 0), stats.chunks, last
 
@@ -98,14 +104,17 @@ def get(
     output: OutputOption = Output.table,
 ) -> None:
     """Show one knowledge base: what is declared, and what is in its index."""
+    from lorebind.cli.indexes import Indexes, project_to_read
     from lorebind.cli.printing import print_data
-    from lorebind.project import Project
 
-    with Project.load(project) as loaded:
-        declared, _ = loaded.config.knowledge_base(kb_id, workflow)
+    with project_to_read(project) as loaded:
+        declared, scope = loaded.config.knowledge_base(kb_id, workflow)
+        stats, error = Indexes(loaded).stats(declared, workflow)
         data: dict[str, Any] = {
+            "workflow": None if scope == PROJECT_SCOPE else workflow,
             "knowledge_base": declared.model_dump(mode="json"),
-            "stats": _stats(loaded, declared, workflow),
+            "stats": stats,
+            "stats_error": error,
         }
     print_data(data, Output.yaml if output is Output.table else output)
 
@@ -122,7 +131,7 @@ def export(
     from lorebind.cli.printing import print_data
     from lorebind_knowledge.configuration import export_resources, load_project
 
-    data = export_resources(load_project(project), kb_id)
+    data = export_resources(load_project(project, need_variables=False), kb_id)
     print_data(data, Output.yaml if output is Output.table else output)
 
 

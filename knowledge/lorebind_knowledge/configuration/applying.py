@@ -187,7 +187,7 @@ def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
 
 def _check_result(file: Path, text: str, shown_as: str, environ: Mapping[str, str] | None) -> None:
     try:
-        load_project(file, environ=environ, text=text)
+        load_project(file, environ=environ, texts={file: text})
     except ConfigurationError as error:
         would_be = f"{file.name} with {shown_as}"
         raise ConfigurationError(

@@ -27,6 +27,7 @@ from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.template_checks import (
     injected_variables,
     project_templates,
+    unset_variables,
     workflow_templates,
 )
 from lorebind_knowledge.configuration.yaml_source import YamlSource
@@ -45,21 +46,27 @@ D = TypeVar("D", bound=Declaration)
 
 
 def load_project(
-    path: str | Path, *, environ: Mapping[str, str] | None = None, text: str | None = None
+    path: str | Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    texts: Mapping[Path, str] | None = None,
+    need_variables: bool = True,
 ) -> LoadedProject:
     """Read a project: its folder, or its file, and all files that it autoloads.
 
-    `environ` stands in for the variables of the process, `text` for what the project file holds.
+    Args:
+        path: the folder, or the file itself.
+        environ: stands in for the variables of the process.
+        texts: stand in for what these files hold.
+        need_variables: whether a variable that is not set is a problem. What only reads what is
+            declared can do without; the project's `unset` names them then.
 
     Raises:
         ConfigurationError: with every problem of all files, or when there is no project.
     """
     file = project_file(path)
-    if text is None:
-        source = YamlSource.read_on(file, file.parent)
-    else:
-        source = YamlSource.parse(text, file.name)
-    return _Loading(file.parent, file, environ).load(source)
+    loading = _Loading(file.parent, file, environ, texts or {}, need_variables=need_variables)
+    return loading.load(loading.read(file))
 
 
 def build_project(
@@ -70,7 +77,7 @@ def build_project(
     Raises:
         ConfigurationError: with every problem; places are given as paths into the data.
     """
-    return _Loading(root.resolve(), None, environ).load(YamlSource.from_data(data))
+    return _Loading(root.resolve(), None, environ, {}).load(YamlSource.from_data(data))
 
 
 def project_file(path: str | Path) -> Path:
@@ -92,13 +99,29 @@ def project_file(path: str | Path) -> Path:
 class _Loading:
     """One project on its way in; gathers the problems of all files."""
 
-    def __init__(self, root: Path, file: Path | None, environ: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        file: Path | None,
+        environ: Mapping[str, str] | None,
+        texts: Mapping[Path, str],
+        *,
+        need_variables: bool = True,
+    ) -> None:
         self.root = root
         self.file = file
         self.environment = Environment(root, environ)
+        self.texts = texts
+        self.need_variables = need_variables
         self.problems: list[Problem] = []
+        self.unset: list[Problem] = []
         self.agents: list[AgentDeclaration] = []
         self.workflows: list[WorkflowDeclaration] = []
+
+    def read(self, file: Path) -> YamlSource:
+        if file in self.texts:
+            return YamlSource.parse(self.texts[file], file.relative_to(self.root).as_posix())
+        return YamlSource.read_on(file, self.root)
 
     def load(self, source: YamlSource) -> LoadedProject:
         project = self._declared(source, ProjectDeclaration)
@@ -106,6 +129,8 @@ class _Loading:
         self.workflows += [w for w in project.workflows if isinstance(w, WorkflowDeclaration)]
         self._further_files(project)
         self._check(project)
+        if self.need_variables:
+            self.problems += self.unset
         if self.problems:
             raise ConfigurationError(self.problems)
         return LoadedProject(
@@ -115,6 +140,7 @@ class _Loading:
             workflows={workflow.id: workflow for workflow in self.workflows},
             agents={agent.id: agent for agent in self.agents},
             environment=self.environment,
+            unset=tuple(sorted(set(self.unset))),
         )
 
     def _declared(self, source: YamlSource, kind: type[D]) -> D:
@@ -150,7 +176,7 @@ class _Loading:
 
     def _file(self, file: Path, kind: type[WorkflowDeclaration] | None = None) -> None:
         try:
-            source = YamlSource.read_on(file, self.root)
+            source = self.read(file)
         except ConfigurationError as error:
             self.problems += error.problems
             source = YamlSource.glance(file, self.root)
@@ -175,11 +201,13 @@ class _Loading:
         self.problems += catalogs(project)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):
-            self.problems += project_templates(declaration, self.environment)
+            self.problems += project_templates(declaration)
+            self.unset += unset_variables(declaration, self.environment)
             self.problems += passage_templates(declaration, self.root)
             self.problems += code_problems(declaration, self.root)
         for workflow in self.workflows:
             self.problems += passage_templates(workflow, self.root)
             self.problems += code_problems(workflow, self.root)
             injected = injected_variables(project, self.agents, workflow)
-            self.problems += workflow_templates(workflow, self.environment, injected)
+            self.problems += workflow_templates(workflow, injected)
+            self.unset += unset_variables(workflow, self.environment)

@@ -33,6 +33,10 @@ class TemplateError(UsageError):
         super().__init__(f"{message}; {hint}" if hint else message)
 
 
+class UnsetVariableError(TemplateError):
+    """A template names a variable that is not set."""
+
+
 class MalformedTemplateError(TemplateError):
     """What follows a `{{` is not a template."""
 
