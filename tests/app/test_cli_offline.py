@@ -7,18 +7,20 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
 import yaml
 
 from .helpers import PROJECT
 
 if TYPE_CHECKING:
+    import pytest
+
     from .helpers import Cli, Done
 
 FILE = "vector_dbs: [{ id: file, type: sqlite }]"
-SECRETS = f"""
-models: [{{ id: m, provider: openai, model: x, api_key: "{{{{ .secrets.LOREBIND_TEST_NO }}}}" }}]
-extensions: [{{ provider: python, class: "gone:Audit", config: {{ key: "{{{{ .env.LOREBIND_TEST_NO }}}}" }} }}]
+SECRETS = """
+models: [{ id: m, provider: openai, model: x, api_key: "{{ .secrets.LOREBIND_TEST_NO }}" }]
+extensions:
+  - { provider: python, class: "gone:Audit", config: { key: "{{ .env.LOREBIND_TEST_NO }}" } }
 wrappers: ["gone:wrap"]
 """
 

@@ -124,6 +124,7 @@ def export(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: everything.")
     ] = None,
+    workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.yaml,
 ) -> None:
@@ -131,14 +132,14 @@ def export(
     from lorebind.cli.printing import print_data
     from lorebind_knowledge.configuration import export_resources, load_project
 
-    data = export_resources(load_project(project, need_variables=False), kb_id)
+    data = export_resources(load_project(project, need_variables=False), kb_id, workflow)
     print_data(data, Output.yaml if output is Output.table else output)
 
 
 @app.command()
 def apply(
     file: Annotated[
-        Path, typer.Option("--file", "-f", help="YAML as `export` prints it; - reads from a pipe.")
+        Path, typer.Option("--file", "-f", help="YAML as `export` or `get` prints it; - is a pipe.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the difference and write nothing.")
@@ -146,7 +147,10 @@ def apply(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Take resources into lorebind.yaml: by id, replaced where they are there, else added."""
+    """Take resources into lorebind.yaml: by id, replaced where they are there, else added.
+
+    Knowledge bases of a workflow are taken into the workflow's own file.
+    """
     from lorebind.cli.printing import print_data, print_table
     from lorebind_knowledge.configuration import apply_resources
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from lorebind_knowledge.configuration.autoload import (
+    KINDS,
     autoload_files,
     kind_of,
     names_all,
@@ -34,8 +35,9 @@ from lorebind_knowledge.configuration.yaml_source import YamlSource
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, locate
 from lorebind_knowledge.declarations.project import ProjectDeclaration
+from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
-from lorebind_knowledge.errors import ConfigurationError, Problem
+from lorebind_knowledge.errors import ConfigurationError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +119,7 @@ class _Loading:
         self.unset: list[Problem] = []
         self.agents: list[AgentDeclaration] = []
         self.workflows: list[WorkflowDeclaration] = []
+        self.resources: list[ResourcesDeclaration] = []
 
     def read(self, file: Path) -> YamlSource:
         if file in self.texts:
@@ -128,6 +131,7 @@ class _Loading:
         self.agents += project.agents
         self.workflows += [w for w in project.workflows if isinstance(w, WorkflowDeclaration)]
         self._further_files(project)
+        project = self._with_resources(project)
         self._check(project)
         if self.need_variables:
             self.problems += self.unset
@@ -143,8 +147,13 @@ class _Loading:
             unset=tuple(sorted(set(self.unset))),
         )
 
-    def _declared(self, source: YamlSource, kind: type[D]) -> D:
-        """What a source declares; where it has problems, as much of it as is valid."""
+    def _declared(self, source: YamlSource, kind: type[D], readable: bool = True) -> D:
+        """What a source declares; where it has problems, as much of it as is valid.
+
+        Of what is not readable nothing is said, as that was said already.
+        """
+        if not readable:
+            return partial(kind, source)
         found: list[Finding] = []
         try:
             declaration = kind.model_validate(source.data)
@@ -165,31 +174,56 @@ class _Loading:
         found, problems_found = autoload_files(self.root, project.autoload, self.file)
         self.problems += problems_found
         for file in named:
-            self._file(file, WorkflowDeclaration)
+            self._file(file, "workflow")
         for file in found:
             if file not in named:
                 self._file(file)
         if not names_all(project.autoload):  # a file that was not found may declare anything
-            unknown = YamlSource("", {})
-            self.agents.append(partial(AgentDeclaration, unknown))
-            self.workflows.append(partial(WorkflowDeclaration, unknown))
+            self._anything()
 
-    def _file(self, file: Path, kind: type[WorkflowDeclaration] | None = None) -> None:
+    def _file(self, file: Path, kind: str | None = None) -> None:
         try:
-            source = self.read(file)
+            source, readable = self.read(file), True
         except ConfigurationError as error:
             self.problems += error.problems
-            source = YamlSource.glance(file, self.root)
-            if kind or kind_of(source.data) is WorkflowDeclaration:
-                self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
-            else:
-                self.agents.append(partial(AgentDeclaration, source))
-            return
-        declaration = self._declared(source, kind or kind_of(source.data))
-        if isinstance(declaration, AgentDeclaration):
-            self.agents.append(declaration)
+            source, readable = YamlSource.glance(file, self.root), False
+        kind = kind or kind_of(source.data)
+        if kind is None:
+            self.problems += source.problems
+            self.problems.append(_unsupported(source))
+            self._anything()
+        elif kind == "workflow":
+            source = source if readable else YamlSource("", {})
+            self.workflows.append(self._declared(source, WorkflowDeclaration, readable))
+        elif kind == "agent":
+            self.agents.append(self._declared(source, AgentDeclaration, readable))
         else:
-            self.workflows.append(declaration)
+            written = source.data.get("resource") or kind
+            if readable and written != kind and ("resource",) not in source.doubtful:
+                self.problems.append(_unsupported(source))
+            nested = source.nested((RESOURCES[kind], 0), without=("resource",))
+            self.resources.append(self._declared(nested, ResourcesDeclaration, readable))
+
+    def _anything(self) -> None:
+        """Account for a file of which nothing is known: whatever is missed may be in it."""
+        self.agents.append(partial(AgentDeclaration, YamlSource("", {})))
+        self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
+        for section in SECTIONS:
+            self.resources.append(partial(ResourcesDeclaration, YamlSource("", {section: [{}]})))
+
+    def _with_resources(self, project: ProjectDeclaration) -> ProjectDeclaration:
+        """The project with what files of their own declare, after what its own file does."""
+        lists = {
+            section: [one for some in self.resources for one in getattr(some, section)]
+            for section in SECTIONS
+        }
+        return project.model_copy(
+            update={
+                section: [*getattr(project, section), *more]
+                for section, more in lists.items()
+                if more
+            }
+        )
 
     def _check(self, project: ProjectDeclaration) -> None:
         """What only all files together can tell."""
@@ -211,3 +245,9 @@ class _Loading:
             injected = injected_variables(project, self.agents, workflow)
             self.problems += workflow_templates(workflow, injected)
             self.unset += unset_variables(workflow, self.environment)
+
+
+def _unsupported(source: YamlSource) -> Problem:
+    word = str(source.data["resource"])
+    hint = did_you_mean(word, KINDS)
+    return source.problem(("resource",), f"resource {word!r} is not supported", hint)
