@@ -103,7 +103,10 @@ def get(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show one knowledge base: what is declared, and what is in its index."""
+    """Show one knowledge base: what is declared, and what is in its index.
+
+    `apply` takes what this prints as YAML or JSON; of it only `knowledge_base` counts.
+    """
     from lorebind.cli.indexes import Indexes, project_to_read
     from lorebind.cli.printing import print_data
 
@@ -112,7 +115,8 @@ def get(
         stats, error = Indexes(loaded).stats(declared, workflow)
         data: dict[str, Any] = {
             "workflow": None if scope == PROJECT_SCOPE else workflow,
-            "knowledge_base": declared.model_dump(mode="json"),
+            "knowledge_base": declared.written(),
+            "with_defaults": declared.model_dump(mode="json", by_alias=True),
             "stats": stats,
             "stats_error": error,
         }

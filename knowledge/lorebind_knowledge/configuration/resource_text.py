@@ -9,9 +9,11 @@ from pydantic import ValidationError
 from lorebind_knowledge.configuration.problems import problems
 from lorebind_knowledge.configuration.yaml_source import YamlSource
 from lorebind_knowledge.declarations.base import locate
-from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_knowledge.errors import ConfigurationError, did_you_mean
+
+_PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
+"""What `lorebind knowledge get` prints."""
 
 
 def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
@@ -44,7 +46,14 @@ def _as_resources(source: YamlSource) -> YamlSource:
     """The same as a file of resources, where it is one resource or what `get` prints."""
     data = source.data
     if isinstance(data.get("knowledge_base"), dict):
-        nested = _without_defaults(source)
+        nested = source.nested(("knowledge_bases", 0), top=("knowledge_base",))
+        found = [
+            source.problem((key,), f"unknown key {key!r}", did_you_mean(key, _PRINTED))
+            for key in data
+            if key not in _PRINTED
+        ]
+        if found:
+            raise ConfigurationError(found)
     elif "resource" in data:
         section = RESOURCES.get(data["resource"]) if isinstance(data["resource"], str) else None
         if section is None:
@@ -58,16 +67,3 @@ def _as_resources(source: YamlSource) -> YamlSource:
         return nested
     marks = {**nested.marks, ("workflow",): source.marks["workflow",]}
     return replace(nested, data={**nested.data, "workflow": data["workflow"]}, marks=marks)
-
-
-def _without_defaults(source: YamlSource) -> YamlSource:
-    """What `get` prints of a knowledge base, without the defaults that nobody wrote down."""
-    printed = source.data["knowledge_base"]
-    empty = [key for key, value in printed.items() if value in (None, "", [], {})]
-    nested = source.nested(("knowledge_bases", 0), without=empty, top=("knowledge_base",))
-    try:
-        kb = KnowledgeBaseDeclaration.model_validate(nested.data["knowledge_bases"][0])
-    except ValidationError:
-        return nested  # what is wrong is found once more
-    written = kb.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return replace(nested, data={"knowledge_bases": [written]})

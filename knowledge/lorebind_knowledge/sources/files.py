@@ -16,6 +16,7 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem
 from lorebind_knowledge.sources.limits import too_large
+from lorebind_knowledge.sources.path_templates import TemplatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +31,12 @@ PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minIte
 class Files(SourceBase):
     """What the sources share that read files of the project folder."""
 
+    templated: ClassVar[tuple[str, ...]] = ("path", "paths", "exclude")
+
     path: FilePattern | None = Field(
-        None, description="A file or glob pattern, relative to the project folder."
+        None,
+        description="A file or glob pattern, relative to the project folder. A template in it "
+        "stands for a folder, and not for a pattern.",
     )
     paths: list[FilePattern] = Field(
         default_factory=list, description="Several files or patterns, beside or instead of `path`."
@@ -65,16 +70,24 @@ class GlobSource(Files):
 
 def make_files(
     declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
-) -> FileSource:
+) -> FileSource | TemplatedFiles:
     """The files that a declaration names, of these endings only."""
-    return FileSource(
-        kind,
-        declaration.patterns,
-        environment.root,
-        exclude=declaration.exclude,
-        max_bytes=declaration.max_bytes,
-        endings=endings,
-    )
+
+    def files(patterns: Sequence[str], exclude: Sequence[str]) -> FileSource:
+        return FileSource(
+            kind,
+            patterns,
+            environment.root,
+            exclude=exclude,
+            max_bytes=declaration.max_bytes,
+            endings=endings,
+            shown_as=declaration.patterns,
+        )
+
+    patterns, exclude = declaration.patterns, declaration.exclude
+    if any("{{" in pattern for pattern in (*patterns, *exclude)):
+        return TemplatedFiles(files, patterns, exclude, environment)
+    return files(patterns, exclude)
 
 
 class FileSource:
@@ -95,6 +108,7 @@ class FileSource:
         max_bytes: int = DEFAULT_MAX_BYTES,
         endings: tuple[str, ...] = (),
         place: str = "the project folder",
+        shown_as: Sequence[str] | None = None,
     ) -> None:
         """
         Args:
@@ -105,6 +119,7 @@ class FileSource:
             max_bytes: the size of the largest document.
             endings: endings, in lower case, of which a name must have one; none takes every name.
             place: what messages call the folder.
+            shown_as: what messages call the patterns; themselves if left out.
         """
         self._kind = kind
         self._patterns = list(patterns)
@@ -113,6 +128,7 @@ class FileSource:
         self._max_bytes = max_bytes
         self._endings = endings
         self._place = place
+        self._shown_as = list(shown_as or patterns)
 
     @property
     def key(self) -> str:
@@ -136,7 +152,7 @@ class FileSource:
             names = [name for name in names if name.lower().endswith(self._endings)]
         if not names:
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
-            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
+            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._shown_as)}")
         home = os.path.realpath(self._root)
         for name in names:
             # A file's name may be bytes that are no text; a uri is always text.
