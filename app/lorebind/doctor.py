@@ -125,7 +125,7 @@ async def _index(
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         return Finding(part, "warning", f"nothing is ingested yet; run: {kb.ingest_command}")
-    if index.manifest.embedder_key != kb.embedder.fingerprint.key:
+    if not kb.embedder.fingerprint.made(index.manifest.embedder_key):
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
             f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
