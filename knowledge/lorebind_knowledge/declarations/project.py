@@ -23,7 +23,8 @@ from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
 class AutoloadDeclaration(Declaration):
     """Which further files belong to the project; each declares one thing.
 
-    What it is, `resource` says: `agent`, `workflow`, `embedder`, `vector_db` or `knowledge_base`.
+    The key `resource` says what: `agent`, `workflow`, `embedder`, `vector_db` or `knowledge_base`.
+    The other keys are those of the entry in the project's file.
     """
 
     include: list[FilePattern] = Field(
