@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from lorebind_knowledge.bridge import call
+from lorebind_bindings.models import naming_failures
+from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.embedders.base import embed_query
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, ModelError
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import Space
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
 
+    from langchain_core.language_models import BaseChatModel
+
     from lorebind_bindings import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import ModelDeclaration
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
 """After which a part that does not answer counts as failed."""
+
+_ANSWER_TOKENS = 16
+_LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
+"""What the clients of LangChain call the most tokens of an answer."""
+_LIMIT_REACHED = re.compile("max_[a-z]*_?tokens|output limit")
+"""In the words of services that refuse so short an answer: the model was reached all the same."""
 
 _NOBODY = "lorebind doctor"  # no knowledge base can be called so: ids hold no blanks
 
@@ -44,8 +56,8 @@ async def examine(
 ) -> AsyncIterator[Finding]:
     """Every part that the project declares, one after the other; none stops the others.
 
-    Embedders embed one word, vector databases are asked for nothing, models are made and not
-    called. Nothing is written.
+    Embedders embed one word, vector databases are asked for nothing, chat models answer with one
+    word. Nothing is written.
 
     Args:
         loaded: the project.
@@ -71,20 +83,22 @@ async def examine(
     async for finding in _undeclared(service):
         yield finding
     for model in defaults.models(project):
-        yield await _tried(f"model {model.id}", _model(models, model.id))
+        called = f"{model.provider}:{model.model}"
+        yield await _tried(f"model {model.id}", _model(models, model), called)
     for finding in _plugins():
         yield finding
     yield _extras()
 
 
-async def _tried(part: str, check: Awaitable[Finding | str]) -> Finding:
+async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -> Finding:
     try:
         async with asyncio.timeout(SECONDS):
             found = await check
     except LorebindError as error:
         return Finding(part, "failed", str(error))
     except TimeoutError:
-        return Finding(part, "failed", f"no answer within {SECONDS} seconds; is it reachable?")
+        silent = f"no answer within {SECONDS} seconds; is it reachable?"
+        return Finding(part, "failed", f"{called}: {silent}" if called else silent)
     return Finding(part, "ok", found) if isinstance(found, str) else found
 
 
@@ -111,7 +125,7 @@ async def _index(
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         return Finding(part, "warning", f"nothing is ingested yet; run: {kb.ingest_command}")
-    if index.manifest.embedder_key != kb.embedder.fingerprint.key:
+    if not kb.embedder.fingerprint.made(index.manifest.embedder_key):
         detail = (
             f"its index was built with the embedder {index.manifest.embedder} of dimension "
             f"{index.manifest.dimension}, and the project now declares {kb.embedder.fingerprint}; "
@@ -159,10 +173,32 @@ async def _undeclared(service: KnowledgeService) -> AsyncIterator[Finding]:
         yield Finding("undeclared knowledge", "warning", detail)
 
 
-async def _model(models: ModelPool, model_id: str) -> str:
-    _, counter = await call(models.get, model_id)
+async def _model(models: ModelPool, declared: ModelDeclaration) -> Finding | str:
+    model, counter = await call(models.get, declared.id)
     exactness = "exact" if counter.exact else "an estimate"
-    return f"can be made; tokens are counted by {counter.name}, {exactness}"
+    counted = f"tokens are counted by {counter.name}, {exactness}"
+    if declared.provider == EXTRACTIVE:
+        return f"can be made; {counted}"
+    called = f"{declared.provider}:{declared.model}"
+    try:
+        await _ask_one_word(model)
+    except ModelError as error:
+        if not _LIMIT_REACHED.search(str(error)):
+            repair = "check its key, the name of the model, and config"
+            return Finding(f"model {declared.id}", "failed", f"{called}: {error}; {repair}")
+    return f"{called} answers; {counted}"
+
+
+async def _ask_one_word(model: BaseChatModel) -> None:
+    """Call a chat model for as little as its client lets one.
+
+    Raises:
+        ModelError: it failed.
+    """
+    limits = {name: _ANSWER_TOKENS for name in _LIMITS if name in type(model).model_fields}
+    limited = model.model_copy(update=limits)
+    with naming_failures(model):
+        await call_client(limited.invoke, limited.ainvoke, "Answer with one word: ready")
 
 
 def _plugins() -> Iterator[Finding]:

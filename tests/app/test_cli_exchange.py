@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from .helpers import PROJECT
+from .helpers import PROJECT, WORKFLOW
 
 if TYPE_CHECKING:
     from .helpers import Cli
@@ -97,6 +97,37 @@ def test_what_is_exported_applies_without_a_change(
     changes = json.loads(done.out)["changes"]
     assert {change["action"] for change in changes} == {"unchanged"}
     assert project_of(cli) == PROJECT
+
+
+def test_one_goes_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`get ID -o yaml` and `export ID`, of the project or a workflow, are what `apply` takes."""
+    own = "knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
+    workflow = f"# Ours.\n{WORKFLOW}{own}"
+    file = cli.root / "workflows/reply.yaml"
+    for words in (["get", "rules"], ["export", "rules"], ["get", "docs"], ["export", "docs"]):
+        for place in ([], ["--workflow", "reply"]):
+            cli.write({"workflows/reply.yaml": workflow})
+            printed = cli("knowledge", *words, *place, "-o", "yaml").out
+            monkeypatch.setattr(sys, "stdin", io.StringIO(printed))
+            done = cli("knowledge", "apply", "-f", "-", "-o", "json")
+            assert (done.code, done.err) == (0, "")
+            assert json.loads(done.out)["written"] is False
+            monkeypatch.setattr(sys, "stdin", io.StringIO(printed.replace("own/*", "new/*")))
+            assert cli("knowledge", "apply", "-f", "-").code == 0
+            of_workflow = bool(place) and words[1] == "docs"
+            assert ("new/*" in file.read_text()) == of_workflow
+    assert project_of(cli) == PROJECT
+
+
+def test_one_of_a_workflow_is_exported(cli: Cli) -> None:
+    """It says whose it is, and goes with the embedder that it names."""
+    own = "knowledge_bases: [{ id: own, sources: [{ type: file_glob, path: 'own/*' }] }]\n"
+    cli.write({"workflows/reply.yaml": WORKFLOW + own})
+    data = yaml.safe_load(cli("knowledge", "export", "own", "--workflow", "reply").out)
+    assert data.pop("workflow") == "reply"
+    assert [kb["id"] for kb in data.pop("knowledge_bases")] == ["own"]
+    assert sorted(data) == ["embedders", "vector_dbs"]
+    assert cli("knowledge", "export", "own").code == 2
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import SecretStr
 
 from lorebind import Project, doctor
@@ -204,6 +207,54 @@ def test_a_model_that_cannot_be_made(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     status, detail = findings(cli, code=1)["model m"]
     assert status == "failed"
     assert "OPENAI_API_KEY" in detail
+
+
+class Answering(BaseChatModel):
+    """A service that answers, or fails as it is told to; it counts its calls and their limits."""
+
+    fails: str = ""
+    max_tokens: int | None = None
+    limits: ClassVar[list[int | None]] = []
+
+    @property
+    def _llm_type(self) -> str:
+        return "answering"
+
+    def _generate(self, messages: list[BaseMessage], *_: object, **options: object) -> ChatResult:
+        self.limits.append(self.max_tokens)
+        if self.fails == "late":
+            Unreachable.released.wait(30)
+        if self.fails:
+            raise ConnectionError(self.fails)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("ready"))])
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "said"),
+    [
+        ("", "ok", ":Answering answers; tokens are counted by "),
+        ("401: wrong key", "failed", ":Answering: the chat model failed: ConnectionError: 401: wr"),
+        ("400: max_tokens or model output limit was reached", "ok", ":Answering answers; tokens"),
+        ("late", "failed", ":Answering: no answer within 0.2 seconds; is it reachable?"),
+    ],
+)
+def test_a_model_is_asked_one_word(
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    released: threading.Event,
+    fails: str,
+    status: str,
+    said: str,
+) -> None:
+    """Once, with a limit of a few tokens; its failure is found with provider and model."""
+    if fails == "late":
+        monkeypatch.setattr(doctor, "SECONDS", 0.2)
+    Answering.limits.clear()
+    with Project.build({"name": "shop"}, model=Answering(fails=fails), root=cli.root) as project:
+        (found,) = [one for one in project.doctor() if one.part == "model default"]
+    assert (found.status, Answering.limits) == (status, [16])
+    assert f"langchain:{__name__}{said}" in found.detail
+    assert not fails.startswith("401") or found.detail.endswith("the model, and config")
 
 
 class Unreachable(Embeddings):

@@ -131,6 +131,19 @@ def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
     )
 
 
+def test_a_knowledge_base_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """Its file and line are named."""
+    (tmp_path / "docs.yaml").write_text(
+        "resource: knowledge_base\nid: docs\nsources: [{ type: markdown_glob, path: '*.md' }]\n"
+        "retrieval: { top_k: 7 }\n"
+    )
+    (tmp_path / "lorebind.yaml").write_text(
+        "name: shop\nknowledge: [{ id: docs }]\nautoload: { include: [docs.yaml] }\n"
+    )
+    (found,) = resolve(load_project(tmp_path))
+    assert found.provenance["top_k"] == Provenance("knowledge_base", "docs.yaml", 4)
+
+
 def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
     """Bound by no scope, a knowledge base is searched as its own `retrieval` says."""
     found = bind(loaded(tmp_path), "policies")

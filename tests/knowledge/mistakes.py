@@ -685,8 +685,8 @@ MISTAKES = [
         "instructions: Help.",
         'instructions: "{{ .input.x }}"',
         "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
-        "is; templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
-        "query, history, input and outputs",
+        "is; templates are read in api_key, dsn, config, addresses and paths of sources, "
+        "vars, prompt, query, history, input and outputs",
     ),
     Mistake(
         "a file that is not there",

@@ -6,21 +6,26 @@ import contextlib
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest, remove_documents
 from lorebind_knowledge.errors import EmbedderError, StoreError
+from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import IndexKey, Namespace
+from lorebind_knowledge.records import Record
 from lorebind_knowledge.sqlite import database
 
 from .bench import CountingEmbedder
+from .every_catalog import OnEveryCatalog
+from .plain_stores import PlainStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lorebind_knowledge.catalog.leases import Lease
@@ -355,3 +360,34 @@ def test_a_file_that_was_replaced(path: Path) -> None:
     assert create_index(catalog).key.number == 1
     assert catalog.ledger.index(HERE, "building") is not None
     catalog.close()
+
+
+# What chunks are.
+
+
+class TestMetadataKeys(OnEveryCatalog):
+    """Which keys a filter can ask for, in every database that can hold a catalog."""
+
+    def test_those_that_can_be_found(self, make_catalog: Callable[[], Catalog]) -> None:
+        """Keys of live chunks of the index, whatever their values; not those of staged ones."""
+        with contextlib.closing(Index(PlainStore(), make_catalog())) as index:
+            with index.catalog.lease(HERE) as lease:
+                entry = index.catalog.ledger.create_index(lease, replace(MANIFEST, dimension=2))
+                metadata: list[dict[str, Any]] = [{"team": "ops", "a\"b'.c": []}, {"größe": None}]
+                metadata += [{"staged": {"deep": 1}}]
+                vector = np.array([1, 0], np.float32)
+                records = [
+                    Record(f"id{number}", entry.key, f"{number}.md", 1, "", vector, one)
+                    for number, one in enumerate(metadata)
+                ]
+                index.stage(lease, entry, records)
+                index.publish(lease, entry, {"0.md": 1, "1.md": 1})
+            with index.catalog.reading() as sql:
+                found = chunks.metadata_keys(sql, entry.birth)
+                assert found == ["a\"b'.c", "größe", "team"]
+                assert chunks.metadata_keys(sql, entry.birth + 1) == []
+                for key in found:
+                    assert chunks.has_metadata_key(sql, entry.birth, key)
+                    assert not chunks.has_metadata_key(sql, entry.birth + 1, key)
+                for key in ("staged", "deep", "Team", "", "%"):
+                    assert not chunks.has_metadata_key(sql, entry.birth, key)

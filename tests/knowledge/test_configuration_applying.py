@@ -117,6 +117,125 @@ def test_export_of_one(project: Path) -> None:
         export_resources(loaded, "docz")
 
 
+WORKFLOW = """\
+# Sorts what comes in.
+id: triage
+knowledge_bases:
+  - { id: docs, sources: [{ type: file_glob, path: own/* }] }  # not the project's
+tasks: [{ id: say, prompt: Hello }]
+"""
+ONE = """\
+resource: knowledge_base
+id: docs
+sources: [{ type: markdown_glob, path: new/*.md }]
+"""
+
+
+@pytest.fixture
+def with_workflow(project: Path) -> Path:
+    file = project.parent / "workflows" / "triage.yaml"
+    file.parent.mkdir()
+    file.write_text(WORKFLOW)
+    project.write_text(PROJECT + "autoload: { include: ['workflows/*.yaml'] }\n")
+    return project
+
+
+def test_one_resource(project: Path) -> None:
+    """A text may be one resource, of any kind, with its problems at its own lines."""
+    (change,) = apply(project, ONE).changes
+    assert (change.section, change.id, change.action) == ("knowledge_bases", "docs", "updated")
+    assert load_project(project, environ=ENVIRON).knowledge_base("docs")[0].written() == {
+        "id": "docs",
+        "sources": [{"type": "markdown_glob", "path": "new/*.md"}],
+    }
+    apply(project, "resource: vector_db\nid: m\ntype: memory\n")
+    (change,) = apply(project, "resource: embedder\nid: words\nprovider: local\n").changes
+    assert change.action == "updated"
+    with pytest.raises(ConfigurationError, match=r"^new\.yaml:3:1: unknown key 'sourcs'"):
+        apply(project, ONE.replace("sources", "sourcs"))
+    with pytest.raises(ConfigurationError, match=r"^new\.yaml:1:1: resource 'agent' cannot be a"):
+        apply(project, "resource: agent\nid: a\n")
+
+
+def test_into_a_workflow(with_workflow: Path) -> None:
+    """Its file is edited, with what is in it kept; the project's namesake stays."""
+    before = with_workflow.read_text()
+    file = with_workflow.parent / "workflows" / "triage.yaml"
+    applied = apply(with_workflow, "workflow: triage\n" + ONE)
+    assert [one.action for one in applied.changes] == ["updated"]
+    assert applied.diff.startswith(
+        "--- workflows/triage.yaml\n+++ workflows/triage.yaml with new.yaml\n"
+    )
+    new = "{id: docs, sources: [{type: markdown_glob, path: new/*.md}]}"
+    old = "{ id: docs, sources: [{ type: file_glob, path: own/* }] }"
+    assert file.read_text() == WORKFLOW.replace(old, new)
+    assert with_workflow.read_text() == before
+    assert os.listdir(file.parent) == ["triage.yaml"]
+    loaded = load_project(with_workflow, environ=ENVIRON)
+    exported = export_resources(loaded, "docs", "triage")
+    assert exported["workflow"] == "triage"
+    assert [kb["sources"][0]["path"] for kb in exported["knowledge_bases"]] == ["new/*.md"]
+    assert not apply(with_workflow, as_yaml(exported)).written
+    assert export_resources(loaded, workflow="triage") == exported
+    assert "workflow" not in export_resources(loaded, "notes", "triage")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("workflow: triag\n" + ONE, NotFoundError, "'triag'; did you mean 'triage'"),
+        (
+            "workflow: triage\nresource: knowledge_base\nid: own\nembedder: gone\n"
+            "sources: [{ type: file_glob, path: own/* }]\n",
+            ConfigurationError,
+            r"workflows/triage\.yaml with new\.yaml:\d+:\d+: .* unknown embedder 'gone'",
+        ),
+        ("workflow: 5\n" + ONE, ConfigurationError, r"^new\.yaml:1:1: workflow: expected text"),
+        (
+            "workflow: triage\nvector_dbs: [{ id: m, type: memory }]\nknowledge_bases:\n"
+            "  - { id: own, sources: [{ type: file_glob, path: own/* }] }\n",
+            UsageError,
+            r"would change lorebind\.yaml and triage\.yaml, and only one file is written",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_into_a_workflow(
+    with_workflow: Path, text: str, error: type[Exception], said: str
+) -> None:
+    """It is named, and both files stay as they are."""
+    before = with_workflow.read_text()
+    with pytest.raises(error, match=said):
+        apply(with_workflow, text)
+    assert with_workflow.read_text() == before
+    assert (with_workflow.parent / "workflows/triage.yaml").read_text() == WORKFLOW
+
+
+def test_a_workflow_within_the_project(project: Path) -> None:
+    """Its lists are not at the top of a file, where they could be edited: the place is said."""
+    project.write_text(PROJECT + "workflows: [{ id: w, tasks: [{ id: say, prompt: Hello }] }]\n")
+    with pytest.raises(UsageError, match=r"'w' is part of lorebind\.yaml:17:13; change its"):
+        apply(project, "workflow: w\n" + ONE)
+
+
+def test_what_get_prints(project: Path) -> None:
+    """Only what is declared of the knowledge base counts; nothing else may stand beside it."""
+    kb = load_project(project, environ=ENVIRON).knowledge_base("docs")[0]
+    printed = {
+        "workflow": None,
+        "knowledge_base": kb.written(),
+        "with_defaults": kb.model_dump(mode="json", by_alias=True),
+        "stats": {"chunks": 3},
+        "stats_error": None,
+    }
+    assert [one.action for one in apply(project, as_yaml(printed)).changes] == ["unchanged"]
+    assert project.read_text() == PROJECT
+    edited = "stats: {chunks: 3}\nknowledge_base:\n  id: notes\n  sources: []\n"
+    with pytest.raises(ConfigurationError, match=r"^new\.yaml:4:3: sources is empty"):
+        apply(project, edited)
+    with pytest.raises(ConfigurationError, match=r"^new\.yaml:5:1: unknown key 'embedders'"):
+        apply(project, edited + "embedders: []\n")
+
+
 def test_comments_stand_where_they_stood(project: Path) -> None:
     """An entry is replaced between its neighbours, in its own style."""
     applied = apply(project, "embedders: [{id: cloud, provider: local}]\n")

@@ -265,8 +265,8 @@ def test_an_id_is_used_once(tmp_path):
             "{id: own}]}",
             "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
             "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
-            "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, "
-            "query, history, input and outputs",
+            "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
+            "prompt, query, history, input and outputs",
         ),
     ],
 )

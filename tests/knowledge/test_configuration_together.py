@@ -321,8 +321,8 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     assert _shown(tmp_path, files) == [
         ".env:1:1: the file is not UTF-8",
         "agents/critic.yaml:2:1: model is not a template: {{ .env.UNSET }} would stay "
-        "as it is; templates are read in api_key, dsn, config, addresses of "
-        "sources, vars, prompt, query, history, input and outputs",
+        "as it is; templates are read in api_key, dsn, config, addresses and "
+        "paths of sources, vars, prompt, query, history, input and outputs",
         "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' "
         "here; did you mean 'env'; known: env, secrets",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "

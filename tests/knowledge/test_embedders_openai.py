@@ -7,6 +7,7 @@ import logging
 import random
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,17 +193,25 @@ def test_fingerprint(server: EmbeddingServer, tmp_path: Path) -> None:
         plain.key,
         declared(tmp_path, None, model="other").fingerprint.key,
         declared(tmp_path, None, config={"dimension": 8}).fingerprint.key,
-        declared(tmp_path, server).fingerprint.key,
+        declared(tmp_path, None, config={"strip_newlines": True}).fingerprint.key,
     }
     assert len(keys) == 4
 
 
-def test_fingerprint_without_secrets(tmp_path: Path) -> None:
-    """An address is named as it is written, its templates unresolved, its user left out."""
+def test_another_address_is_no_other_embedder(tmp_path: Path) -> None:
+    """It used to be one: an index of those days is known by the address, as it was written."""
     environ = {"OPENAI_API_KEY": KEY, "HOST": "internal.example"}
-    address = "https://me:hun@ter2@{{ .env.HOST }}/v1"
-    found = declared(tmp_path, None, environ, config={"base_url": address}).fingerprint
-    assert found.revision == "https://{{ .env.HOST }}/v1"
+    plain = declared(tmp_path, None).fingerprint
+    for more in ({}, {"strip_newlines": True}):
+        address = "https://me:hun@ter2@{{ .env.HOST }}/v1"
+        config = {"base_url": address, **more}
+        found = declared(tmp_path, None, environ, config=config).fingerprint
+        assert found == declared(tmp_path, None, config=more).fingerprint
+        former = "https://{{ .env.HOST }}/v1" + (" newlines stripped" if more else "")
+        assert found.formerly == (replace(plain, revision=former).key,)
+        assert found.made(found.key)
+        assert found.made(found.formerly[0])
+        assert not plain.made(found.formerly[0])
 
 
 async def test_an_address_by_a_variable_is_not_told(

@@ -33,7 +33,8 @@ def explain(
     from lorebind_knowledge.configuration import load_project
 
     # Nothing of the project is made for it: none of its code runs.
-    found = resolve(load_project(project), workflow=workflow, task=task, agent=agent)
+    loaded = load_project(project, need_variables=False)
+    found = resolve(loaded, workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
         print_data({"bindings": found}, output)
         return

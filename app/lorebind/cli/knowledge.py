@@ -21,10 +21,9 @@ from lorebind.cli.options import (
 )
 from lorebind.cli.watch import watch
 from lorebind_knowledge.errors import LorebindError, UsageError
+from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
-    from lorebind.project import Project
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
     from lorebind_knowledge.ingest.report import IngestReport
     from lorebind_knowledge.statistics import KnowledgeStats
 
@@ -47,18 +46,25 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project, and what is in their indexes."""
-    from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import print_data, print_table
+    from lorebind.cli.indexes import Indexes, project_to_read
+    from lorebind.cli.printing import print_data, print_line, print_table
 
-    with open_project(project) as loaded:
+    with project_to_read(project) as loaded:
+        indexes = Indexes(loaded)
         rows = [
-            (kb, workflow, _stats(loaded, kb, workflow))
+            (kb, workflow, *indexes.stats(kb, workflow))
             for kb, workflow in loaded.config.every_knowledge_base()
         ]
     if output is not Output.table:
         data = [
-            {"id": kb.id, "workflow": workflow, "description": kb.description, "stats": stats}
-            for kb, workflow, stats in rows
+            {
+                "id": kb.id,
+                "workflow": workflow,
+                "description": kb.description,
+                "stats": stats,
+                "stats_error": error,
+            }
+            for kb, workflow, stats, error in rows
         ]
         print_data({"knowledge_bases": data}, output)
         return
@@ -68,25 +74,24 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
             (
                 kb.id,
                 workflow or "",
-                *_ingested(stats),
+                *_ingested(stats, error),
                 " ".join(kb.description.split()),
             )
-            for kb, workflow, stats in rows
+            for kb, workflow, stats, error in rows
         ),
     )
+    unread: dict[str, list[str]] = {}
+    for kb, _, _, error in rows:
+        if error is not None:
+            unread.setdefault(error, []).append(kb.id)
+    for error, names in unread.items():
+        print_line(f"lorebind: {', '.join(names)}: {error}", stderr=True)
 
 
-def _stats(
-    loaded: Project, kb: KnowledgeBaseDeclaration, workflow: str | None
-) -> KnowledgeStats | None:
-    """What is in the index of a knowledge base; of one that others fill nobody knows."""
-    return None if loaded.config.is_existing(kb) else loaded.stats(kb.id, workflow=workflow)
-
-
-def _ingested(stats: KnowledgeStats | None) -> tuple[object, object, str]:
+def _ingested(stats: KnowledgeStats | None, error: str | None) -> tuple[object, object, str]:
     """The documents, the chunks and the last ingest, as a table shows them."""
     if stats is None:
-        return "", "", "by others"
+        return "", "", "by others" if error is None else "unknown"
     last = (stats.last_run or {}).get("status", "never")
     return stats.documents.get("ready", 0), stats.chunks, last
 
@@ -98,15 +103,22 @@ def get(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Show one knowledge base: what is declared, and what is in its index."""
-    from lorebind.cli.opening import open_project
+    """Show one knowledge base: what is declared, and what is in its index.
+
+    `apply` takes what this prints as YAML or JSON; of it only `knowledge_base` counts.
+    """
+    from lorebind.cli.indexes import Indexes, project_to_read
     from lorebind.cli.printing import print_data
 
-    with open_project(project) as loaded:
-        declared, _ = loaded.config.knowledge_base(kb_id, workflow)
+    with project_to_read(project) as loaded:
+        declared, scope = loaded.config.knowledge_base(kb_id, workflow)
+        stats, error = Indexes(loaded).stats(declared, workflow)
         data: dict[str, Any] = {
-            "knowledge_base": declared.model_dump(mode="json"),
-            "stats": _stats(loaded, declared, workflow),
+            "workflow": None if scope == PROJECT_SCOPE else workflow,
+            "knowledge_base": declared.written(),
+            "with_defaults": declared.model_dump(mode="json", by_alias=True),
+            "stats": stats,
+            "stats_error": error,
         }
     print_data(data, Output.yaml if output is Output.table else output)
 
@@ -116,6 +128,7 @@ def export(
     kb_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Left out: everything.")
     ] = None,
+    workflow: WorkflowOption = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.yaml,
 ) -> None:
@@ -123,14 +136,14 @@ def export(
     from lorebind.cli.printing import print_data
     from lorebind_knowledge.configuration import export_resources, load_project
 
-    data = export_resources(load_project(project), kb_id)
+    data = export_resources(load_project(project, need_variables=False), kb_id, workflow)
     print_data(data, Output.yaml if output is Output.table else output)
 
 
 @app.command()
 def apply(
     file: Annotated[
-        Path, typer.Option("--file", "-f", help="YAML as `export` prints it; - reads from a pipe.")
+        Path, typer.Option("--file", "-f", help="YAML as `export` or `get` prints it; - is a pipe.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the difference and write nothing.")
@@ -138,7 +151,10 @@ def apply(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Take resources into lorebind.yaml: by id, replaced where they are there, else added."""
+    """Take resources into lorebind.yaml: by id, replaced where they are there, else added.
+
+    Knowledge bases of a workflow are taken into the workflow's own file.
+    """
     from lorebind.cli.printing import print_data, print_table
     from lorebind_knowledge.configuration import apply_resources
 

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lorebind.cli.options import Output, OutputOption, ProjectOption
 from lorebind_knowledge.errors import ConfigurationError
 
 
-def validate(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
-    """Check the project's files: file:line:column, what is wrong, and the way out."""
+def validate(
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A variable that is not set is a problem too.")
+    ] = False,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Check the project's files: file:line:column, what is wrong, and the way out.
+
+    No database, key or extra is needed. A variable that is not set here is a notice.
+    """
     from lorebind.cli.printing import counted, print_data, print_line
     from lorebind_knowledge.configuration import load_project
 
     try:
-        loaded = load_project(project)
+        loaded = load_project(project, need_variables=strict)
     except ConfigurationError as error:
         if output is Output.table:
             raise
-        print_data({"valid": False, "problems": error.problems}, output)
+        print_data({"valid": False, "problems": error.problems, "notices": []}, output)
         raise typer.Exit(2) from None
     inline = sum(len(workflow.agents) for workflow in loaded.workflows.values())
     declared = {
@@ -27,7 +38,9 @@ def validate(project: ProjectOption = ".", output: OutputOption = Output.table) 
         "agent": len(loaded.agents) + inline,
     }
     if output is Output.table:
+        for notice in loaded.unset:
+            print_line(f"notice: {notice}", stderr=True)
         counts = ", ".join(counted(number, noun) for noun, number in declared.items())
         print_line(f"{loaded.project.name}: valid ({counts})")
     else:
-        print_data({"valid": True, "problems": []}, output)
+        print_data({"valid": True, "problems": [], "notices": loaded.unset}, output)

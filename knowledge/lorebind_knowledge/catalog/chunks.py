@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 # An outer join, so that the chunks are looked up first: as long as PostgreSQL has not counted what
 # an ingest has just written, it believes that few versions are live, and would begin with those.
-_LIVE_CHUNKS = (
-    "from catalog_chunks as c left join catalog_versions as v on v.version = c.version"
-    f" where c.space = :space and coalesce(v.state, -1) = {LIVE}"
-)
+_CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.version"
+_ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
+_LIVE_CHUNKS = f"from {_CHUNKS} where {_ARE_LIVE}"
 _ROWS_AT_ONCE = 10_000
 
 
@@ -156,6 +155,28 @@ def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
             "select row, metadata from catalog_chunks where row in (:*rows)",
             rows=rows[start : start + _ROWS_AT_ONCE],
         )
+
+
+def has_metadata_key(sql: Sql, space: int, key: str) -> bool:
+    """Whether the metadata of any chunk that searches find has a key.
+
+    It ends at the first one, so that only a key that none has takes a look at all of them.
+    """
+    found = f"select 1 {_LIVE_CHUNKS} and exists (select 1 from {_keys(sql)} where k.key = :key)"
+    return bool(sql.run(f"{found} limit 1", space=space, key=key))
+
+
+def metadata_keys(sql: Sql, space: int) -> list[str]:
+    """All keys that those metadata have, sorted. It looks at every chunk."""
+    found = f"select distinct k.key from {_CHUNKS}, {_keys(sql)} where {_ARE_LIVE}"
+    return sorted(key for (key,) in sql.run(found, space=space))
+
+
+def _keys(sql: Sql) -> str:
+    """The keys of a chunk's metadata, as a table."""
+    if sql.is_postgres:
+        return "json_object_keys(c.metadata::json) as k (key)"
+    return "json_each(c.metadata) as k"
 
 
 def live_numbers(sql: Sql, space: int) -> list[int]:

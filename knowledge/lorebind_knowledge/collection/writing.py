@@ -46,7 +46,7 @@ def check_embedder(entry: IndexEntry, embedder: Embedder) -> None:
     Raises:
         IndexMismatchError: a collection was begun with another embedder.
     """
-    if entry.manifest.embedder_key != embedder.fingerprint.key:
+    if not embedder.fingerprint.made(entry.manifest.embedder_key):
         raise IndexMismatchError(
             f"collection {entry.key.namespace.kb!r} was begun with the embedder "
             f"{entry.manifest.embedder}, and now it is given {embedder.fingerprint}; use the first "

@@ -1,13 +1,10 @@
 """From files, or Python objects, to a project that is known to be valid."""
 
-from lorebind_knowledge.configuration.applying import (
-    Applied,
-    apply_resources,
-    export_resources,
-)
+from lorebind_knowledge.configuration.applying import Applied, apply_resources
 from lorebind_knowledge.configuration.demands import Demand, Demands, read_demands
 from lorebind_knowledge.configuration.editing import as_yaml
 from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.configuration.exporting import export_resources
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.loading import PROJECT_FILE, build_project, load_project
 from lorebind_knowledge.configuration.problems import problems

@@ -1,4 +1,4 @@
-"""Resources in and out of a project: `export` writes them, `apply` takes them into its file."""
+"""`apply`: resources are taken into the file of a project, or of a workflow."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import ValidationError
 
 from lorebind_knowledge.configuration.editing import put_entries
 from lorebind_knowledge.configuration.loading import load_project, project_file
-from lorebind_knowledge.configuration.problems import problems
-from lorebind_knowledge.configuration.yaml_source import YamlSource
-from lorebind_knowledge.declarations.base import locate
-from lorebind_knowledge.declarations.resources import ResourcesDeclaration
+from lorebind_knowledge.configuration.resource_text import read_resources
+from lorebind_knowledge.declarations.resources import SECTIONS
+from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
 from lorebind_knowledge.errors import ConfigurationError, UsageError
 
 try:
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration.loaded import LoadedProject
     from lorebind_knowledge.declarations.base import Declaration
-
-SECTIONS = tuple(ResourcesDeclaration.model_fields)
-"""The keys of a project that hold resources."""
+    from lorebind_knowledge.declarations.resources import ResourcesDeclaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +47,8 @@ class Applied:
 
     changes: list[Change]
     diff: str
-    """The difference to the project's file, in unified format; empty when there is none."""
+    """The difference to the file, in unified format; empty when there is none."""
     written: bool
-
-
-def export_resources(loaded: LoadedProject, kb_id: str | None = None) -> dict[str, Any]:
-    """The resources of a project as plain data, with templates as they were written.
-
-    Args:
-        loaded: the project.
-        kb_id: only this knowledge base of the project, with the embedder and vector database that
-            it names; None means all resources. Defaults that are not written down are left out.
-
-    Raises:
-        NotFoundError: no such knowledge base.
-    """
-    project = loaded.project
-    declared: dict[str, Sequence[Declaration]] = {
-        section: getattr(project, section) for section in SECTIONS
-    }
-    if kb_id is not None:
-        kb, _ = loaded.knowledge_base(kb_id)
-        embedder, vector_db = loaded.embedder(kb.embedder), loaded.vector_db(kb.vector_db)
-        declared = {
-            "embedders": [one for one in project.embedders if one.id == embedder.id],
-            "vector_dbs": [one for one in project.vector_dbs if one.id == vector_db.id],
-            "knowledge_bases": [kb],
-        }
-    return {section: [one.written() for one in some] for section, some in declared.items() if some}
 
 
 def apply_resources(
@@ -94,20 +64,26 @@ def apply_resources(
     All else in the file stays as it is, comments included. It is written in one step, and only when
     the project is valid with it. Processes that apply at the same time take turns.
 
+    Knowledge bases of a workflow go into its file. A resource that has a file of its own is not
+    changed.
+
     Args:
         project: its folder or file.
-        text: YAML with the keys `embedders`, `vector_dbs`, `knowledge_bases`, as `export` gives it.
+        text: YAML with the keys `embedders`, `vector_dbs`, `knowledge_bases`, as `export` gives it,
+            and perhaps `workflow`, which declares the knowledge bases; or one resource, with its
+            kind as `resource`; or what `lorebind knowledge get` prints.
         shown_as: what messages call that text.
         dry_run: write nothing.
         environ: as for `load_project`.
 
     Raises:
         ConfigurationError: with every problem of the text, or of the project as it would be.
-        UsageError: the project's file is written in a way that cannot be edited, or cannot be
-            written at all.
+        NotFoundError: there is no such workflow.
+        UsageError: what would change is written in a way that cannot be edited, is in several
+            files, or cannot be written at all.
     """
     file = project_file(project)
-    resources = _read(text, shown_as)
+    resources = read_resources(text, shown_as)
     with nullcontext() if dry_run or fcntl is None else _locked(file):
         return _applied(file, resources, shown_as, dry_run, environ)
 
@@ -120,48 +96,69 @@ def _applied(
     environ: Mapping[str, str] | None,
 ) -> Applied:
     loaded = load_project(file, environ=environ)
-    before = file.read_bytes().decode("utf-8")  # line ends as they are
-    after = before
+    texts: dict[Path, tuple[str, str]] = {}
     changes: list[Change] = []
     for section in SECTIONS:
-        there = {one.id: one.written() for one in getattr(loaded.project, section)}
-        given = {one.id: one.written() for one in getattr(resources, section)}
-        for name, data in given.items():
-            action = "updated" if name in there else "created"
-            action = "unchanged" if there.get(name) == data else action
+        holder: Declaration = loaded.project
+        if section == "knowledge_bases" and resources.workflow is not None:
+            holder = loaded.workflow(resources.workflow)
+        there = {one.id: one for one in getattr(holder, section)}
+        given = {one.id: one for one in getattr(resources, section)}
+        changed: dict[str, Any] = {}
+        for name, one in given.items():
+            same = name in there and there[name].written() == one.written()
+            action = "unchanged" if same else "updated" if name in there else "created"
             changes.append(Change(section, name, action))
-        changed = {name: data for name, data in given.items() if there.get(name) != data}
+            if not same:
+                changed[name] = one.written()
         if changed:
-            after = _edited(after, section, changed, file.name)
-    if after != before:
-        _check_result(file, after, shown_as, environ)
+            target = _target(loaded, holder, [there[name] for name in changed if name in there])
+            before, after = texts.get(target) or 2 * (_text(target),)
+            name = target.relative_to(file.parent).as_posix()
+            texts[target] = before, _edited(after, section, changed, name)
+    if not texts:
+        return Applied(changes, "", written=False)
+    if len(texts) > 1:
+        names = " and ".join(target.name for target in texts)
+        raise UsageError(
+            f"this would change {names}, and only one file is written in one step; apply the "
+            "embedders and vector databases first"
+        )
+    ((target, (before, after)),) = texts.items()
+    name = target.relative_to(file.parent).as_posix()
+    would_be = f"{name} with {shown_as}"
+    _check_result(file, target, after, name, would_be, environ)
     lines = (before.splitlines(keepends=True), after.splitlines(keepends=True))
-    diff = "".join(difflib.unified_diff(*lines, file.name, f"{file.name} with {shown_as}"))
-    write = after != before and not dry_run
-    if write:
-        _write(file, after)
-    return Applied(changes, diff, write)
+    diff = "".join(difflib.unified_diff(*lines, name, would_be))
+    if not dry_run:
+        _write(target, after)
+    return Applied(changes, diff, written=not dry_run)
 
 
-def _read(text: str, shown_as: str) -> ResourcesDeclaration:
-    source = YamlSource.parse(text, shown_as)
-    found = list(source.problems)
-    try:
-        resources = ResourcesDeclaration.model_validate(source.data)
-    except ValidationError as error:
-        found += problems(error, source, ResourcesDeclaration)
-    if found:
-        raise ConfigurationError(found)
-    locate(resources, source)
-    twice = [
-        source.problem((section, index, "id"), f"{one.label} id {one.id!r} is used twice")
-        for section in SECTIONS
-        for index, one in enumerate(getattr(resources, section))
-        if one.id in [other.id for other in getattr(resources, section)[:index]]
-    ]
-    if twice:
-        raise ConfigurationError(twice)
-    return resources
+def _target(loaded: LoadedProject, holder: Declaration, replaced: Sequence[Any]) -> Path:
+    """The file whose list of resources is edited.
+
+    Raises:
+        UsageError: what is to be replaced is in another one, or the list is not at its top.
+    """
+    name = loaded.project.position().file
+    place = holder.position()
+    if isinstance(holder, WorkflowDeclaration) and place.file == name:
+        raise UsageError(
+            f"workflow {holder.id!r} is part of {place}; change its knowledge bases there, or give "
+            "it a file of its own"
+        )
+    for one in replaced:
+        if one.position().file != place.file:
+            raise UsageError(
+                f"{one.label} {one.id!r} has a file of its own, {one.position().file}; change it "
+                "there"
+            )
+    return loaded.root / place.file
+
+
+def _text(file: Path) -> str:
+    return file.read_bytes().decode("utf-8")  # line ends as they are
 
 
 def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
@@ -185,13 +182,19 @@ def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
     return edited
 
 
-def _check_result(file: Path, text: str, shown_as: str, environ: Mapping[str, str] | None) -> None:
+def _check_result(
+    file: Path,
+    target: Path,
+    text: str,
+    name: str,
+    would_be: str,
+    environ: Mapping[str, str] | None,
+) -> None:
     try:
-        load_project(file, environ=environ, text=text)
+        load_project(file, environ=environ, texts={target: text})
     except ConfigurationError as error:
-        would_be = f"{file.name} with {shown_as}"
         raise ConfigurationError(
-            replace(problem, file=would_be) if problem.file == file.name else problem
+            replace(problem, file=would_be) if problem.file == name else problem
             for problem in error.problems
         ) from None
 
@@ -236,6 +239,7 @@ def _write(file: Path, text: str) -> None:
     target = Path(os.path.realpath(file))
     draft = _draft(target)
     try:
+        draft.unlink(missing_ok=True)  # of a writer that was killed
         with draft.open("x", encoding="utf-8", newline="") as out:
             out.write(text)
             out.flush()

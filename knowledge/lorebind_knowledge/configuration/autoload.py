@@ -1,4 +1,4 @@
-"""The further files of a project, found by `autoload` or named, each of an agent or a workflow."""
+"""The further files of a project, found by `autoload` or named, each of one thing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.named_files import wrong_with
 from lorebind_knowledge.configuration.references import problem_at
-from lorebind_knowledge.declarations.agents import AgentDeclaration
+from lorebind_knowledge.declarations.resources import RESOURCES
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration, WorkflowFile
 from lorebind_knowledge.errors import nearest
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.declarations.project import AutoloadDeclaration
     from lorebind_knowledge.errors import Problem
+
+KINDS = ("agent", "workflow", *RESOURCES)
+"""What a file may declare, as its `resource` says."""
 
 
 def autoload_files(
@@ -75,13 +78,14 @@ def _readable(patterns: Iterable[object]) -> bool:
     return all(isinstance(pattern, str) for pattern in patterns)
 
 
-def kind_of(data: Mapping[str, Any]) -> type[AgentDeclaration] | type[WorkflowDeclaration]:
-    """What a file declares: its `resource` says so, else a workflow is what has tasks.
+def kind_of(data: Mapping[str, Any]) -> str | None:
+    """What a file declares: its `resource` says so, else its keys do; None for an unknown word.
 
     Words that are nearly these are read as they are meant.
     """
-    resource = str(data.get("resource", ""))
-    meant = nearest(resource, ("agent", "workflow"))
-    if meant == "workflow" or (meant is None and nearest("tasks", data) is not None):
-        return WorkflowDeclaration
-    return AgentDeclaration
+    resource = data.get("resource")
+    if isinstance(resource, str) and resource:
+        return nearest(resource, KINDS)
+    if nearest("tasks", data) is not None:
+        return "workflow"
+    return "knowledge_base" if "sources" in data else "agent"

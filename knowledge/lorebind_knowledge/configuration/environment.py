@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.configuration.confided import Confided
-from lorebind_knowledge.configuration.templates import LazyScope, TemplateError
+from lorebind_knowledge.configuration.templates import LazyScope, UnsetVariableError
 from lorebind_knowledge.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class Environment:
         """
         return templates.fill(value, self.scopes())
 
-    def not_set(self, name: str) -> TemplateError:
+    def not_set(self, name: str) -> UnsetVariableError:
         """The error for a missing variable. Only names written in `.env` are ever suggested."""
         near = difflib.get_close_matches(name, sorted(self._file), n=1, cutoff=0.6)
         guess = f"did you mean {near[0]!r}; " if near else ""
-        return TemplateError(
+        return UnsetVariableError(
             f"variable {name} is not set", f"{guess}set it in the environment or in .env"
         )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
     from lorebind_knowledge.declarations.workflows import TaskDeclaration, WorkflowDeclaration
+    from lorebind_knowledge.errors import Problem
 
 
 class _Named(Protocol):
@@ -52,6 +53,8 @@ class LoadedProject:
     agents: dict[str, AgentDeclaration]
     """By id, those that all workflows see."""
     environment: Environment
+    unset: tuple[Problem, ...] = ()
+    """The places that name a variable that is not set, where the project may do without."""
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
         """An embedder; where none is declared there is `local`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from lorebind_knowledge.configuration.autoload import (
+    KINDS,
     autoload_files,
     kind_of,
     names_all,
@@ -27,14 +28,16 @@ from lorebind_knowledge.configuration.references import dangling, duplicates
 from lorebind_knowledge.configuration.template_checks import (
     injected_variables,
     project_templates,
+    unset_variables,
     workflow_templates,
 )
 from lorebind_knowledge.configuration.yaml_source import YamlSource
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, locate
 from lorebind_knowledge.declarations.project import ProjectDeclaration
+from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
-from lorebind_knowledge.errors import ConfigurationError, Problem
+from lorebind_knowledge.errors import ConfigurationError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,21 +48,27 @@ D = TypeVar("D", bound=Declaration)
 
 
 def load_project(
-    path: str | Path, *, environ: Mapping[str, str] | None = None, text: str | None = None
+    path: str | Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    texts: Mapping[Path, str] | None = None,
+    need_variables: bool = True,
 ) -> LoadedProject:
     """Read a project: its folder, or its file, and all files that it autoloads.
 
-    `environ` stands in for the variables of the process, `text` for what the project file holds.
+    Args:
+        path: the folder, or the file itself.
+        environ: stands in for the variables of the process.
+        texts: stand in for what these files hold.
+        need_variables: whether a variable that is not set is a problem. What only reads what is
+            declared can do without; the project's `unset` names them then.
 
     Raises:
         ConfigurationError: with every problem of all files, or when there is no project.
     """
     file = project_file(path)
-    if text is None:
-        source = YamlSource.read_on(file, file.parent)
-    else:
-        source = YamlSource.parse(text, file.name)
-    return _Loading(file.parent, file, environ).load(source)
+    loading = _Loading(file.parent, file, environ, texts or {}, need_variables=need_variables)
+    return loading.load(loading.read(file))
 
 
 def build_project(
@@ -70,7 +79,7 @@ def build_project(
     Raises:
         ConfigurationError: with every problem; places are given as paths into the data.
     """
-    return _Loading(root.resolve(), None, environ).load(YamlSource.from_data(data))
+    return _Loading(root.resolve(), None, environ, {}).load(YamlSource.from_data(data))
 
 
 def project_file(path: str | Path) -> Path:
@@ -92,20 +101,40 @@ def project_file(path: str | Path) -> Path:
 class _Loading:
     """One project on its way in; gathers the problems of all files."""
 
-    def __init__(self, root: Path, file: Path | None, environ: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        file: Path | None,
+        environ: Mapping[str, str] | None,
+        texts: Mapping[Path, str],
+        *,
+        need_variables: bool = True,
+    ) -> None:
         self.root = root
         self.file = file
         self.environment = Environment(root, environ)
+        self.texts = texts
+        self.need_variables = need_variables
         self.problems: list[Problem] = []
+        self.unset: list[Problem] = []
         self.agents: list[AgentDeclaration] = []
         self.workflows: list[WorkflowDeclaration] = []
+        self.resources: list[ResourcesDeclaration] = []
+
+    def read(self, file: Path) -> YamlSource:
+        if file in self.texts:
+            return YamlSource.parse(self.texts[file], file.relative_to(self.root).as_posix())
+        return YamlSource.read_on(file, self.root)
 
     def load(self, source: YamlSource) -> LoadedProject:
         project = self._declared(source, ProjectDeclaration)
         self.agents += project.agents
         self.workflows += [w for w in project.workflows if isinstance(w, WorkflowDeclaration)]
         self._further_files(project)
+        project = self._with_resources(project)
         self._check(project)
+        if self.need_variables:
+            self.problems += self.unset
         if self.problems:
             raise ConfigurationError(self.problems)
         return LoadedProject(
@@ -115,10 +144,16 @@ class _Loading:
             workflows={workflow.id: workflow for workflow in self.workflows},
             agents={agent.id: agent for agent in self.agents},
             environment=self.environment,
+            unset=tuple(sorted(set(self.unset))),
         )
 
-    def _declared(self, source: YamlSource, kind: type[D]) -> D:
-        """What a source declares; where it has problems, as much of it as is valid."""
+    def _declared(self, source: YamlSource, kind: type[D], readable: bool = True) -> D:
+        """What a source declares; where it has problems, as much of it as is valid.
+
+        Of what is not readable nothing is said, as that was said already.
+        """
+        if not readable:
+            return partial(kind, source)
         found: list[Finding] = []
         try:
             declaration = kind.model_validate(source.data)
@@ -139,31 +174,56 @@ class _Loading:
         found, problems_found = autoload_files(self.root, project.autoload, self.file)
         self.problems += problems_found
         for file in named:
-            self._file(file, WorkflowDeclaration)
+            self._file(file, "workflow")
         for file in found:
             if file not in named:
                 self._file(file)
         if not names_all(project.autoload):  # a file that was not found may declare anything
-            unknown = YamlSource("", {})
-            self.agents.append(partial(AgentDeclaration, unknown))
-            self.workflows.append(partial(WorkflowDeclaration, unknown))
+            self._anything()
 
-    def _file(self, file: Path, kind: type[WorkflowDeclaration] | None = None) -> None:
+    def _file(self, file: Path, kind: str | None = None) -> None:
         try:
-            source = YamlSource.read_on(file, self.root)
+            source, readable = self.read(file), True
         except ConfigurationError as error:
             self.problems += error.problems
-            source = YamlSource.glance(file, self.root)
-            if kind or kind_of(source.data) is WorkflowDeclaration:
-                self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
-            else:
-                self.agents.append(partial(AgentDeclaration, source))
-            return
-        declaration = self._declared(source, kind or kind_of(source.data))
-        if isinstance(declaration, AgentDeclaration):
-            self.agents.append(declaration)
+            source, readable = YamlSource.glance(file, self.root), False
+        kind = kind or kind_of(source.data)
+        if kind is None:
+            self.problems += source.problems
+            self.problems.append(_unsupported(source))
+            self._anything()
+        elif kind == "workflow":
+            source = source if readable else YamlSource("", {})
+            self.workflows.append(self._declared(source, WorkflowDeclaration, readable))
+        elif kind == "agent":
+            self.agents.append(self._declared(source, AgentDeclaration, readable))
         else:
-            self.workflows.append(declaration)
+            written = source.data.get("resource") or kind
+            if readable and written != kind and ("resource",) not in source.doubtful:
+                self.problems.append(_unsupported(source))
+            nested = source.nested((RESOURCES[kind], 0), without=("resource",))
+            self.resources.append(self._declared(nested, ResourcesDeclaration, readable))
+
+    def _anything(self) -> None:
+        """Account for a file of which nothing is known: whatever is missed may be in it."""
+        self.agents.append(partial(AgentDeclaration, YamlSource("", {})))
+        self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
+        for section in SECTIONS:
+            self.resources.append(partial(ResourcesDeclaration, YamlSource("", {section: [{}]})))
+
+    def _with_resources(self, project: ProjectDeclaration) -> ProjectDeclaration:
+        """The project with what files of their own declare, after what its own file does."""
+        lists = {
+            section: [one for some in self.resources for one in getattr(some, section)]
+            for section in SECTIONS
+        }
+        return project.model_copy(
+            update={
+                section: [*getattr(project, section), *more]
+                for section, more in lists.items()
+                if more
+            }
+        )
 
     def _check(self, project: ProjectDeclaration) -> None:
         """What only all files together can tell."""
@@ -175,11 +235,19 @@ class _Loading:
         self.problems += catalogs(project)
         alone = project.model_copy(update={"agents": [], "workflows": []})
         for declaration in (alone, *self.agents):
-            self.problems += project_templates(declaration, self.environment)
+            self.problems += project_templates(declaration)
+            self.unset += unset_variables(declaration, self.environment)
             self.problems += passage_templates(declaration, self.root)
             self.problems += code_problems(declaration, self.root)
         for workflow in self.workflows:
             self.problems += passage_templates(workflow, self.root)
             self.problems += code_problems(workflow, self.root)
             injected = injected_variables(project, self.agents, workflow)
-            self.problems += workflow_templates(workflow, self.environment, injected)
+            self.problems += workflow_templates(workflow, injected)
+            self.unset += unset_variables(workflow, self.environment)
+
+
+def _unsupported(source: YamlSource) -> Problem:
+    word = str(source.data["resource"])
+    hint = did_you_mean(word, KINDS)
+    return source.problem(("resource",), f"resource {word!r} is not supported", hint)

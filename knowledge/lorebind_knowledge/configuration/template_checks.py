@@ -10,7 +10,10 @@ from lorebind_knowledge.configuration.references import problem_at
 from lorebind_knowledge.configuration.templates import (
     ANYTHING,
     SCOPES,
+    LazyScope,
     MalformedTemplateError,
+    TemplateError,
+    UnsetVariableError,
     injected_variable,
     shown,
 )
@@ -33,17 +36,42 @@ _PROSE = ("description", "inject_as", "render")
 """Fields that are read by people only, and may show templates; and two that say of their own what
 may be named in them."""
 _HINT = (
-    "templates are read in api_key, dsn, config, addresses of sources, vars, prompt, query, "
-    "history, input and outputs"
+    "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
+    "prompt, query, history, input and outputs"
 )
 
 
-def project_templates(declaration: Declaration, environment: Environment) -> Iterator[Problem]:
+class _AnyVariable(LazyScope):
+    """Whether a variable is set is no question of what is written, see `unset_variables`."""
+
+    def __getitem__(self, name: str) -> Any:
+        return ANYTHING
+
+
+_VARIABLES: Mapping[str, Any] = {"env": _AnyVariable(), "secrets": _AnyVariable()}
+
+
+def project_templates(declaration: Declaration) -> Iterator[Problem]:
     """What is wrong with the templates outside workflows, which know `env` and `secrets`."""
-    scopes = environment.scopes()
     for inner, _ in within(declaration):
         for field in type(inner).model_fields:
-            yield from _field(inner, field, scopes)
+            yield from _field(inner, field, _VARIABLES)
+
+
+def unset_variables(declaration: Declaration, environment: Environment) -> Iterator[Problem]:
+    """The variables that templates of a declaration name, and that are not set here."""
+    for inner, _ in within(declaration):
+        for field in inner.templated:
+            for path, text in texts(getattr(inner, field)):
+                for reference in templates.mentions(text):
+                    try:
+                        templates.look_up(reference, environment.scopes())
+                    except UnsetVariableError as error:
+                        yield problem_at(inner, (field, *path), error.message, error.hint)
+                    except TemplateError:
+                        continue  # no variable; what is wrong with it is said of the template
+                    except ConfigurationError as error:  # .env cannot be read
+                        yield from error.problems
 
 
 def injected_variables(
@@ -65,7 +93,7 @@ def injected_variables(
 
 
 def workflow_templates(
-    workflow: WorkflowDeclaration, environment: Environment, injected: Collection[Reference] = ()
+    workflow: WorkflowDeclaration, injected: Collection[Reference] = ()
 ) -> Iterator[Problem]:
     """What is wrong with the templates of a workflow.
 
@@ -76,8 +104,7 @@ def workflow_templates(
     # Of what cannot be read, anything may be named.
     readable = isinstance(workflow.input, dict)
     inputs = dict.fromkeys(workflow.input, ANYTHING) if readable else ANYTHING
-    variables: Mapping[str, Any] = environment.scopes()
-    before = {**variables, "input": inputs, "workflow": {"input": inputs}}
+    before = {**_VARIABLES, "input": inputs, "workflow": {"input": inputs}}
     running = {**before, "workflow": {"input": inputs, "vars": _placeholders(workflow.vars)}}
     by_task = {
         id(task): {**running, "tasks": _outputs(workflow.tasks[:index])}
@@ -115,12 +142,7 @@ def _field(declaration: Declaration, field: str, scopes: Mapping[str, Any]) -> I
     templated = field in declaration.templated
     for path, text in texts(getattr(declaration, field)):
         if templated:
-            try:
-                faults = templates.faults(text, scopes)
-            except ConfigurationError as error:  # .env cannot be read
-                yield from error.problems
-                continue
-            for fault in faults:
+            for fault in templates.faults(text, scopes):
                 # A malformed template quotes what was written, and that may be a secret.
                 quotes = isinstance(fault, MalformedTemplateError) and is_secret_path(
                     (field, *path)

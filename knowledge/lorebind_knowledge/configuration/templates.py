@@ -33,6 +33,10 @@ class TemplateError(UsageError):
         super().__init__(f"{message}; {hint}" if hint else message)
 
 
+class UnsetVariableError(TemplateError):
+    """A template names a variable that is not set."""
+
+
 class MalformedTemplateError(TemplateError):
     """What follows a `{{` is not a template."""
 
@@ -51,7 +55,7 @@ def references(text: str) -> list[Reference]:
     Raises:
         MalformedTemplateError: when a `{{` starts something that is not a template.
     """
-    return [part for part in _parts(text) if isinstance(part, tuple)]
+    return [part for part in parts(text) if isinstance(part, tuple)]
 
 
 def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
@@ -148,10 +152,10 @@ def _undefined(found: Any, reference: Reference, at: int) -> TemplateError:
 
 
 def _resolve_text(text: str, scopes: Mapping[str, Any]) -> Any:
-    parts = list(_parts(text))
-    if len(parts) == 1 and isinstance(parts[0], tuple):
-        return look_up(parts[0], scopes)
-    found = [part if isinstance(part, str) else look_up(part, scopes) for part in parts]
+    pieces = list(parts(text))
+    if len(pieces) == 1 and isinstance(pieces[0], tuple):
+        return look_up(pieces[0], scopes)
+    found = [one if isinstance(one, str) else look_up(one, scopes) for one in pieces]
     filled = "".join(map(_written, map(confided.plain, found)))
     values = confided.values_in(found)
     if not values:
@@ -167,7 +171,12 @@ def _written(value: Any) -> str:
     return str(value)
 
 
-def _parts(text: str) -> Iterator[str | Reference]:
+def parts(text: str) -> Iterator[str | Reference]:
+    """A text taken apart: what stands between its templates, and what each of them refers to.
+
+    Raises:
+        MalformedTemplateError: when a `{{` starts something that is not a template.
+    """
     at = 0
     while (start := text.find("{{", at)) >= 0:
         match = _TEMPLATE.match(text, start)

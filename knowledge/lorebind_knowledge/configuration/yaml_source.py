@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -103,6 +103,35 @@ class YamlSource:
         if problems:
             raise ConfigurationError(problems)
         return cls(shown_as, plain)
+
+    def nested(self, path: Path, without: Collection[str] = (), top: Path = ()) -> YamlSource:
+        """The mapping at `top`, as if it stood at a path of keys and indices 0 of another source.
+
+        Args:
+            path: where it is to stand.
+            without: keys of it to leave out.
+            top: where it stands.
+        """
+        data: Any = self.data
+        for step in top:
+            data = data[step]
+        if isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key not in without}
+        for step in reversed(path):
+            data = [data] if step == 0 else {step: data}
+
+        def moved(places: Iterable[Path]) -> dict[Path, Path]:
+            depth = len(top)
+            inside = (place for place in places if place[:depth] == top)
+            kept = (place for place in inside if place[depth : depth + 1] not in left_out)
+            return {path + place[depth:]: place for place in kept}
+
+        left_out = {(key,) for key in without}
+        around = {path[:end]: self.marks[top] for end in range(len(path) + 1) if self.marks}
+        marks = around | {new: self.marks[old] for new, old in moved(self.marks).items()}
+        return YamlSource(
+            self.shown_as, data, marks, self.problems, frozenset(moved(self.doubtful))
+        )
 
     def position(self, path: Path) -> Position:
         """Where the value at the path was written, or the nearest thing around it."""

@@ -21,7 +21,11 @@ from lorebind_knowledge.declarations.wrappers import WrapperDeclaration
 
 
 class AutoloadDeclaration(Declaration):
-    """Which further files declare agents and workflows."""
+    """Which further files belong to the project; each declares one thing.
+
+    The key `resource` says what: `agent`, `workflow`, `embedder`, `vector_db` or `knowledge_base`.
+    The other keys are those of the entry in the project's file.
+    """
 
     include: list[FilePattern] = Field(
         default_factory=list, description="Patterns of files, relative to the project folder."
@@ -75,5 +79,7 @@ class ProjectDeclaration(Declaration):
         description="Limits for reading one PDF or Word document.",
     )
     autoload: AutoloadDeclaration = Field(
-        default_factory=AutoloadDeclaration, description="Files of agents and workflows."
+        default_factory=AutoloadDeclaration,
+        description="Files that each declare one agent, workflow, embedder, vector database or "
+        "knowledge base.",
     )

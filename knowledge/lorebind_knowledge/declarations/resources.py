@@ -11,12 +11,25 @@ from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
 
+RESOURCES = {
+    "embedder": "embedders",
+    "vector_db": "vector_dbs",
+    "knowledge_base": "knowledge_bases",
+}
+"""What `resource` says in a file of one resource, and the list of a project that it belongs to."""
+
+SECTIONS = tuple(RESOURCES.values())
+"""The keys of a project that hold resources."""
+
 
 class ResourcesDeclaration(Declaration):
     """Embedders, vector databases and knowledge bases, to be taken into a project."""
 
     label: ClassVar[str] = "file of resources"
 
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge bases. By default the project."
+    )
     embedders: list[EmbedderDeclaration] = Field(
         default_factory=list, description="What turns texts into vectors."
     )
@@ -24,5 +37,5 @@ class ResourcesDeclaration(Declaration):
         default_factory=list, description="Where vectors are kept."
     )
     knowledge_bases: list[KnowledgeBaseDeclaration] = Field(
-        default_factory=list, description="Knowledge bases that the whole project sees."
+        default_factory=list, description="Documents that are searched together."
     )

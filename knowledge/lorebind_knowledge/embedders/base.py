@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -29,11 +29,17 @@ class Fingerprint:
     normalised: bool = True
     document_prefix: str = ""
     query_prefix: str = ""
+    formerly: tuple[str, ...] = field(default=(), compare=False)
+    """The keys of the same embedder in earlier versions; no part of what it is."""
 
     @property
     def key(self) -> str:
-        """SHA-256 over all fields, each with its name."""
+        """SHA-256 over all other fields, each with its name."""
         return _key(self)
+
+    def made(self, key: str) -> bool:
+        """Whether an index with this key has the vectors of this embedder."""
+        return key == self.key or key in self.formerly
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.model}"
@@ -41,7 +47,8 @@ class Fingerprint:
 
 @lru_cache(maxsize=64)  # every question asks for it
 def _key(fingerprint: Fingerprint) -> str:
-    return digest(*(f"{name}={value}" for name, value in asdict(fingerprint).items()))
+    named = {name: value for name, value in asdict(fingerprint).items() if name != "formerly"}
+    return digest(*(f"{name}={value}" for name, value in named.items()))
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ADDRESSES = ("base_url", "openai_api_base")
+"""Settings that say where a service is, and nothing of its vectors."""
 _TELLING = ("model", "model_name", "model_id", "deployment", "dimensions", "size")
 
 
@@ -114,6 +117,11 @@ def _told(embeddings: Embeddings) -> dict[str, Any]:
     return {name: value for name, value in told.items() if isinstance(value, str | int)}
 
 
+def _revision(embeddings: Embeddings, settings: Mapping[str, Any]) -> str:
+    kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
+    return f"{kind} {json.dumps(settings, sort_keys=True, default=str)}"
+
+
 class LangChainEmbedder(Embedder):
     """Wraps a live `Embeddings`, whose methods of the caller's colour are called."""
 
@@ -130,8 +138,8 @@ class LangChainEmbedder(Embedder):
         Args:
             embeddings: the object to call.
             model: what it is called in messages and manifests; the class's name when empty.
-            settings: what it was configured with, secrets left out: part of its identity, since
-                LangChain objects carry none.
+            settings: what it was configured with, secrets left out: all but addresses are part of
+                its identity, since LangChain objects carry none.
             batch_size: texts per call.
             say: an exception's words without secrets; None knows of those that the object holds.
         """
@@ -140,12 +148,17 @@ class LangChainEmbedder(Embedder):
         self._say = say or partial(said_by_provider, holder=embeddings)
         self._model = model or type(embeddings).__name__
         self._is_openai = (model or str((settings or {}).get("model"))) in OPENAI_DIMENSIONS
-        kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
-        self._revision = f"{kind} {json.dumps(dict(settings or {}), sort_keys=True, default=str)}"
+        settings = dict(settings or {})
+        telling = {name: value for name, value in settings.items() if name not in _ADDRESSES}
+        found = Fingerprint("langchain", self._model, _revision(embeddings, telling))
+        if telling != settings:  # it used to be another embedder at another address
+            former = replace(found, revision=_revision(embeddings, settings))
+            found = replace(found, formerly=(former.key,))
+        self._fingerprint = found
 
     @property
     def fingerprint(self) -> Fingerprint:
-        return Fingerprint("langchain", self._model, self._revision)
+        return self._fingerprint
 
     def count_tokens(self, texts: Sequence[str]) -> TokenCount:
         """Exact for OpenAI's models, by whichever class they are called."""

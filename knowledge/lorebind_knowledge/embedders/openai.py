@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -170,8 +171,7 @@ class OpenAIEmbedder(Embedder):
             api_key: gives the key when it is needed.
             dimension: the length of the vectors to ask for; None takes the model's own.
             base_url: another server than OpenAI's.
-            address_as_written: how the fingerprint and messages name that server; `base_url` when
-                left out.
+            address_as_written: how messages name that server; `base_url` when left out.
             timeout: seconds for one call, from connecting to the last byte.
             batch_size: texts per call.
             strip_newlines: send spaces for line breaks.
@@ -190,10 +190,14 @@ class OpenAIEmbedder(Embedder):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        marks = [re.sub("//[^/]*@", "//", self._address)]
-        marks += ["newlines stripped"] if self._strip_newlines else []
-        revision = " ".join(filter(None, marks))
-        return Fingerprint("openai", self._model, revision, self._dimension)
+        stripped = "newlines stripped" if self._strip_newlines else ""
+        found = Fingerprint("openai", self._model, stripped, self._dimension)
+        if not self._address:
+            return found
+        # It used to be another embedder at another address.
+        address = re.sub("//[^/]*@", "//", self._address)
+        former = replace(found, revision=f"{address} {stripped}".rstrip())
+        return replace(found, formerly=(former.key,))
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         if self._own_dimension is None:

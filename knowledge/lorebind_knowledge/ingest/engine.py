@@ -445,8 +445,9 @@ class _Run:
             report.documents["removed"] += 1
             self._emit("document_deleted", uri=uri)
         chunker = chunker_fingerprint(self._corpus)
-        if index.manifest.chunker != chunker and not self._partial:
-            manifest = replace(index.manifest, chunker=chunker)
+        key = kb.embedder.fingerprint.key  # it may have been a former one
+        manifest = replace(index.manifest, chunker=chunker, embedder_key=key)
+        if manifest != index.manifest and not self._partial:
             await call(self._ledger.set_manifest, self._lease, index.key, manifest)
         failed_sources = [source for source in report.sources if source.status == "failed"]
         if failed_sources and len(failed_sources) == len(report.sources):

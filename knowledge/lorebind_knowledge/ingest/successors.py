@@ -104,4 +104,4 @@ async def _give_up(kb: KnowledgeBase, lease: Lease, index: IndexEntry) -> None:
 
 
 def _is_of_embedder(kb: KnowledgeBase, index: IndexEntry) -> bool:
-    return index.manifest.embedder_key == kb.embedder.fingerprint.key
+    return kb.embedder.fingerprint.made(index.manifest.embedder_key)

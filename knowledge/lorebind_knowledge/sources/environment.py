@@ -13,7 +13,7 @@ from lorebind_knowledge.redaction import HIDDEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.configuration import Environment, Reference
     from lorebind_knowledge.declarations.base import Declaration
 
     AnyDeclaration = TypeVar("AnyDeclaration", bound=Declaration)
@@ -38,6 +38,16 @@ class SourceEnvironment(PartEnvironment):
         self.key = key
         self._confided = {**environment.confided_scopes(), **of_run}
         self._former = {**environment.scopes(), "secrets": _Hidden(), **confided.plain(of_run)}
+
+    def value(self, reference: Reference) -> Any:
+        """What a template stands for; a `Confided` text knows how it may be shown.
+
+        Raises:
+            TemplateError: it is not defined.
+        """
+        value = templates.look_up(reference, self._confided)
+        self.told |= confided.values_in(value)
+        return value
 
     def filled(
         self, written: AnyDeclaration

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.sources.files import FileSource, GlobSource, make_files
+from lorebind_knowledge.sources.files import GlobSource, make_files
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.sources.base import Source
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
 
@@ -21,5 +22,5 @@ class FileGlobSource(GlobSource):
 Declaration = FileGlobSource
 
 
-def make(declaration: FileGlobSource, environment: SourceEnvironment) -> FileSource:
+def make(declaration: FileGlobSource, environment: SourceEnvironment) -> Source:
     return make_files(declaration, declaration.type, environment)

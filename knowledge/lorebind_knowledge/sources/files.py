@@ -17,6 +17,7 @@ from lorebind_knowledge.open_inside import OutsideError, open_inside
 from lorebind_knowledge.sources.base import Content, SourceItem, ending_of
 from lorebind_knowledge.sources.folder import EVERY_FILE, files_below, matcher
 from lorebind_knowledge.sources.limits import too_large
+from lorebind_knowledge.sources.path_templates import TemplatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +33,12 @@ PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minIte
 class Files(SourceBase):
     """What the sources share that read files of the project folder."""
 
+    templated: ClassVar[tuple[str, ...]] = ("path", "paths", "exclude")
+
     path: FilePattern | None = Field(
-        None, description="A file, folder or glob pattern, relative to the project folder."
+        None,
+        description="A file, folder or glob pattern, relative to the project folder. A template in "
+        "it stands for a folder, and not for a pattern.",
     )
     paths: list[FilePattern] = Field(
         default_factory=list, description="Several files or patterns, beside or instead of `path`."
@@ -77,20 +82,28 @@ class GlobSource(Files):
 
 def make_files(
     declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
-) -> FileSource:
+) -> FileSource | TemplatedFiles:
     """The files that a declaration names, of these endings only."""
     globs = declaration if isinstance(declaration, GlobSource) else None
-    return FileSource(
-        kind,
-        declaration.patterns,
-        environment.root,
-        exclude=declaration.exclude,
-        max_bytes=declaration.max_bytes,
-        endings=endings,
-        respect_gitignore=declaration.respect_gitignore,
-        in_folder=globs.in_folder if globs else EVERY_FILE,
-        as_text=globs.as_text if globs else (),
-    )
+
+    def files(patterns: Sequence[str], exclude: Sequence[str]) -> FileSource:
+        return FileSource(
+            kind,
+            patterns,
+            environment.root,
+            exclude=exclude,
+            max_bytes=declaration.max_bytes,
+            endings=endings,
+            respect_gitignore=declaration.respect_gitignore,
+            in_folder=globs.in_folder if globs else EVERY_FILE,
+            as_text=globs.as_text if globs else (),
+            shown_as=declaration.patterns,
+        )
+
+    patterns, exclude = declaration.patterns, declaration.exclude
+    if any("{{" in pattern for pattern in (*patterns, *exclude)):
+        return TemplatedFiles(files, patterns, exclude, environment)
+    return files(patterns, exclude)
 
 
 class FileSource:
@@ -113,6 +126,7 @@ class FileSource:
         in_folder: str = EVERY_FILE,
         as_text: Sequence[str] = (),
         place: str = "the project folder",
+        shown_as: Sequence[str] | None = None,
     ) -> None:
         """
         Args:
@@ -125,6 +139,7 @@ class FileSource:
             respect_gitignore, in_folder: as for `files_below`.
             as_text: patterns of files that are plain text, whatever they are called.
             place: what messages call the folder.
+            shown_as: what messages call the patterns; themselves if left out.
         """
         self._kind = kind
         self._patterns = list(patterns)
@@ -136,6 +151,7 @@ class FileSource:
         self._in_folder = in_folder
         self._as_text = matcher(as_text)
         self._place = place
+        self._shown_as = list(shown_as or patterns)
 
     @property
     def key(self) -> str:
@@ -154,7 +170,7 @@ class FileSource:
         )
         if not found:
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
-            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._patterns)}")
+            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._shown_as)}")
         home = os.path.realpath(self._root)
         for one in found:
             # A file's name may be bytes that are no text; a uri is always text.

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lorebind_knowledge.sources.files import FileSource, GlobSource, make_files
+from lorebind_knowledge.sources.files import GlobSource, make_files
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.sources.base import Source
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
 
@@ -23,5 +24,5 @@ class MarkdownGlobSource(GlobSource):
 Declaration = MarkdownGlobSource
 
 
-def make(declaration: MarkdownGlobSource, environment: SourceEnvironment) -> FileSource:
+def make(declaration: MarkdownGlobSource, environment: SourceEnvironment) -> Source:
     return make_files(declaration, declaration.type, environment)

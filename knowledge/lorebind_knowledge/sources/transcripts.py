@@ -33,7 +33,7 @@ class MediaTranscriptSource(Web, Files):
         URLS,
         {"required": ["provider", "video_id"], "properties": {"video_id": {"type": "string"}}},
     )
-    templated: ClassVar[tuple[str, ...]] = ("url", "urls", "video_id")
+    templated: ClassVar[tuple[str, ...]] = (*Files.templated, "url", "urls", "video_id")
 
     type: Literal["media_transcript"] = Field(description="Transcripts with their times.")
     provider: Literal["youtube"] | None = Field(

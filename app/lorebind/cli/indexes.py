@@ -1,0 +1,50 @@
+"""What `list` and `get` tell of the indexes, as far as they can be read from here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
+    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
+    from lorebind_knowledge.statistics import KnowledgeStats
+
+
+def project_to_read(path: str) -> Project:
+    """A project of which only catalogs are read: no variable has to be set for it.
+
+    Nobody is told of it and nothing is wrapped, so extensions and wrappers are not made.
+    """
+    from lorebind.project import Project
+    from lorebind_knowledge.configuration import load_project
+
+    loaded = load_project(path, need_variables=False)
+    alone = loaded.project.model_copy(update={"extensions": [], "wrappers": []})
+    return Project(replace(loaded, project=alone))
+
+
+class Indexes:
+    """Counts of what is in the indexes of a project, or why they cannot be counted."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._errors: dict[str, str] = {}
+        """By vector database: one that does not answer is not asked again."""
+
+    def stats(
+        self, kb: KnowledgeBaseDeclaration, workflow: str | None
+    ) -> tuple[KnowledgeStats | None, str | None]:
+        """The counts, else the error; neither for a knowledge base that others fill."""
+        config = self._project.config
+        if config.is_existing(kb):
+            return None, None
+        vector_db = config.vector_db(kb.vector_db).id
+        if vector_db not in self._errors:
+            try:
+                return self._project.stats(kb.id, workflow=workflow), None
+            except LorebindError as error:
+                self._errors[vector_db] = str(error)
+        return None, self._errors[vector_db]

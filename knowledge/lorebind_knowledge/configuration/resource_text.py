@@ -1,0 +1,69 @@
+"""The texts that `apply` takes: what `export` or `get` prints, or one resource."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from lorebind_knowledge.configuration.problems import problems
+from lorebind_knowledge.configuration.yaml_source import YamlSource
+from lorebind_knowledge.declarations.base import locate
+from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, ResourcesDeclaration
+from lorebind_knowledge.errors import ConfigurationError, did_you_mean
+
+_PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
+"""What `lorebind knowledge get` prints."""
+
+
+def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
+    """The resources that a text declares.
+
+    Raises:
+        ConfigurationError: with every problem of the text.
+    """
+    source = _as_resources(YamlSource.parse(text, shown_as))
+    found = list(source.problems)
+    try:
+        resources = ResourcesDeclaration.model_validate(source.data)
+    except ValidationError as error:
+        found += problems(error, source, ResourcesDeclaration)
+    if found:
+        raise ConfigurationError(found)
+    locate(resources, source)
+    twice = [
+        source.problem((section, index, "id"), f"{one.label} id {one.id!r} is used twice")
+        for section in SECTIONS
+        for index, one in enumerate(getattr(resources, section))
+        if one.id in [other.id for other in getattr(resources, section)[:index]]
+    ]
+    if twice:
+        raise ConfigurationError(twice)
+    return resources
+
+
+def _as_resources(source: YamlSource) -> YamlSource:
+    """The same as a file of resources, where it is one resource or what `get` prints."""
+    data = source.data
+    if isinstance(data.get("knowledge_base"), dict):
+        nested = source.nested(("knowledge_bases", 0), top=("knowledge_base",))
+        found = [
+            source.problem((key,), f"unknown key {key!r}", did_you_mean(key, _PRINTED))
+            for key in data
+            if key not in _PRINTED
+        ]
+        if found:
+            raise ConfigurationError(found)
+    elif "resource" in data:
+        section = RESOURCES.get(data["resource"]) if isinstance(data["resource"], str) else None
+        if section is None:
+            message = f"resource {str(data['resource'])!r} cannot be applied"
+            hint = did_you_mean(str(data["resource"]), RESOURCES)
+            raise ConfigurationError([source.problem(("resource",), message, hint)])
+        nested = source.nested((section, 0), without=("resource", "workflow"))
+    else:
+        return source
+    if "workflow" not in data:
+        return nested
+    marks = {**nested.marks, ("workflow",): source.marks["workflow",]}
+    return replace(nested, data={**nested.data, "workflow": data["workflow"]}, marks=marks)

@@ -1,0 +1,152 @@
+"""Templates in the `path` of sources of files: what they stand for, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from lorebind_knowledge.configuration import load_project
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.declarations.sources import SourceDeclaration
+from lorebind_knowledge.errors import ConfigurationError, SourceError
+from lorebind_knowledge.sources.make import make_source
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_knowledge.sources.base import Source
+
+DOCS = "{{ .env.DOCS }}"
+FOLDER = "{{ .workflow.input.folder }}"
+
+
+def made(root: Path, folder: Any, *, of_env: bool = True, **declared: Any) -> Source:
+    """A source for which one template stands for a folder."""
+    declared = {"type": "markdown_glob"} | declared
+    declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(declared)
+    environ = {"DOCS": folder} if of_env and folder is not None else {}
+    workflow = None if of_env else {"input": {"folder": folder}}
+    return make_source(declaration, Environment(root, environ), workflow=workflow)
+
+
+def uris(source: Source) -> list[str]:
+    return [item.uri for item in source.items()]
+
+
+def files(root: Path, *names: str) -> Path:
+    return write(root, dict.fromkeys(names, "# Text\n"))
+
+
+def test_a_folder_of_the_environment(tmp_path: Path) -> None:
+    """It is looked for in the project folder, and its name is not shown."""
+    files(tmp_path, "kb/en/a.md", "kb/en/x/kb.md", "kb/de/b.md", "kb/env.md")
+    for folder in ("kb/en", "./kb/en", "kb//en/", "kb\\en"):
+        source = made(tmp_path, folder, path=f"{DOCS}/**/*.md")
+        assert uris(source) == [f"{DOCS}/a.md", f"{DOCS}/x/kb.md"]
+        assert source.key == f"markdown_glob:{DOCS}/**/*.md"
+    assert uris(made(tmp_path, "en", path=f"kb/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
+    assert uris(made(tmp_path, "en", path=f"kb/{DOCS}v.md")) == [f"kb/{DOCS}v.md"]
+    assert uris(made(tmp_path, "en", path=f"*/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
+    both = made(tmp_path, "kb/e", path=f"{DOCS}nv.md", paths=["kb/de/*.md"])
+    assert uris(both) == ["kb/de/b.md", f"{DOCS}nv.md"]
+
+
+def test_a_folder_of_a_run(tmp_path: Path) -> None:
+    """What a workflow is given is no secret; a number is a name too."""
+    files(tmp_path, "2024/a.md", "2024/drafts/b.md", "2025/c.md")
+    for folder in ("2024", 2024):
+        source = made(
+            tmp_path,
+            folder,
+            of_env=False,
+            type="file_glob",
+            paths=[f"{FOLDER}/**"],
+            exclude=[f"{FOLDER}/drafts/**"],
+        )
+        assert uris(source) == ["2024/a.md"]
+        assert source.key == f"file_glob:{FOLDER}/** except {FOLDER}/drafts/**"
+
+
+@pytest.mark.parametrize("folder", ["*", "{a,b}", "[ab]", "a?", "**", "!(a)", "a b-c~"])
+def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
+    """A folder of that very name is meant, and no other."""
+    files(tmp_path, "a/x.md", "b/x.md", "ab/x.md")
+    source = made(tmp_path, folder, path=f"{DOCS}/*.md")
+    with pytest.raises(SourceError, match=r"^no file in "):
+        uris(source)
+    files(tmp_path, f"{folder}/here.md")
+    assert uris(source) == [f"{DOCS}/here.md"]
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "said"),
+    [
+        (f"{DOCS}/*.md", "/etc", "stands for a place outside of the project folder"),
+        (f"kb/{DOCS}/*.md", "/etc", "stands for a place outside of the project folder"),
+        (f"{DOCS}/*.md", "..", "stands for a place outside of the project folder"),
+        (f"kb/{DOCS}/*.md", "a/../../b", "stands for a place outside of the project folder"),
+        (f"{DOCS}/*.md", "~/x", "stands for a place outside of the project folder"),
+        (f"{DOCS}/*.md", "C:\\x", "stands for a place outside of the project folder"),
+        (f"{DOCS}./*.md", ".", "leads out of the project folder"),
+        (f"kb/{DOCS}{DOCS}/*.md", ".", "leads out of the project folder"),
+        (f"{DOCS}/*.md", "", "stands for an empty text"),
+        (f"{DOCS}/*.md", None, "variable DOCS is not set"),
+        (f"{DOCS}/*.md", "a\0b", "no file in"),
+    ],
+)
+def test_what_is_no_folder_of_the_project(
+    tmp_path: Path, path: str, folder: str | None, said: str
+) -> None:
+    """The source fails, without the value; its key is that of one that does not."""
+    files(tmp_path.parent, "b/secret.md")
+    source = made(tmp_path, folder, path=path, exclude=["x/*"])
+    with pytest.raises(SourceError, match=said) as caught:
+        uris(source)
+    assert "/etc" not in str(caught.value)
+    assert source.key == made(tmp_path, "docs", path=path, exclude=["x/*"]).key
+
+
+def test_what_is_no_name(tmp_path: Path) -> None:
+    """A list is refused, wherever the template stands."""
+    for path in (FOLDER, f"{FOLDER}/*.md"):
+        source = made(tmp_path, ["a"], of_env=False, path=path)
+        with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
+            uris(source)
+
+
+def test_links_do_not_lead_out(tmp_path: Path) -> None:
+    """A folder of the project that is a link to another place is not read."""
+    root, outside = files(tmp_path / "project", "a.md"), files(tmp_path / "outside", "b.md")
+    (root / "kb").symlink_to(outside)
+    (item,) = made(root, "./kb", path=f"{DOCS}/*.md").items()
+    with pytest.raises(SourceError, match=r"^{{ \.env\.DOCS }}/b\.md: is a link to a place outs"):
+        item.read("")
+
+
+def test_transcripts(tmp_path: Path) -> None:
+    """Their files too."""
+    files(tmp_path, "talks/a.vtt", "talks/b.mp4")
+    source = made(tmp_path, "talks", type="media_transcript", path=f"{DOCS}/*")
+    assert uris(source) == [f"{DOCS}/a.vtt"]
+    assert source.key == f"media_transcript:{DOCS}/*"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("{{ .env.GONE }}/*", r"lorebind\.yaml:2:60: variable GONE is not set"),
+        ("{{ env.DOCS }}/*", r"{{ env\.DOCS }} is not a template"),
+        ("{{ .input.x }}/*", "there is no scope 'input' here"),
+        ("../{{ .env.DOCS }}/*", "leaves the project folder"),
+        ("/{{ .env.DOCS }}/*", "leaves the project folder"),
+    ],
+)
+def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str) -> None:
+    """Templates of a path are checked as those of other fields."""
+    kb = f'{{ id: docs, sources: [{{ type: file_glob, path: "{path}" }}] }}'
+    write(tmp_path, {"lorebind.yaml": f"name: demo\nknowledge_bases: [{kb}]\n"})
+    with pytest.raises(ConfigurationError, match=said):
+        load_project(tmp_path, environ={"DOCS": "docs"})
