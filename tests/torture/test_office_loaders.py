@@ -90,7 +90,8 @@ def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
         length = len(document.text)
         starts = [heading.start for heading in document.headings]
         assert starts == sorted(starts)
-        assert all(0 <= start <= length for start in (*starts, *document.page_starts))
+        starts += [place.start for place in document.places]
+        assert all(0 <= start <= length for start in starts)
         document.text.encode()
         document.title.encode()
 

@@ -27,6 +27,14 @@ class Chunker(Protocol):
         """What users should know of the texts split so far, each said once; mostly nothing."""
         return ()
 
+    def for_language(self, language: str) -> Chunker:
+        """The chunker for source code of a language: this one, or one that knows its syntax.
+
+        Args:
+            language: one of `langchain_text_splitters.Language`; empty for what is no code.
+        """
+        return self
+
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:

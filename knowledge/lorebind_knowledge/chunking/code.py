@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.recursive import RecursiveChunker, before_match
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.rulers import Unit
 
 
+@cache
 def code_chunker(
     language: str, size: int, overlap: int, unit: Unit = "characters"
 ) -> RecursiveChunker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -195,6 +195,11 @@ class ChunkingDeclaration(ChunkerBase):
     semantic: SemanticDeclaration = Field(
         default_factory=SemanticDeclaration, description="Settings of the strategy `semantic`."
     )
+
+    def cuts_by_syntax(self, language: str) -> bool:
+        """Whether source code is cut by its syntax: where texts are by their own structure."""
+        by_structure = ("recursive_text_splitter", "markdown", "html", "json")
+        return self.strategy in by_structure and language in get_args(Language)
 
     @model_validator(mode="after")
     def _settings_belong(self) -> ChunkingDeclaration:
