@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.chunking.base import Chunker
-from lorebind_knowledge.chunking.code import code_chunker
-from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.errors import PluginError, SourceError
@@ -48,7 +46,7 @@ def make_chunker(
     own = ChunkerEnvironment(environment or Environment(Path()), embed, embedder)
 
     def checked(made: Chunker, _: object) -> Chunker:
-        return _Checked(made, declaration, own)
+        return _Checked(made, getattr(declaration, declaration.kind_key), own)
 
     members = ("fingerprint", "split")
     made: Chunker = make_part("chunkers", declaration, own, members, PluginError, checked)
@@ -61,11 +59,8 @@ class _Checked(Chunker):
     What it refuses is an error of the one document.
     """
 
-    def __init__(
-        self, inner: Chunker, declaration: ChunkerBase, environment: PartEnvironment
-    ) -> None:
-        self._inner, self._declaration, self._environment = inner, declaration, environment
-        self._word = getattr(declaration, declaration.kind_key)
+    def __init__(self, inner: Chunker, word: str, environment: PartEnvironment) -> None:
+        self._inner, self._word, self._environment = inner, word, environment
 
     @property
     def fingerprint(self) -> str:
@@ -74,12 +69,6 @@ class _Checked(Chunker):
     @property
     def notices(self) -> Sequence[str]:
         return getattr(self._inner, "notices", ())
-
-    def for_language(self, language: str) -> Chunker:
-        declared = self._declaration
-        if isinstance(declared, ChunkingDeclaration) and declared.cuts_by_syntax(language):
-            return code_chunker(language, declared.size, declared.overlap, declared.unit)
-        return self
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -25,6 +25,8 @@ THRESHOLDS = {
     "gradient": 90.0,
 }
 _PERCENTAGES = ("percentile", "gradient")
+_BY_STRUCTURE = ("recursive_text_splitter", "markdown", "html", "json")
+"""Cut texts by their own structure, and so source code by its syntax."""
 _MEASURES = ("size", "overlap", "unit")
 
 Language: TypeAlias = Literal[
@@ -196,11 +198,6 @@ class ChunkingDeclaration(ChunkerBase):
         default_factory=SemanticDeclaration, description="Settings of the strategy `semantic`."
     )
 
-    def cuts_by_syntax(self, language: str) -> bool:
-        """Whether source code is cut by its syntax: where texts are by their own structure."""
-        by_structure = ("recursive_text_splitter", "markdown", "html", "json")
-        return self.strategy in by_structure and language in get_args(Language)
-
     @model_validator(mode="after")
     def _settings_belong(self) -> ChunkingDeclaration:
         if faults := list(self._foreign_settings()):
@@ -237,6 +234,15 @@ Declaration = ChunkingDeclaration
 
 
 def make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
+    chunker = _make(declaration, environment)
+    if declaration.strategy not in _BY_STRUCTURE:
+        return chunker
+    from lorebind_knowledge.chunking.code import ByLanguage
+
+    return ByLanguage(chunker, declaration.size, declaration.overlap, declaration.unit)
+
+
+def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
     size, overlap, unit = declaration.size, declaration.overlap, declaration.unit
     match declaration.strategy:
         case "recursive_text_splitter":

@@ -20,7 +20,7 @@ _FOR_PROGRAMS = re.compile(
     r"|export\s++(?:(?:default|const|let|var|function|class|async)\b|[{*]))"
     r"[^\n]*+(?:\n[^\n]*\S[^\n]*+)*+"
     rf"|</?[A-Z][\w.]*+(?:[^<>\"'{{}}]|\"[^\"]*+\"|'[^']*+'|{_BRACES})*+>"
-    r"|</?>|\{/\*.*?\*/\}",
+    r"|</?>|\{/\*(?:(?!\{/\*).)*?\*/\}",
     re.MULTILINE | re.DOTALL,
 )
 """Inline code first, which is kept. A component's name begins with a capital."""

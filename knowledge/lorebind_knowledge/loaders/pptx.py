@@ -41,12 +41,12 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
     blocks: list[str] = []
     start = 0
     for number, (slide_title, texts) in enumerate(slides, 1):
-        places.append(Place(start, "slide", number))
         if slide_title:
             headings.append(Heading(start, 1, slide_title))
-        for text in filter(None, (slide_title, *texts)):
-            blocks.append(text)
-            start += len(text) + 2
+        if said := [text for text in (slide_title, *texts) if text]:
+            places.append(Place(start, "slide", number))
+            blocks += said
+            start += sum(len(text) + 2 for text in said)
     if title in _DEFAULT_TITLES:
         title = headings[0].title if headings else title_of(uri)
     return LoadedDocument(
@@ -65,7 +65,7 @@ def _slide(slide: Any) -> tuple[str, list[str]]:
     texts = [
         _text(shape)
         for shape in _shapes(slide.shapes)
-        if title_shape is None or shape.shape_id != title_shape.shape_id
+        if title_shape is None or shape.element is not title_shape.element
     ]
     if title_shape is not None and not title:  # too long to be repeated with passages
         texts.insert(0, _text(title_shape))

@@ -96,8 +96,8 @@ def _shown(value: Any) -> str:
     """A value much as Excel shows it; dates in ISO 8601."""
     if value is None:
         return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:.15g}"
     if isinstance(value, datetime.datetime):
         is_date = value.time() == datetime.time.min
         return value.date().isoformat() if is_date else value.isoformat(" ", "minutes")
