@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
@@ -52,8 +52,8 @@ class Place:
     """Where a part begins that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
 
     start: int
-    kind: str
-    """The key in the metadata of passages: `page`, `slide`, `cell`, `chapter` or `sheet`."""
+    kind: Literal["page", "slide", "cell", "chapter", "sheet"]
+    """Its key in the metadata of passages."""
     name: int | str
     """Its number or its title. The first line of a sheet is its name, each further line a row."""
 
