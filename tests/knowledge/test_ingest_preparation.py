@@ -8,12 +8,15 @@ from lorebind_knowledge.chunking.code import ByLanguage
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.loaders import registry
 from lorebind_knowledge.sources.files import FileSource
 
 from .bench import Bench, counts, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 async def groups(bench: Bench, at_once: int) -> list[list[str]]:
@@ -59,3 +62,17 @@ async def test_only_source_code_is_cut_by_its_language(make_bench: Callable[[str
     assert report.documents == counts(updated=1, unchanged=1)
     assert await bench.texts() != as_prose
     assert (await bench.ingest()).documents == counts(unchanged=2)
+
+
+async def test_only_formats_that_changed_are_read_again(
+    make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the loader of one ending gives another text, documents of others stay as they are."""
+    bench = make_bench("memory")
+    bench.write("a.md", "# Keys", "Rotate them.")
+    bench.write("a.rst", "Keys\n====", "Rotate them.")
+    bench.change(sources=[FileSource("file_glob", ["docs/*"], bench.root)])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(registry, "_NEWER", {})
+        await bench.ingest()
+    assert (await bench.ingest()).documents == counts(updated=1, unchanged=1)

@@ -18,7 +18,7 @@ from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.readers import Readers
-from lorebind_knowledge.loaders.registry import begin_load, loaders_version
+from lorebind_knowledge.loaders.registry import begin_load, loaders_version, newer_version
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
@@ -185,9 +185,8 @@ class _Preparer:
         """The recipe of one document: of source code, also how its language is cut."""
         declared = self._corpus.chunker
         chunker = declared.for_language(language_of(uri))
-        if chunker is declared:
-            return self._shared_recipe
-        return digest(self._shared_recipe, chunker.fingerprint)
+        own = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
+        return digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
 
     def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
         """Read a document, compare it, and chunk it or have another process begin to read it."""

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOADERS_VERSION = "4"
+LOADERS_VERSION = "3"
 """Raised when a loader gives another text or title for the same bytes."""
+_NEWER = {".rst": "headings"}
+"""By ending, what has changed since that version: only documents with it are read again."""
 
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "markdown": markdown.load_markdown,
@@ -180,6 +182,11 @@ def loaders_version() -> str:
     offers = [offer for some in plugins.offers("loaders").values() for offer in some]
     others = sorted(f"{offer.name} of {offer.distribution}" for offer in offers)
     return ", ".join([LOADERS_VERSION, *others])
+
+
+def newer_version(uri: str) -> str:
+    """What has changed in reading a document since `LOADERS_VERSION`; empty for most."""
+    return _NEWER.get(name_of(uri).suffix.lower(), "")
 
 
 def _by_content(data: bytes) -> str:
