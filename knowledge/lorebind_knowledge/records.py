@@ -38,6 +38,14 @@ class Span:
     line_end: int
     page: int | None = None
     """The page that the passage begins on, from 1, where the format has pages."""
+    slide: int | None = None
+    cell: int | None = None
+    chapter: int | str | None = None
+    """The chapter's title, or its number where it has none."""
+    sheet: str | None = None
+    row_start: int | None = None
+    """The rows of the sheet, from 1, both ends included."""
+    row_end: int | None = None
     time_start: float | None = None
     """When the passage begins to be said, in seconds, where the format has times."""
     time_end: float | None = None

@@ -106,7 +106,7 @@ class CitedAnswer:
 def label(metadata: Mapping[str, Any]) -> str:
     """How a source is shown to people and models, on one line: `docs/cors.md, lines 12-30`.
 
-    A page or a time says more than lines do, and is shown instead where the format has one.
+    A page, a slide, a time and so on say more than lines do, and are shown instead of them.
     """
     name = next((str(metadata[key]) for key in ("uri", "title", "kb_id") if metadata.get(key)), "")
     name = clean_line(name) or "untitled"
@@ -115,16 +115,34 @@ def label(metadata: Mapping[str, Any]) -> str:
 
 
 def place_of(metadata: Mapping[str, Any]) -> str:
-    """Where in its document a passage stands: `page 4`, `00:12:03`, `lines 12-30`, or nothing."""
+    """Where in its document a passage stands: `page 4`, `lines 12-30`, or nothing."""
+    return named_place(metadata) or _range("line", metadata)
+
+
+def named_place(metadata: Mapping[str, Any]) -> str:
+    """The place if it says more than lines: `page 4`, `sheet Prices, rows 2-40`, `00:12:03`."""
     # Loaders of LangChain count pages from 0, and give the number that is printed on one beside it.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         return f"page {page}"
+    for kind in ("slide", "cell"):
+        if (number := metadata.get(kind)) is not None:
+            return f"{kind} {number}"
+    if (sheet := metadata.get("sheet")) is not None:
+        rows = _range("row", metadata)
+        return f"sheet {sheet}, {rows}" if rows else f"sheet {sheet}"
+    if (chapter := metadata.get("chapter")) is not None:
+        return f'chapter "{chapter}"' if isinstance(chapter, str) else f"chapter {chapter}"
     if (time := metadata.get("time_start")) is not None:
         return time if isinstance(time, str) else _clock(time)
-    first, last = metadata.get("line_start"), metadata.get("line_end")
+    return ""
+
+
+def _range(unit: str, metadata: Mapping[str, Any]) -> str:
+    """`lines 12-30`, `row 2`, or nothing."""
+    first, last = metadata.get(f"{unit}_start"), metadata.get(f"{unit}_end")
     if first is None:
         return ""
-    return f"line {first}" if last in (None, first) else f"lines {first}-{last}"
+    return f"{unit} {first}" if last in (None, first) else f"{unit}s {first}-{last}"
 
 
 def _clock(seconds: float) -> str:

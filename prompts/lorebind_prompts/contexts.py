@@ -25,7 +25,7 @@ class RetrievedContext:
     score: float
     """In [0, 1], higher is better."""
     metadata: Mapping[str, Any]
-    """`kb_id`, `uri`, `title`, the span, and, where known, `heading`, `page`, `time_start`."""
+    """`kb_id`, `uri`, `title`, the span, and, where known, `heading` and a place as `page`."""
     id: str
     """The chunk's id; empty when the passage comes from elsewhere."""
     _tokens: int | TokenCounter = field(repr=False, compare=False)

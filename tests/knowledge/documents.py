@@ -1,14 +1,18 @@
-"""Documents made for the loaders' tests: a minimal PDF writer, and Word files by python-docx."""
+"""Documents made for the loaders' tests: a minimal PDF writer, e-books, and office files."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import zipfile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import docx
+import openpyxl
+import pptx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from docx.document import Document
 
@@ -87,3 +91,66 @@ def handbook() -> bytes:
         cell.text = text
     document.add_paragraph("The end.")
     return docx_bytes(document)
+
+
+def package(parts: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive of the parts."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def epub_bytes(chapters: Mapping[str, str], *, title: str = "", **more: str) -> bytes:
+    """An e-book of the chapters, whole pages by their names.
+
+    Args:
+        chapters: in the order of reading.
+        title: of the book.
+        more: other parts, `encryption` for META-INF/encryption.xml.
+    """
+    items = "".join(
+        f'<item id="i{number}" href="{quote(name)}" media-type="application/xhtml+xml"/>'
+        for number, name in enumerate(chapters)
+    )
+    spine = "".join(f'<itemref idref="i{number}"/>' for number in range(len(chapters)))
+    parts = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": '<container xmlns="urn:x"><rootfiles><rootfile '
+        'full-path="book/content.opf"/></rootfiles></container>',
+        "book/content.opf": '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc='
+        f'"http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></metadata>'
+        f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
+    }
+    parts |= {f"META-INF/{name}.xml": content for name, content in more.items()}
+    return package(parts | {f"book/{name}": page for name, page in chapters.items()})
+
+
+def xlsx_bytes(sheets: Mapping[str, Sequence[Sequence[Any]]], *, title: str = "") -> bytes:
+    """A workbook of the sheets, each as its rows."""
+    book = openpyxl.Workbook()
+    book.remove(book.worksheets[0])
+    book.properties.title = title or None
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    packed = io.BytesIO()
+    book.save(packed)
+    return packed.getvalue()
+
+
+def pptx_bytes(*slides: tuple[str, str], notes: str = "", title: str = "") -> bytes:
+    """A presentation of slides with a title and a body each, and notes for the last."""
+    presentation = pptx.Presentation()
+    for head, body in slides:
+        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+        slide.shapes.title.text = head
+        slide.placeholders[1].text = body
+        if notes and (head, body) == slides[-1]:
+            slide.notes_slide.notes_text_frame.text = notes
+    presentation.core_properties.title = title
+    packed = io.BytesIO()
+    presentation.save(packed)
+    return packed.getvalue()

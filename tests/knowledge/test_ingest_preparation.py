@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.chunking.code import ByLanguage
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.ingest.enumeration import enumerate_sources
 from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.loaders import registry
+from lorebind_knowledge.sources.files import FileSource
 
-from .bench import Bench, fill
+from .bench import Bench, counts, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 async def groups(bench: Bench, at_once: int) -> list[list[str]]:
@@ -40,3 +45,34 @@ async def test_long_documents_come_few_at_a_time(make_bench: Callable[[str], Ben
     for number in range(6):
         bench.write(f"{number}.md", *(["some words " * 50] * (2_000 if number < 5 else 1)))
     assert [len(group) for group in await groups(bench, 64)] == [2, 2, 2]
+
+
+async def test_only_source_code_is_cut_by_its_language(make_bench: Callable[[str], Bench]) -> None:
+    """Where code comes to be cut by its syntax, other documents are not read again."""
+    bench = make_bench("memory")
+    bench.write("a.md", "# Keys", "Rotate them.")
+    bench.write("a.py", "def first(): ...", "def second():\n    return 2\n" * 4)
+    bench.change(
+        chunker=RecursiveChunker(64, 0), sources=[FileSource("file_glob", ["docs/*"], bench.root)]
+    )
+    await bench.ingest()
+    as_prose = await bench.texts()
+    bench.change(chunker=ByLanguage(RecursiveChunker(64, 0), 64, 0, "characters"))
+    report = await bench.ingest()
+    assert report.documents == counts(updated=1, unchanged=1)
+    assert await bench.texts() != as_prose
+    assert (await bench.ingest()).documents == counts(unchanged=2)
+
+
+async def test_only_formats_that_changed_are_read_again(
+    make_bench: Callable[[str], Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the loader of one ending gives another text, documents of others stay as they are."""
+    bench = make_bench("memory")
+    bench.write("a.md", "# Keys", "Rotate them.")
+    bench.write("a.rst", "Keys\n====", "Rotate them.")
+    bench.change(sources=[FileSource("file_glob", ["docs/*"], bench.root)])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(registry, "_NEWER", {})
+        await bench.ingest()
+    assert (await bench.ingest()).documents == counts(updated=1, unchanged=1)

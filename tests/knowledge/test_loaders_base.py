@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.loaders.base import Cue, LoadedDocument, title_of, well_formed
+from lorebind_knowledge.loaders.base import Cue, LoadedDocument, Place, title_of, well_formed
 from lorebind_knowledge.loaders.registry import load_document
 
 
@@ -56,7 +56,8 @@ def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
 )
 def test_pages(start: int, end: int, page: int) -> None:
     """A passage is on the page that it begins on; what parts pages belongs to the one before."""
-    document = LoadedDocument("one\n\n\nthree", "x", page_starts=(0, 5, 6))
+    pages = (Place(0, "page", 1), Place(5, "page", 2), Place(6, "page", 3))
+    document = LoadedDocument("one\n\n\nthree", "x", places=pages)
     span = document.span(start, end)
     assert span.page == page
     assert set(span.as_metadata()) == {"start", "end", "line_start", "line_end", "page"}

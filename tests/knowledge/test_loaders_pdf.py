@@ -27,7 +27,7 @@ def test_pages() -> None:
     """Pages are parted by a blank line, an empty one counts, and spans say which one it is."""
     document = load_document(pdf_bytes(["First page\nsecond line", "", "Third page"]), "a/b.pdf")
     assert document.text == "First page\nsecond line\n\n\n\nThird page"
-    assert document.page_starts == (0, 24, 26)
+    assert [place.start for place in document.places] == [0, 24, 26]
     assert document.title == "b"
     pages = {word: document.span(document.text.index(word), 26).page for word in ("First", "line")}
     assert pages == {"First": 1, "line": 1}
@@ -133,7 +133,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_real_documents(name: str, pages: int, title: str, said: str, on_page: int) -> None:
     """Documents of LaTeX, Google Docs and WeasyPrint, with hyphenated words put together."""
     document = load_document(sample(name), name)
-    assert (len(document.page_starts), document.title) == (pages, title)
+    assert (len(document.places), document.title) == (pages, title)
     start = document.text.index(said)
     assert document.span(start, start + len(said)).page == on_page
 

@@ -14,7 +14,7 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import _MEDIA_TYPES, SUPPORTED_SUFFIXES, load_document
 
-from .documents import handbook, pdf_bytes
+from .documents import epub_bytes, handbook, pdf_bytes, pptx_bytes, xlsx_bytes
 
 PAGE = b"<!DOCTYPE html><title>T</title><p>Words"
 
@@ -63,8 +63,9 @@ def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  #
         (b"x", "README", "", r"no loader for a file without ending"),
         (b"x", "a.png", "image/png", r"no loader for .png of type image/png"),
         (b"x", "https://example.com/a?b=c.md", "", r"a file without ending"),
-        (archive("a.txt"), "a.txt", "", r"is a ZIP archive that holds no Word document; known"),
-        (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that holds no Word document"),
+        (archive("a.txt"), "a.txt", "", r"is a ZIP archive that is broken, or .*; known"),
+        (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that is broken, or holds no .docx"),
+        (b"\xd0\xcf\x11\xe0", "a.xls", "", r"is an encrypted document, or of Word, Excel or Power"),
         (b"%PDF-1.7 broken", "a.txt", "", r"a.txt: a broken PDF"),
         (b"\0", "a.md", "", r"a.md: looks like a binary file"),
     ],
@@ -84,7 +85,15 @@ PIECES = st.sampled_from(
     ]
 )
 BYTES = st.binary(max_size=60) | st.lists(PIECES | st.binary(max_size=4), max_size=14).map(b"".join)
-DOCUMENTS = [pdf_bytes(["one", "two"], bookmarks=[("one", 0)]), handbook()]
+DOCUMENTS = [
+    pdf_bytes(["one", "two"], bookmarks=[("one", 0)]),
+    handbook(),
+    pptx_bytes(("one", "two"), notes="three"),
+    xlsx_bytes({"One": [["a", "b"], [1, None]]}),
+    epub_bytes({"a.xhtml": "<h1>One</h1><p>two"}, title="Book"),
+    rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}\f0 One \'e9 \u8364?\par}",
+    b"Subject: =?utf-8?q?One?=\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\ntwo\n--b--",
+]
 KINDS = st.sampled_from([*((suffix, "") for suffix in SUPPORTED_SUFFIXES)]) | st.sampled_from(
     [("", media_type) for media_type in [*_MEDIA_TYPES, "text/plain", "image/png"]]
 )
@@ -121,16 +130,16 @@ def test_any_bytes(data: bytes, kind: tuple[str, str], parameters: str) -> None:
             assert (span.time_start is None) == (not loaded.cues)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_spoiled_documents(data: st.DataObject) -> None:
-    """A PDF or Word document with any bytes changed, cut or added loads or fails with a reason."""
+    """A document with any bytes changed, cut or added loads or fails with a reason."""
     spoiled = bytearray(data.draw(st.sampled_from(DOCUMENTS)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(spoiled)))
         spoiled[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=20))
     try:
-        load_document(bytes(spoiled), "file.pdf")
-        load_document(bytes(spoiled), "file.docx")
+        for name in ("file.pdf", "file.docx", "file.eml"):
+            load_document(bytes(spoiled), name)
     except SourceError:
         pass

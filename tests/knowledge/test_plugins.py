@@ -224,8 +224,8 @@ def test_a_plugin_that_fails_to_import_is_named_when_it_is_used(site: Path, root
         "plugin 'broken' of lorebind.embedders (broken-lore 1.0) cannot be loaded from "
         "'broken_lore:embedder': ModuleNotFoundError: No module named 'nothing_like_it'"
     ) in str(problem)
-    with pytest.raises(SourceError, match=r"no loader for \.rtf; .*broken-lore 1\.0\) cannot be"):
-        load_document(b"x", "a.rtf")
+    with pytest.raises(SourceError, match=r"no loader for \.odt; .*broken-lore 1\.0\) cannot be"):
+        load_document(b"x", "a.odt")
     assert load_document(b"x", "a.txt").text == "x"
 
 
@@ -350,7 +350,7 @@ def test_a_loader_is_chosen_by_media_type_and_ending(site: Path) -> None:
     assert loaders_version() != before
     with pytest.raises(SourceError, match=r"a\.acme: the loader .* cannot read it: Unicode"):
         load_document(b"\xff\xff\xff", "a.acme")
-    with pytest.raises(SourceError, match=r"known: \.acme, \.csv"):
+    with pytest.raises(SourceError, match=r"known: \.acme, .*\.csv"):
         load_document(b"x", "a.unknown")
 
 

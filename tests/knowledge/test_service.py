@@ -113,6 +113,38 @@ async def test_the_cost_of_a_plan(tmp_path: Path) -> None:
     await service.close()
 
 
+async def test_a_plan_that_cuts_otherwise(tmp_path: Path) -> None:
+    """A plan embeds nothing, so a semantic chunker estimates; the ingest after it cuts as ever."""
+    texts = [" ".join(f"{word}{number} goes here." for number in range(60)) for word in "abc"]
+    data = {
+        "name": "x",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "memory"}],
+        "knowledge_bases": [
+            {
+                "id": name,
+                "sources": [{"type": "file_glob", "path": "a.md"}],
+                "chunking": {
+                    "strategy": "semantic",
+                    "semantic": {"min_tokens": 20, "max_tokens": 100},
+                },
+            }
+            for name in ("planned", "alone")
+        ],
+    }
+    (tmp_path / "a.md").write_text("\n".join(texts))
+    service = KnowledgeService(build_project(data, root=tmp_path))
+    await service.ingest("planned", plan=await service.plan("planned"))
+    await service.ingest("alone")
+    planned, alone = [
+        [chunk.text for chunk in await service.chunks(name, "a.md")]
+        for name in ("planned", "alone")
+    ]
+    assert planned == alone
+    assert (await service.plan("planned")).documents == counts(unchanged=1)
+    await service.close()
+
+
 async def test_reindex(service: KnowledgeService, diary: Diary) -> None:
     """A declared knowledge base, a workflow's own too, is built anew."""
     for workflow in (None, "triage"):

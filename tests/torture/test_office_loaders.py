@@ -13,7 +13,13 @@ import pytest
 from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.readers import Readers
-from tests.knowledge.documents import handbook, pdf_bytes
+from tests.knowledge.documents import (
+    epub_bytes,
+    handbook,
+    pdf_bytes,
+    pptx_bytes,
+    xlsx_bytes,
+)
 
 from .office_bombs import BOMBS, MIB
 
@@ -76,10 +82,15 @@ def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
     originals = {
         "pdf": pdf_bytes(["First page\nand more", "Second"], title="A", bookmarks=[("First", 0)]),
         "docx": handbook(),
+        "pptx": pptx_bytes(("One", "two"), ("Three", "four"), notes="five"),
+        "xlsx": xlsx_bytes({"One": [["a", "b"], [1, None]], "Two": [["x"]]}),
+        "epub": epub_bytes({"a.xhtml": "<h1>One</h1><p>two", "b.xhtml": "<p>x"}, title="A"),
+        "rtf": rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}\f0 One \'e9 \u8364?\par}",
+        "eml": b"Subject: =?utf-8?q?One?=\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\ntwo",
     }
 
     def check(case: Case) -> None:
-        form = case.choice(["pdf", "docx"])
+        form = case.choice(sorted(originals))
         data = _spoiled(case, originals[form])
         reading = readers.begin(form, data, f"file.{form}")
         if (error := reading.exception()) is not None:
@@ -90,7 +101,8 @@ def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
         length = len(document.text)
         starts = [heading.start for heading in document.headings]
         assert starts == sorted(starts)
-        assert all(0 <= start <= length for start in (*starts, *document.page_starts))
+        starts += [place.start for place in document.places]
+        assert all(0 <= start <= length for start in starts)
         document.text.encode()
         document.title.encode()
 

@@ -226,13 +226,13 @@ def print_chunks(chunks: Iterable[ChunkInfo]) -> None:
 
 
 def location(match: DocumentMatch | ChunkInfo) -> str:
-    """`docs/cors.md:12-30`, a path that terminals and editors can open; else page or time."""
+    """`docs/cors.md:12-30`, a path that terminals and editors can open; else `a.pdf page 4`."""
+    from lorebind_prompts.citations import named_place
+
     about = match.metadata
     uri, first, last = about["uri"], about.get("line_start"), about.get("line_end")
-    if "page" in about or "time_start" in about:
-        from lorebind_prompts.citations import place_of
-
-        return f"{uri} {place_of(about)}"
+    if place := named_place(about):
+        return f"{uri} {place}"
     lines = "" if first is None else f":{first}" if first == last else f":{first}-{last}"
     return f"{uri}{lines}"
 

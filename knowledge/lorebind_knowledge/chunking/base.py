@@ -32,6 +32,14 @@ class Chunker(Protocol):
         """Whether it splits otherwise than it will for an ingest, since it has no embedder."""
         return False
 
+    def for_language(self, language: str) -> Chunker:
+        """The chunker for source code of a language: this one, or one that knows its syntax.
+
+        Args:
+            language: one of `langchain_text_splitters.Language`; empty for what is no code.
+        """
+        return self
+
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:

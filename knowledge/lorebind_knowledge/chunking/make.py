@@ -23,14 +23,7 @@ class ChunkerEnvironment(PartEnvironment):
 
     def __init__(self, environment: Environment, embed: Embed | None, embedder: str) -> None:
         super().__init__(environment)
-        self._embed, self.embedder = embed, embedder
-        self.asked = False
-        """Whether the chunker asked for the embedder."""
-
-    @property
-    def embed(self) -> Embed | None:
-        self.asked = True
-        return self._embed
+        self.embed, self.embedder = embed, embedder
 
 
 def make_chunker(
@@ -66,7 +59,7 @@ class _Checked(Chunker):
     What it refuses is an error of the one document.
     """
 
-    def __init__(self, inner: Chunker, word: str, environment: ChunkerEnvironment) -> None:
+    def __init__(self, inner: Chunker, word: str, environment: PartEnvironment) -> None:
         self._inner, self._word, self._environment = inner, word, environment
 
     @property
@@ -79,7 +72,13 @@ class _Checked(Chunker):
 
     @property
     def estimates(self) -> bool:
-        return self._environment.asked and self._environment.embed is None
+        return bool(getattr(self._inner, "estimates", False))
+
+    def for_language(self, language: str) -> Chunker:
+        if not hasattr(self._inner, "for_language"):
+            return self
+        made = self._inner.for_language(language)
+        return self if made is self._inner else _Checked(made, self._word, self._environment)
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()

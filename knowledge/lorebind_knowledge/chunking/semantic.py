@@ -65,8 +65,13 @@ class SemanticChunker(Chunker):
     @property
     def fingerprint(self) -> str:
         settings = " ".join(f"{name}={value}" for name, value in asdict(self._settings).items())
-        vectors = "lexical" if self._embed is None else self._embedder or "embedder"
+        # A plan has no vectors, and its documents have not changed for that.
+        vectors = self._embedder or ("lexical" if self._embed is None else "embedder")
         return f"semantic/1 {settings} vectors={vectors}"
+
+    @property
+    def estimates(self) -> bool:
+        return self._embed is None
 
     @property
     def notices(self) -> Sequence[str]:

@@ -25,6 +25,8 @@ THRESHOLDS = {
     "gradient": 90.0,
 }
 _PERCENTAGES = ("percentile", "gradient")
+_BY_STRUCTURE = ("recursive_text_splitter", "markdown", "html", "json")
+"""Cut texts by their own structure, and so source code by its syntax."""
 _MEASURES = ("size", "overlap", "unit")
 
 Language: TypeAlias = Literal[
@@ -232,6 +234,15 @@ Declaration = ChunkingDeclaration
 
 
 def make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
+    chunker = _make(declaration, environment)
+    if declaration.strategy not in _BY_STRUCTURE:
+        return chunker
+    from lorebind_knowledge.chunking.code import ByLanguage
+
+    return ByLanguage(chunker, declaration.size, declaration.overlap, declaration.unit)
+
+
+def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> Chunker:
     size, overlap, unit = declaration.size, declaration.overlap, declaration.unit
     match declaration.strategy:
         case "recursive_text_splitter":

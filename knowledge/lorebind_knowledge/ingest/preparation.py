@@ -16,9 +16,10 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.identity import chunk_id, digest
+from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.readers import Readers
-from lorebind_knowledge.loaders.registry import begin_load, loaders_version
+from lorebind_knowledge.loaders.registry import begin_load, loaders_version, newer_version
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class _Preparer:
         self._keep_in, self._planned = keep_in, planned
         self._readers = readers
         self._known = known
-        self._recipe = recipe_of(corpus)
+        self._shared_recipe = recipe_of(corpus)
         self.fetched: dict[str, Content | SourceError | None] = {}
         """What was fetched beforehand, by uri."""
 
@@ -188,8 +189,15 @@ class _Preparer:
     def _version_to_ask_for(self, uri: str) -> str:
         """What the source is told we have; nothing where that would be of no use to us."""
         entry = self._known.get(uri)
-        usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe
+        usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
         return entry.version if entry is not None and usable else ""
+
+    def _recipe(self, uri: str) -> str:
+        """The recipe of one document: of source code, also how its language is cut."""
+        declared = self._corpus.chunker
+        chunker = declared.for_language(language_of(uri))
+        own = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
+        return digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
 
     def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
         """Read a document, compare it, and chunk it or have another process begin to read it."""
@@ -221,9 +229,10 @@ class _Preparer:
                 f"{uri}: its source gave {type(content).__name__} instead of a content"
             )
         said = json.dumps(dict(content.metadata), sort_keys=True)
-        signature = digest(content.data, content.media_type, said, self._recipe)
+        recipe = self._recipe(uri)
+        signature = digest(content.data, content.media_type, said, recipe)
         if entry and entry.state == "ready" and entry.signature == signature:
-            return _unchanged(source, entry._replace(version=content.version, recipe=self._recipe))
+            return _unchanged(source, entry._replace(version=content.version, recipe=recipe))
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -267,7 +276,7 @@ class _Preparer:
             begun.signature,
             list(_chunks(corpus, begun.uri, document, begun.metadata)),
             version=begun.version,
-            recipe=self._recipe,
+            recipe=self._recipe(begun.uri),
         )
         if self._keep_in and not corpus.chunker.estimates:
             self._keep_in.keep_cut(prepared)
@@ -333,7 +342,8 @@ def _chunks(
     }
     seen: Counter[str] = Counter()
     whole, headings_at = document.text, [heading.start for heading in document.headings]
-    for start, end in corpus.chunker.split(whole, document.body_start, len(whole), headings_at):
+    chunker = corpus.chunker.for_language(document.language)
+    for start, end in chunker.split(whole, document.body_start, len(whole), headings_at):
         text = whole[start:end]
         headings = document.heading_path(start)
         path = headings if document.title in headings else [document.title, *headings]

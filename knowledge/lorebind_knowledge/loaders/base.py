@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
@@ -47,6 +47,17 @@ class Cue:
     time_end: float
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part begins that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
+
+    start: int
+    kind: Literal["page", "slide", "cell", "chapter", "sheet"]
+    """Its key in the metadata of passages."""
+    name: int | str
+    """Its number or its title. The first line of a sheet is its name, each further line a row."""
+
+
 @dataclass(frozen=True)
 class LoadedDocument:
     """A document as text. All offsets count characters of `text`, which is the whole file's."""
@@ -61,8 +72,10 @@ class LoadedDocument:
     """What the document says about itself, for the metadata of all its passages: JSON values."""
     format: str = "text"
     """What it was read as: `markdown`, `html`, `pdf` and so on, see `registry`."""
-    page_starts: tuple[int, ...] = ()
-    """Where each page begins, in order; empty where the format has no pages."""
+    language: str = ""
+    """Of source code: one of `langchain_text_splitters.Language`, by which it is cut."""
+    places: tuple[Place, ...] = ()
+    """In order of their starts; empty where the format has no parts but lines."""
     cues: tuple[Cue, ...] = ()
     """In order of their starts; empty where the format has no times."""
 
@@ -71,22 +84,42 @@ class LoadedDocument:
         return [found.start() for found in _LINE_END.finditer(self.text)]
 
     def span(self, start: int, end: int) -> Span:
-        """The span of `text[start:end]`: its lines, and its page or times where there are any."""
-        first = bisect.bisect_left(self._line_ends, start) + 1
-        last = bisect.bisect_left(self._line_ends, max(start, end - 1)) + 1
-        page = bisect.bisect_right(self.page_starts, start) or None
-        return Span(start, end, first, last, page, *self._times(start, end))
+        """The span of `text[start:end]`: its lines, and its place or times where there are any."""
+        first, last = self._line(start), self._line(max(start, end - 1))
+        known = {**self._place(start, end), **self._times(start, end)}
+        return Span(start, end, first, last, **known)
 
-    def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
+    def _line(self, offset: int) -> int:
+        return bisect.bisect_left(self._line_ends, offset) + 1
+
+    def _place(self, start: int, end: int) -> dict[str, Any]:
+        """The place that the passage begins in, and the rows of it where it is a sheet."""
+        after = bisect.bisect_right(self.places, start, key=lambda place: place.start)
+        if not after:
+            return {}
+        place = self.places[after - 1]
+        if place.kind != "sheet":
+            return {place.kind: place.name}
+        if after < len(self.places):
+            end = min(end, self.places[after].start)
+        said = self.text[start:end].rstrip()
+        name_line = self._line(place.start)
+        first, last = (self._line(at) - name_line for at in (start, start + len(said) - 1))
+        return {"sheet": place.name, "row_start": max(first, 1), "row_end": max(last, 1)}
+
+    def _times(self, start: int, end: int) -> dict[str, Any]:
         """From the first cue that the passage touches to the end of the last."""
         if not self.cues:
-            return None, None
+            return {}
         first = bisect.bisect_right(self.cues, start, key=lambda cue: cue.end)
         after = bisect.bisect_left(self.cues, max(end, start + 1), key=lambda cue: cue.start)
         said = self.cues[first:after]
         if not said:
-            return None, None
-        return min(cue.time_start for cue in said), max(cue.time_end for cue in said)
+            return {}
+        return {
+            "time_start": min(cue.time_start for cue in said),
+            "time_end": max(cue.time_end for cue in said),
+        }
 
     def heading_path(self, offset: int) -> list[str]:
         """The titles of the headings that the character stands under, outermost first."""

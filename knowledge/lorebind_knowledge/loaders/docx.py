@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import re
-import zipfile
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
     Heading,
@@ -17,14 +15,11 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.packages import reading_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_UNPACKED_BYTES = 128 * 1024 * 1024
-"""Of all parts together: a ZIP archive of a few kilobytes can hold gigabytes."""
-
-_MAIN_PART = "word/document.xml"
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MARKS = {
     f"{_W}tab": "\t",
@@ -46,41 +41,18 @@ _DEFAULT_TITLE = "Word Document"
 """What python-docx writes into documents of its own."""
 
 
-def is_docx(data: bytes) -> bool:
-    """Whether a ZIP archive holds the main part of a Word document."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _MAIN_PART in archive.NameToInfo
-    except Exception:  # beside BadZipFile, whatever a broken directory makes zipfile raise
-        return False
-
-
 def load_docx(data: bytes, uri: str) -> LoadedDocument:
     """Headings are told by their styles; list items begin with `- `; table rows read `a | b`.
 
     Raises:
-        SourceError: when it is broken, encrypted, or unpacks to more than `MAX_UNPACKED_BYTES`.
+        SourceError: when it is broken, encrypted, or unpacks to too much.
         MissingDependencyError: when the extra is not installed.
     """
     docx = import_extra("docx", extra="docx", purpose=f"reading {uri}")
-    if data.startswith(b"\xd0\xcf\x11\xe0"):  # OLE: the old format, or an encrypted package
-        raise SourceError(
-            f"{uri}: is an encrypted document or of Word 97-2003; save it as .docx, unencrypted"
-        )
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            unpacked = sum(part.file_size for part in archive.infolist())
-        if unpacked > MAX_UNPACKED_BYTES:
-            raise SourceError(
-                f"{uri}: unpacks to {unpacked:,} bytes, more than {MAX_UNPACKED_BYTES:,}"
-            )
+    with reading_package(data, uri, "Word document"):
         document = docx.Document(io.BytesIO(data))
         blocks = list(_blocks(document))
         written_title = str(document.core_properties.title or "").strip()
-    except (SourceError, MemoryError):
-        raise
-    except Exception as error:  # broken parts make zipfile, lxml and python-docx raise anything
-        raise SourceError(f"{uri}: a broken Word document: {error}") from error
     return _assembled(blocks, written_title, uri)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lorebind_knowledge.loaders.base import well_formed
+from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ _LONGEST_VALUE = 2_000
 _MOST_ENTRIES = 200
 """Metadata is repeated with each passage; what is longer is content, or an attack."""
 
-_RESERVED = {"title", "encoding", "page", "time_start", "time_end"}
+_RESERVED = {"title", "encoding", *Span.__slots__}
 """Names that a passage's metadata uses itself, for what a loader found out."""
 
 

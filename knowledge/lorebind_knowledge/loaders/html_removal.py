@@ -29,6 +29,7 @@ _CLOSED = re.compile(r"</([A-Za-z][A-Za-z0-9-]*+)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _MARK = re.compile(r"<!--|<(?=[A-Za-z/])|&|`+|\\[<&`]")
 
+_MAY_HOLD_HTML = ("markdown", "text", "rst", "asciidoc")
 _WITH_CONTENT = ("script", "style")
 _INLINE = words(
     "a abbr b bdi bdo big cite code data del dfn em font i ins kbd mark nobr q s samp small span "
@@ -51,7 +52,7 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
     does what only looks like a tag: `List<String>`, `<your-name>`. No line break is taken out, so
     lines count as before. Documents of other formats come back unchanged.
     """
-    if document.format not in ("markdown", "text"):
+    if document.format not in _MAY_HOLD_HTML:
         return document
     text = io.StringIO()
     position = shift = 0  # how far what follows has moved
@@ -83,7 +84,7 @@ def _moved(heading: Heading, shift: int) -> Heading:
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
     """(start, end, replacement) of everything to take out, in order."""
     closed = {name.lower() for name in _CLOSED.findall(text, start)}
-    for first, last in _outside_fences(text, start):
+    for first, last in outside_fences(text, start):
         yield from _edits_between(text, first, last, closed)
 
 
@@ -140,7 +141,7 @@ def _find(mark: str, text: str, start: int, end: int, missing: set[str]) -> int:
     return found.end()
 
 
-def _outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
+def outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
     """The stretches of text between fenced blocks of code."""
     fence = ""
     for mark in _FENCE.finditer(text, start):

@@ -28,7 +28,7 @@ def load_json(text: str, uri: str) -> LoadedDocument:
 
     The title is the top object's `title`, else the file's name.
     """
-    value = _parsed(text, uri)
+    value = parsed_json(text, uri)
     title = value.get("title") if isinstance(value, dict) else None
     if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
         title = title_of(uri)
@@ -40,7 +40,7 @@ def load_json_lines(text: str, uri: str) -> LoadedDocument:
     """The pairs of each line's value side by side, so that lines are those of the file."""
     # Not splitlines: strings may hold other line separators, such as U+2028.
     lines = (
-        " | ".join(" ".join(pair.split()) for pair in _pairs(_parsed(line, uri, number)))
+        " | ".join(" ".join(pair.split()) for pair in _pairs(parsed_json(line, uri, number)))
         if line.strip()
         else ""
         for number, line in enumerate(text.split("\n"), 1)
@@ -48,7 +48,17 @@ def load_json_lines(text: str, uri: str) -> LoadedDocument:
     return LoadedDocument(well_formed(joined(lines, uri)), title_of(uri), format="jsonl")
 
 
-def _parsed(text: str, uri: str, number: int | None = None) -> Any:
+def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
+    """The value of a text.
+
+    Args:
+        text: the whole document or one line of it.
+        uri: the document, for messages.
+        number: of the line.
+
+    Raises:
+        SourceError: when it is not JSON, or nested too deeply.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -13,6 +13,7 @@ from lorebind_knowledge.loaders.base import (
     MAX_CHARACTERS,
     Heading,
     LoadedDocument,
+    Place,
     title_of,
     well_formed,
 )
@@ -68,7 +69,8 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
     text = _BETWEEN_PAGES.join(pages)
     starts = _starts(pages)
     headings = tuple(_headings(text, starts, bookmarks))
-    return LoadedDocument(text, title, headings, format="pdf", page_starts=starts)
+    places = tuple(Place(start, "page", number) for number, start in enumerate(starts, 1))
+    return LoadedDocument(text, title, headings, format="pdf", places=places)
 
 
 def _pages(pdf: Any, uri: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Loaders of plugins: chosen as the built-in ones are, by media type and by the ending of a name.
 
-A plugin of the group `lorebind.loaders` has `suffixes` (as `.rtf`), `media_types` and
+A plugin of the group `lorebind.loaders` has `suffixes` (as `.odt`), `media_types` and
 `load(data, uri)`, which gives a `LoadedDocument`. No project has to name it: without it, documents
 of its kind could not be read at all, and it may not claim a kind that another reads.
 """

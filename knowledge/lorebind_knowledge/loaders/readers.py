@@ -36,13 +36,14 @@ R = TypeVar("R")
 
 _MOST_BY_DEFAULT = 8
 _MOST_STRUCTURE = 4 * 1024 * 1024
-"""Bytes of everything but the text: titles, headings, where pages begin."""
+"""Bytes of everything but the text: titles, headings, places."""
 _SECONDS_TO_START = 60
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from lorebind_knowledge.loaders.worker import main; main(int(sys.argv[2]))"
 )
+_LIBRARIES = ("pypdfium2", "python-docx", "python-pptx", "openpyxl", "striprtf")
 _NEEDED = (
     "LANG",
     "LC_ALL",
@@ -83,7 +84,7 @@ class Loading:
 @functools.cache
 def _versions() -> list[str]:
     versions = []
-    for distribution in ("pypdfium2", "python-docx"):
+    for distribution in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions.append(importlib.metadata.version(distribution))
     return versions

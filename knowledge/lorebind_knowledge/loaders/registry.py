@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_knowledge import plugins
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders import (
-    docx,
+    code,
     html,
     json_values,
     markdown,
+    markup,
+    mdx,
+    notebooks,
+    packages,
     tables,
     text,
     transcripts,
@@ -31,10 +35,18 @@ T = TypeVar("T")
 
 LOADERS_VERSION = "3"
 """Raised when a loader gives another text or title for the same bytes."""
+_NEWER = {".rst": "headings"}
+"""By ending, what has changed since that version: only documents with it are read again."""
 
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "markdown": markdown.load_markdown,
+    "mdx": mdx.load_mdx,
     "text": text.load_text,
+    "rst": markup.load_rst,
+    "asciidoc": markup.load_asciidoc,
+    "latex": markup.load_tex,
+    "code": code.load_code,
+    "notebook": notebooks.load_notebook,
     "html": html.load_html,
     "csv": tables.load_table,
     "json": json_values.load_json,
@@ -45,14 +57,25 @@ _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
 _SUFFIXES = {
     ".md": "markdown",
     ".markdown": "markdown",
-    ".txt": "text",
-    ".text": "text",
-    ".rst": "text",
+    ".mdx": "mdx",
+    **dict.fromkeys((".txt", ".text", ".log", ".xml", ".yaml", ".yml", ".toml"), "text"),
+    **dict.fromkeys((".cfg", ".conf", ".ini", ".properties"), "text"),
+    ".rst": "rst",
+    ".adoc": "asciidoc",
+    ".asciidoc": "asciidoc",
+    ".tex": "latex",
+    **dict.fromkeys(code.LANGUAGES, "code"),
+    ".ipynb": "notebook",
     ".html": "html",
     ".htm": "html",
     ".xhtml": "html",
     ".pdf": "pdf",
     ".docx": "docx",
+    ".pptx": "pptx",
+    ".xlsx": "xlsx",
+    ".epub": "epub",
+    ".rtf": "rtf",
+    ".eml": "eml",
     ".csv": "csv",
     ".tsv": "csv",
     ".json": "json",
@@ -69,6 +92,13 @@ _MEDIA_TYPES = {
     "application/pdf": "pdf",
     "application/x-pdf": "pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/epub+zip": "epub",
+    "application/rtf": "rtf",
+    "text/rtf": "rtf",
+    "message/rfc822": "eml",
+    "application/x-ipynb+json": "notebook",
     "text/csv": "csv",
     "application/csv": "csv",
     "text/tab-separated-values": "csv",
@@ -116,9 +146,7 @@ def can_load(uri: str, peek: Callable[[], bytes]) -> bool:
     suffix = name_of(uri).suffix.lower()
     if suffix in _SUFFIXES or suffix in plugged_suffixes():
         return True
-    head = peek()
-    is_archive = head.startswith(b"PK")  # of which only the end tells what it holds
-    return not is_archive and bool(_by_content(head, uri))
+    return bool(_by_content(peek()))
 
 
 def begin_load(
@@ -133,18 +161,20 @@ def begin_load(
     said, _, parameters = media_type.partition(";")
     said = said.strip().lower()
     suffix = name_of(uri).suffix.lower()
-    known = _by_content(data, uri)
+    known = _by_content(data)
     if not known:
         plugged = load_plugged(data, uri, (said, suffix), BUILT_IN)
         if plugged is not None:
             return plugged
+        if why := packages.why_unreadable(data):
+            raise SourceError(f"{uri}: {why}; {_known()}")
     form = (
         known
         or _MEDIA_TYPES.get(said)
         or _SUFFIXES.get(suffix)
         or ("text" if said == "text/plain" else _unknown(uri, said))
     )
-    if form in worker.FORMATS and said.startswith("text/") and not known:
+    if said.startswith("text/") and not known and _is_rendered(form, data):
         form = "text"  # what somebody else has read from it already
     if form in worker.FORMATS:
         return begin(form, data, uri)
@@ -167,17 +197,22 @@ def loaders_version() -> str:
     return ", ".join([LOADERS_VERSION, *others])
 
 
-def _by_content(data: bytes, uri: str) -> str:
+def newer_version(uri: str) -> str:
+    """What has changed in reading a document since `LOADERS_VERSION`; empty for most."""
+    return _NEWER.get(name_of(uri).suffix.lower(), "")
+
+
+def _by_content(data: bytes) -> str:
     """The format of a document that begins like no other; empty where it could be anything."""
     head = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         head = data[: 2 * _LONGEST_PROLOGUE].decode("utf-16", "ignore").lstrip().encode()
     if head.startswith(b"%PDF-"):
         return "pdf"
-    if head.startswith(b"PK\x03\x04"):
-        if docx.is_docx(data):
-            return "docx"
-        raise SourceError(f"{uri}: is a ZIP archive that holds no Word document; {_known()}")
+    if head.startswith(b"{\\rtf"):
+        return "rtf"
+    if package := packages.package_format(data):
+        return package
     if head[:6] == b"WEBVTT" and head[6:7] in (b"", b" ", b"\t", b"\r", b"\n"):
         return "vtt"
     if head[:1] != b"<":
@@ -187,6 +222,11 @@ def _by_content(data: bytes, uri: str) -> str:
         prologue = data[:_LONGEST_PROLOGUE].lower()
         return "html" if b"<!doctype html" in prologue or b"<html" in prologue else ""
     return "html" if tag.startswith((b"<!doctype html", b"<html>", b"<html ")) else ""
+
+
+def _is_rendered(form: str, data: bytes) -> bool:
+    """Whether a text under the name of a format cannot be a file of it."""
+    return form in worker.FORMATS or (form == "notebook" and not data.lstrip().startswith(b"{"))
 
 
 def _charset(parameters: str) -> str:
@@ -206,5 +246,6 @@ def _unknown(uri: str, media_type: str) -> str:
 
 
 def _known() -> str:
-    suffixes = sorted([*SUPPORTED_SUFFIXES, *plugged_suffixes()])
-    return "; ".join([f"known: {', '.join(suffixes)}", *broken_loaders()])
+    documents = [suffix for suffix in SUPPORTED_SUFFIXES if suffix not in code.LANGUAGES]
+    suffixes = sorted([*documents, *plugged_suffixes()])
+    return "; ".join([f"known: {', '.join(suffixes)} and source code", *broken_loaders()])

@@ -1,4 +1,4 @@
-"""CSV and TSV: one record a line, as `column: value` pairs."""
+"""Tables: one record a line, as `column: value` pairs; CSV and TSV are read here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import LoadedDocument, joined, name_of, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _DELIMITERS = ",;\t|"
 
@@ -39,22 +39,32 @@ def _delimiter(text: str) -> str:
 def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
     # newline="": the reader itself tells line ends from those inside quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    columns: list[str] | None = None
     line = 0
     try:
-        for row in reader:
-            cells = [" ".join(cell.split()) for cell in row]
-            if columns is None and any(cells):
-                columns = cells if _is_header(cells) else []
-                yield " | ".join(cells) if columns else _record(columns, cells, uri)
-            else:
-                yield _record(columns or [], cells, uri)
+        for record in records(reader, uri):
+            yield record
             line += 1
             for _ in range(line, reader.line_num):  # the further lines of a cell in quotes
                 yield ""
             line = reader.line_num
     except csv.Error as error:
         raise SourceError(f"{uri}: line {reader.line_num}: not CSV: {error}") from error
+
+
+def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
+    """A line for each row: the header's cells side by side, then `column: value` pairs.
+
+    Raises:
+        SourceError: when a line would be longer than a document may be.
+    """
+    columns: list[str] | None = None
+    for row in rows:
+        cells = [" ".join(cell.split()) for cell in row]
+        if columns is None and any(cells):
+            columns = cells if _is_header(cells) else []
+            yield " | ".join(cells) if columns else _record(columns, cells, uri)
+        else:
+            yield _record(columns or [], cells, uri)
 
 
 def _is_header(cells: list[str]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import MissingDependencyError, SourceError
-from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument
+from lorebind_knowledge.loaders.base import Cue, Heading, LoadedDocument, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,11 @@ _SECONDS_MORE = 5
 _LOADERS = {
     "pdf": "lorebind_knowledge.loaders.pdf:load_pdf",
     "docx": "lorebind_knowledge.loaders.docx:load_docx",
+    "pptx": "lorebind_knowledge.loaders.pptx:load_pptx",
+    "xlsx": "lorebind_knowledge.loaders.xlsx:load_xlsx",
+    "epub": "lorebind_knowledge.loaders.epub:load_epub",
+    "rtf": "lorebind_knowledge.loaders.rtf:load_rtf",
+    "eml": "lorebind_knowledge.loaders.mail:load_mail",
 }
 FORMATS = frozenset(_LOADERS)
 """The formats whose libraries cannot be bounded from within."""
@@ -81,8 +86,8 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
         about["body_start"],
         about["metadata"],
         about["format"],
-        tuple(about["page_starts"]),
-        tuple(Cue(*one) for one in about["cues"]),
+        places=tuple(Place(*one) for one in about["places"]),
+        cues=tuple(Cue(*one) for one in about["cues"]),
     )
 
 
@@ -91,7 +96,7 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
     try:
         document = loader_of(form)(data, uri)
         about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
-        for name in ("headings", "cues"):
+        for name in ("headings", "places", "cues"):
             about[name] = [list(asdict(one).values()) for one in about[name]]
         return about, document.text.encode()
     except MissingDependencyError as error:
@@ -112,7 +117,7 @@ _BESIDE_THE_TEXT = (
     "body_start",
     "metadata",
     "format",
-    "page_starts",
+    "places",
     "cues",
 )
 

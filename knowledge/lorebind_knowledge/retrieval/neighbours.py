@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.records import DocumentMatch, Span
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.index.view import View
-    from lorebind_knowledge.records import DocumentMatch
     from lorebind_knowledge.retrieval.query import Query
 
-_FIRST = ("start", "line_start", "page", "time_start")
 _LAST = ("end", "line_end", "time_end")
+_FIRST = tuple(name for name in Span.__slots__ if name not in _LAST)
 
 
 def with_neighbours(
@@ -55,6 +56,10 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
     first, last = chunks[0].metadata, chunks[-1].metadata
     span: dict[str, Any] = {key: first[key] for key in _FIRST if key in first}
     span |= {key: last[key] for key in _LAST if key in last}
+    for about in (chunk.metadata for chunk in chunks):
+        # A passage that goes on in another sheet is cited with the rows of its first.
+        if "row_end" in about and about.get("sheet") == first.get("sheet"):
+            span["row_end"] = about["row_end"]
     return replace(match, text=text, metadata={**match.metadata, **span})
 
 

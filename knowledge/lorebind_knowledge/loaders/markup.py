@@ -1,0 +1,93 @@
+"""reStructuredText, AsciiDoc and LaTeX: titles and headings; the text stays as it was written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")
+_ASCIIDOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
+_ASCIIDOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|={4,}|`{3,})\s*+$")
+_TEX_HEADING = re.compile(
+    r"^[ \t]*+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
+    r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{[^{}]*+\})*+)\}",
+    re.MULTILINE,
+)
+_TEX_LEVELS = {
+    "part": 1,
+    "chapter": 2,
+    "section": 3,
+    "subsection": 4,
+    "subsubsection": 5,
+    "paragraph": 6,
+    "subparagraph": 7,
+}
+_TEX_MARKUP = re.compile(r"\\[a-zA-Z]++\*?|[{}~\\]")
+
+
+def load_rst(text: str, uri: str) -> LoadedDocument:
+    """Headings are underlined, and may be overlined; their levels are told by the order of use."""
+    return _titled(text, uri, "rst", _rst_headings(text))
+
+
+def load_asciidoc(text: str, uri: str) -> LoadedDocument:
+    """Headings are lines that begin with equals signs, outside delimited blocks."""
+    return _titled(text, uri, "asciidoc", _asciidoc_headings(text))
+
+
+def load_tex(text: str, uri: str) -> LoadedDocument:
+    """The title is what `title` says, else the first heading's, else the file's name."""
+    found = [(one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text)]
+    named = [title for _, command, title in found if command == "title" and title]
+    headings = (
+        Heading(start, _TEX_LEVELS[command], title)
+        for start, command, title in found
+        if command != "title" and title
+    )
+    return _titled(text, uri, "latex", headings, *named[:1])
+
+
+def _titled(
+    text: str, uri: str, form: str, found: Iterable[Heading], *named: str
+) -> LoadedDocument:
+    headings = tuple(one for one in found if len(one.title) <= LONGEST_TITLE)
+    titles = [*(title for title in named if len(title) <= LONGEST_TITLE)]
+    titles += [headings[0].title] if headings else [title_of(uri)]
+    return LoadedDocument(text, titles[0], headings, format=form)
+
+
+def _rst_headings(text: str) -> Iterator[Heading]:
+    styles: list[tuple[str, bool]] = []
+    before = above = ""  # the two lines before
+    start = 0
+    for line in _LINE.finditer(text):
+        title = above.strip()
+        underlined = _UNDERLINE.match(line[0]) and not _UNDERLINE.match(above)
+        if underlined and title and len(line[0].rstrip()) >= min(len(title), 4):
+            over = before.rstrip() == line[0].rstrip()
+            if over or (not before.strip() and not above[0].isspace()):
+                style = line[0][0], over
+                if style not in styles:
+                    styles.append(style)
+                yield Heading(start, min(styles.index(style) + 1, 9), " ".join(title.split()))
+        before, above, start = above, line[0], line.start()
+
+
+def _asciidoc_headings(text: str) -> Iterator[Heading]:
+    block = ""
+    for line in _LINE.finditer(text):
+        mark = _ASCIIDOC_BLOCK.match(line[0])
+        if mark and mark[1][0] != "=":  # an example block may hold anything, headings too
+            block = "" if block == mark[1] else block or mark[1]
+        elif not block and (heading := _ASCIIDOC_HEADING.match(line[0])):
+            yield Heading(line.start(), len(heading[1]), " ".join(heading[2].split()))
+
+
+def _plain_tex(title: str) -> str:
+    return " ".join(_TEX_MARKUP.sub(" ", title).split())

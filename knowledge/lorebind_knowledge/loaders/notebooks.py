@@ -1,0 +1,86 @@
+"""Jupyter notebooks: the cells with short outputs, and the headings of the Markdown cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.base import (
+    Heading,
+    LoadedDocument,
+    Place,
+    joined,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.loaders.json_values import parsed_json
+from lorebind_knowledge.loaders.markdown import load_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BETWEEN_CELLS = "\n\n"
+_LONGEST_OUTPUT = 500
+"""In characters. What is longer is a table or a log, and says less than the code does."""
+
+
+def load_notebook(text: str, uri: str) -> LoadedDocument:
+    """Cells count from 1 and are parted by a blank line. The title is the first heading's.
+
+    Raises:
+        SourceError: when it is not JSON, or has no cells.
+    """
+    texts: list[str] = []
+    headings: list[Heading] = []
+    places: list[Place] = []
+    start = 0
+    for number, cell in enumerate(_cells(parsed_json(text, uri), uri), 1):
+        is_prose = cell.get("cell_type") in ("markdown", "heading")
+        content = well_formed(_text(cell.get("source", cell.get("input"))).strip())
+        if is_prose:
+            headings += (
+                Heading(start + one.start, one.level, one.title)
+                for one in load_markdown(content, uri).headings
+            )
+        content = "\n".join([content, *_outputs(cell)]).strip("\n")
+        places.append(Place(start, "cell", number))
+        texts.append(content)
+        start += len(content) + len(_BETWEEN_CELLS)
+    return LoadedDocument(
+        joined(texts, uri, separator=_BETWEEN_CELLS),
+        headings[0].title if headings else title_of(uri),
+        tuple(headings),
+        format="notebook",
+        places=tuple(places),
+    )
+
+
+def _cells(notebook: Any, uri: str) -> list[dict[str, Any]]:
+    """The cells of a notebook; before version 4 of the format they were in its worksheets."""
+    cells = None
+    if isinstance(notebook, dict):
+        sheets = notebook.get("worksheets")
+        first = sheets[0] if isinstance(sheets, list) and sheets else None
+        cells = (first if isinstance(first, dict) else notebook).get("cells")
+    if not isinstance(cells, list):
+        raise SourceError(f"{uri}: is JSON, but not a notebook: it has no list of cells")
+    return [cell if isinstance(cell, dict) else {} for cell in cells]
+
+
+def _outputs(cell: dict[str, Any]) -> Iterator[str]:
+    """What is printed and what the last line gives, where it is short."""
+    outputs = cell.get("outputs")
+    for output in outputs if isinstance(outputs, list) else ():
+        if isinstance(output, dict):
+            data = output.get("data")
+            shown = data.get("text/plain") if isinstance(data, dict) else output.get("text")
+            text = well_formed(_text(shown).strip())
+            if 0 < len(text) <= _LONGEST_OUTPUT:
+                yield text
+
+
+def _text(value: Any) -> str:
+    """A text that may be given in lines."""
+    if isinstance(value, list):
+        return "".join(line for line in value if isinstance(line, str))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,104 @@
+"""XLSX: Excel's sheets, one row a line as `column: value` pairs; the sheets' names are headings."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    Heading,
+    LoadedDocument,
+    Place,
+    joined,
+    title_of,
+    well_formed,
+)
+from lorebind_knowledge.loaders.packages import reading_package
+from lorebind_knowledge.loaders.tables import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_BETWEEN_SHEETS = "\n\n"
+
+
+def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
+    """A formula is read as the value that was last calculated. Sheets without values are left out.
+
+    The first row of more than one cell is the header, where it can be one; what stands above it is
+    read as it is.
+
+    Raises:
+        SourceError: when it is broken, encrypted, or unpacks to too much.
+        MissingDependencyError: when the extra is not installed.
+    """
+    openpyxl = import_extra("openpyxl", extra="office", purpose=f"reading {uri}")
+    headings: list[Heading] = []
+    places: list[Place] = []
+    texts: list[str] = []
+    start = 0
+    with reading_package(data, uri, "Excel workbook"):
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # some programs write wrong ones
+            rows = _records(([_shown(value) for value in row] for row in _values(sheet)), uri)
+            text = well_formed(joined(_without_last_blanks(rows), uri))
+            if not text:
+                continue
+            name = well_formed(" ".join(str(sheet.title).split()))
+            headings.append(Heading(start, 1, name))
+            places.append(Place(start, "sheet", name))
+            texts.append(f"{name}\n{text}")
+            start += len(texts[-1]) + len(_BETWEEN_SHEETS)
+        title = " ".join(str(book.properties.title or "").split())
+    if not 0 < len(title) <= LONGEST_TITLE:
+        title = title_of(uri)
+    return LoadedDocument(
+        joined(texts, uri, separator=_BETWEEN_SHEETS),
+        well_formed(title),
+        tuple(headings),
+        format="xlsx",
+        places=tuple(places),
+    )
+
+
+def _values(sheet: Any) -> Iterator[tuple[Any, ...]]:
+    rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(values_only=True)
+    return rows
+
+
+def _records(rows: Iterator[list[str]], uri: str) -> Iterator[str]:
+    """A line for each row, empty where the row is."""
+    for row in rows:
+        if sum(map(bool, row)) > 1:
+            yield from records(chain([row], rows), uri)
+        else:
+            yield " ".join("".join(row).split())
+
+
+def _without_last_blanks(lines: Iterable[str]) -> Iterator[str]:
+    """Formatted cells without values reach to a sheet's end."""
+    blanks = 0
+    for line in lines:
+        if not line:
+            blanks += 1
+            continue
+        yield from ("" for _ in range(blanks))
+        blanks = 0
+        yield line
+
+
+def _shown(value: Any) -> str:
+    """A value much as Excel shows it; dates in ISO 8601."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, datetime.datetime):
+        is_date = value.time() == datetime.time.min
+        return value.date().isoformat() if is_date else value.isoformat(" ", "minutes")
+    return str(value)

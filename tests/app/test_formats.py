@@ -1,0 +1,130 @@
+"""A folder with documents of every kind: each is read, and cited by its own place."""
+
+from __future__ import annotations
+
+import json
+from email.message import EmailMessage
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind import Project
+from lorebind_knowledge.loaders.registry import SUPPORTED_SUFFIXES
+from lorebind_prompts import label
+from tests.bindings.helpers import write
+from tests.knowledge.documents import epub_bytes, handbook, pdf_bytes, pptx_bytes, xlsx_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = """
+name: formats
+embedders: [{ id: words, provider: hashing }]
+knowledge_bases:
+  - id: all
+    embedder: words
+    sources: [{ type: file_glob, path: "docs/*" }]
+    chunking: { size: 64, overlap: 0 }
+    retrieval: { strategy: lexical, top_k: 1 }
+"""
+
+FUNCTIONS = "".join(f"def step_{n}():\n    return 'the word is {w}'\n\n\n" for n, w in (
+    (1, "alder"), (2, "aspen"), (3, "birch"),
+))  # fmt: skip
+CELLS = [
+    {"cell_type": "markdown", "source": "# Trees of the north and of the south\n\nA long text."},
+    {"cell_type": "code", "source": "print('cedar')"},
+]
+ROWS = [["tree", "height"], *([f"tree {n}", n] for n in range(2, 9)), ["chestnut", 30]]
+BOOK = {
+    "a.xhtml": "<h1>Roots</h1><p>Under the ground they grow for years, and nobody sees it.</p>",
+    "b.xhtml": "<h1>Leaves</h1><p>Those of the cypress stay green.</p>",
+}
+
+
+def mail() -> bytes:
+    made = EmailMessage()
+    made["Subject"], made["From"], made["To"] = "Trees", "ann@example.com", "bob@example.com"
+    made.set_content("We planted an ebony.")
+    return made.as_bytes()
+
+
+FILES: dict[str, tuple[str | bytes, str, str]] = {
+    "a.mdx": ("import A from 'a'\n\n# One\n\n<A b={1}>\nThe acacia.\n</A>\n", "acacia", "line"),
+    "a.py": (FUNCTIONS, "birch", "lines 9-10"),
+    "a.ipynb": (json.dumps({"cells": CELLS}), "cedar", "cell 2"),
+    "a.toml": ("[trees]\n" * 9 + "name = 'elder'\n", "elder", "line"),
+    "a.rst": ("Trees\n=====\n\nThe fir.\n", "fir", "lines 1-4"),
+    "a.adoc": ("= Trees\n\nThe hazel.\n", "hazel", "lines 1-3"),
+    "a.tex": ("\\section{Trees}\n\nThe juniper.\n", "juniper", "lines 1-3"),
+    "a.rtf": (r"{\rtf1 Trees\par The larch}", "larch", "lines 1-2"),
+    "a.eml": (mail(), "ebony", "line"),
+    "a.pptx": (pptx_bytes(("Trees", "x" * 60), ("More", "The maple")), "maple", "slide 2"),
+    "a.xlsx": (
+        xlsx_bytes({"Prices": ROWS, "Next": [["walnut " * 8]]}),
+        "chestnut",
+        "sheet Prices, row 9",
+    ),
+    "a.epub": (epub_bytes(BOOK, title="Trees"), "cypress", 'chapter "Leaves"'),
+    "a.pdf": (pdf_bytes(["One " * 15, "The pine"]), "pine", "page 2"),
+    "a.docx": (handbook(), "handbook", "lines 1-7"),
+}
+"""By name: the content, a word of it, and the place of the passage with that word."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("formats")
+    write(folder, {"lorebind.yaml": PROJECT})
+    (folder / "docs").mkdir()
+    for name, (content, _, _) in FILES.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (folder / "docs" / name).write_bytes(data)
+    with Project.load(folder) as loaded:
+        report = loaded.ingest("all")
+        assert report.documents["added"] == len(FILES), report.failures
+        yield loaded
+
+
+def found(project: Project, word: str) -> Any:
+    return project.query("all", word)[0]
+
+
+@pytest.mark.parametrize(("name", "word", "place"), [(n, w, p) for n, (_, w, p) in FILES.items()])
+def test_cited_by_place(project: Project, name: str, word: str, place: str) -> None:
+    """The passage with the word is cited with the place that its format has."""
+    match = found(project, word)
+    assert label(match.metadata).startswith(f"docs/{name}, {place}")
+    assert word in match.text
+
+
+def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
+    """A passage is a function, under the file's name; nothing is read again without a change."""
+    match = found(project, "aspen")
+    assert match.text == "def step_2():\n    return 'the word is aspen'"
+    assert match.metadata["title"] == "a.py"
+    assert project.ingest("all").documents["unchanged"] == len(FILES)
+
+
+def test_the_fields_can_be_filtered_by(project: Project) -> None:
+    """Places and headers are metadata like others."""
+    by_slide = project.query("all", "maple", filters={"slide": 2})
+    assert [match.metadata["uri"] for match in by_slide] == ["docs/a.pptx"]
+    by_sender = project.query("all", "ebony", filters={"from": "ann@example.com"})
+    assert [match.metadata["uri"] for match in by_sender] == ["docs/a.eml"]
+
+
+def test_neighbours_keep_to_a_sheet(project: Project) -> None:
+    """A passage grown by its neighbours is cited with the rows of the sheet it begins in."""
+    (document,) = project.retriever("all", neighbours=1).invoke("chestnut")
+    assert label(document.metadata) == "docs/a.xlsx, sheet Prices, rows 7-9"
+    (document,) = project.retriever("all", neighbours=1).invoke("walnut")
+    assert "Next" in document.page_content
+    assert label(document.metadata) == "docs/a.xlsx, sheet Prices, row 9"
+
+
+def test_every_ending_is_documented() -> None:
+    """The tables of formats name every ending that is read."""
+    page = Path(__file__).parents[2].joinpath("docs", "sources.md").read_text(encoding="utf-8")
+    assert [suffix for suffix in SUPPORTED_SUFFIXES if f"`{suffix}`" not in page] == []

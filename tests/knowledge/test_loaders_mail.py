@@ -1,0 +1,78 @@
+"""Mail: headers, the text that is read, attachments by name, and files that are none."""
+
+from __future__ import annotations
+
+import datetime
+from email.message import EmailMessage
+
+import pytest
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.registry import load_document
+
+
+def mail(subject: str = "Keys") -> EmailMessage:
+    made = EmailMessage()
+    made["Subject"] = subject
+    made["From"] = "J\u00f6rg <joerg@example.com>"
+    made["To"] = "ann@example.com, bob@example.com"
+    made["Date"] = datetime.datetime(2024, 5, 3, 9, 30, tzinfo=datetime.UTC)
+    return made
+
+
+def test_text() -> None:
+    """The plain text is read beside the headers, and attachments are named."""
+    made = mail("Schl\u00fcssel")
+    made.set_content("Gr\u00fc\u00dfe\nJ.", charset="iso-8859-1")
+    made.add_alternative("<p>not read", subtype="html")
+    made.add_attachment(b"x", maintype="application", subtype="pdf", filename="key plan.pdf")
+    document = load_document(made.as_bytes(), "a.eml")
+    assert document.text == (
+        "From: J\u00f6rg <joerg@example.com>\nTo: ann@example.com, bob@example.com\n"
+        "Date: Fri, 03 May 2024 09:30:00 +0000\n\nGr\u00fc\u00dfe\nJ.\n\nAttachment: key plan.pdf"
+    )
+    assert document.title == "Schl\u00fcssel"
+    assert document.metadata == {
+        "from": "J\u00f6rg <joerg@example.com>",
+        "to": "ann@example.com, bob@example.com",
+        "date": "2024-05-03T09:30:00+00:00",
+    }
+
+
+def test_html_only() -> None:
+    """Without plain text, the text of the page is read."""
+    made = mail()
+    made.set_content("<style>p {}</style><h1>Hi</h1><p>The key is red.", subtype="html")
+    assert load_document(made.as_bytes(), "a.eml").text.endswith("\n\nHi\n\nThe key is red.")
+
+
+def test_without_text() -> None:
+    """What is only an attachment still says who sent what."""
+    made = mail()
+    made.add_attachment(b"x", maintype="image", subtype="png", filename="key.png")
+    assert load_document(made.as_bytes(), "a.eml").text.endswith("+0000\n\nAttachment: key.png")
+    assert load_document(b"Subject: Hi\n", "a", "message/rfc822").title == "Hi"
+
+
+def test_odd_mails() -> None:
+    """Unknown charsets and dates are read as well as can be."""
+    data = b"From: a@b.c\nDate: soon\nContent-Type: text/plain; charset=x-none\n\ncaf\xc3\xa9"
+    document = load_document(data, "a.eml")
+    assert document.text == "From: a@b.c\nDate: soon\n\ncaf\u00e9"
+    assert (document.title, document.metadata["date"]) == ("a", "soon")
+
+
+@pytest.mark.parametrize("data", [b"", b"just a text\nand more", b"\x00\x01\x02"])
+def test_refused(data: bytes) -> None:
+    """What has no headers is no mail."""
+    with pytest.raises(SourceError, match=r"a.eml: is not a mail"):
+        load_document(data, "a.eml")
+
+
+def test_deep_nesting() -> None:
+    """Parts within parts are read or refused."""
+    data = b"Subject: x\n"
+    for depth in range(3000):
+        data += b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (depth, depth)
+    with pytest.raises(SourceError, match=r"a.eml: a broken mail: RecursionError"):
+        load_document(data + b"\ntext", "a.eml")

@@ -1,0 +1,46 @@
+"""RTF: text, title, and files that are broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.loaders.registry import load_document
+
+LETTER = (
+    rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\info{\title The letter}}{\pict 00ff}"
+    rb"\f0 Hello \b world\b0\par caf\'e9 costs 3 \u8364?\par\trowd key\cell red\cell\row}"
+)
+
+
+def test_text() -> None:
+    """Paragraphs and rows are lines; the title is the document's property."""
+    document = load_document(LETTER, "a.rtf")
+    assert document.text == "Hello world\ncaf\u00e9 costs 3 \u20ac\nkey|red|"
+    assert (document.title, document.format) == ("The letter", "rtf")
+    assert load_document(rb"{\rtf1 Hi}", "letters/b.rtf").title == "b"
+
+
+def test_by_content() -> None:
+    """RTF is known by its beginning; what others have read from it is a text."""
+    assert load_document(LETTER, "a.doc").format == "rtf"
+    assert load_document(LETTER, "a", "text/rtf").format == "rtf"
+    assert load_document(b"Hello world", "a.rtf", "text/plain").format == "text"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"plain text", r"a.rtf: is not RTF"),
+        (rb"{\rtf1 \u99999999?}", r"a.rtf: broken RTF"),
+    ],
+)
+def test_refused(data: bytes, reason: str) -> None:
+    """The reason says what is wrong."""
+    with pytest.raises(SourceError, match=reason):
+        load_document(data, "a.rtf")
+
+
+def test_deep_nesting() -> None:
+    """Groups within groups are read like others."""
+    assert load_document(rb"{\rtf1 " + b"{" * 50_000 + b"x" + b"}" * 50_001, "a.rtf").text == "x"

@@ -1,0 +1,96 @@
+"""XLSX: sheets and rows, headers, dates, blank rows, and workbooks that are refused."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import sys
+import zipfile
+
+import pytest
+
+from lorebind_knowledge.errors import MissingDependencyError, SourceError
+from lorebind_knowledge.loaders import packages
+from lorebind_knowledge.loaders.registry import load_document
+
+from .documents import package, xlsx_bytes
+
+PRICES = [
+    ["Price list"],
+    [],
+    ["name", "price", "since"],
+    ["front door", 12.0, datetime.datetime(2024, 5, 3)],
+    ["gate", 0.1 + 0.2, None],
+]
+
+
+def test_sheets() -> None:
+    """Rows are `column: value` pairs under the sheet's name; empty sheets are left out."""
+    data = xlsx_bytes({"Prices": PRICES, "Empty": [[], [None]], "More": [["a", "b"], [True, "x"]]})
+    document = load_document(data, "a.xlsx")
+    assert document.text == (
+        "Prices\nPrice list\n\nname | price | since\n"
+        "name: front door | price: 12 | since: 2024-05-03\nname: gate | price: 0.3\n\n"
+        "More\na | b\na: True | b: x"
+    )
+    assert [(h.title, h.start) for h in document.headings] == [("Prices", 0), ("More", 114)]
+    assert (document.title, document.format) == ("a", "xlsx")
+    assert load_document(xlsx_bytes({"A": PRICES}, title="Ours"), "a.xlsx").title == "Ours"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("Prices", "list", ("Prices", 1, 1)),
+        ("front", "gate", ("Prices", 4, 5)),
+        ("gate", "More", ("Prices", 5, 5)),
+        ("Prices", "x", ("Prices", 1, 5)),
+        ("a | b", "x", ("More", 1, 2)),
+    ],
+)
+def test_rows_of_a_passage(first: str, last: str, expected: tuple[str, int, int]) -> None:
+    """Rows are those of the sheet that the passage begins in."""
+    document = load_document(xlsx_bytes({"Prices": PRICES, "More": [["a", "b"], [1, "x"]]}), "a")
+    start = document.text.index(first)
+    span = document.span(start, document.text.index(last, start) + len(last))
+    assert (span.sheet, span.row_start, span.row_end) == expected
+
+
+def test_blank_rows() -> None:
+    """Blank rows between others keep their places; those at the end are left out."""
+    rows = [["a", "b"], *[[]] * 500, [1, 2], *[[None]] * 10]
+    document = load_document(xlsx_bytes({"S": rows}), "a.xlsx")
+    assert document.text == "S\na | b\n" + "\n" * 500 + "a: 1 | b: 2"
+    assert document.span(document.text.index("a: 1"), len(document.text)).row_start == 502
+
+
+def test_wrong_dimensions() -> None:
+    """A sheet is read whole, whatever it says about its size."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(xlsx_bytes({"S": [["a", "b"], [1, 2]]}))) as source,
+        zipfile.ZipFile(packed, "w") as target,
+    ):
+        for part in source.namelist():
+            content = source.read(part).replace(b'ref="A1:B2"', b'ref="A1"')
+            target.writestr(part, content)
+    assert load_document(packed.getvalue(), "a.xlsx").text == "S\na | b\na: 1 | b: 2"
+
+
+def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken, encrypted and huge workbooks are refused with the reason."""
+    with pytest.raises(SourceError, match=r"a.xlsx: a broken Excel workbook"):
+        load_document(package({"xl/workbook.xml": "x"}), "a.xlsx")
+    with pytest.raises(SourceError, match=r"a.xlsx: is an encrypted document"):
+        load_document(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a.xlsx")
+    monkeypatch.setattr(packages, "MAX_UNPACKED_BYTES", 1_000)
+    with pytest.raises(SourceError, match=r"a.xlsx: unpacks to .* more than 1,000"):
+        load_document(xlsx_bytes({"S": [["a"]]}), "a.xlsx")
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where openpyxl is not installed, the error names the extra."""
+    data = xlsx_bytes({"S": [["a"]]})
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingDependencyError, match=r"lorebind\[office\]"):
+        load_document(data, "a.xlsx")
