@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.loaders.readers import Loading
@@ -134,6 +135,35 @@ async def test_a_plan_for_a_reindex(bench: Bench) -> None:
     plan.read.namespace = replace(plan.read.namespace, kb="another")
     with pytest.raises(UsageError, match="the plan is not of this knowledge base: 'docs'"):
         await bench.ingest(plan=plan)
+
+
+class Halves(RecursiveChunker):
+    """Cuts into pieces of a size, and says that it is another chunker of the same kind."""
+
+    fingerprint = "halves"
+
+    def __init__(self, size: int, *, estimates: bool) -> None:
+        super().__init__(size, 0)
+        self._is_estimate = estimates
+
+    @property
+    def estimates(self) -> bool:
+        return self._is_estimate
+
+
+async def test_a_plan_that_estimates(bench: Bench) -> None:
+    """What a plan cuts otherwise than the ingest is read once, and cut again."""
+    bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
+    bench.change(chunker=Halves(100, estimates=True))
+    plan = await bench.plan()
+    assert plan.read
+    kept = plan.read._loaded
+    assert len(kept) == 1
+    for key, document in kept.items():
+        kept[key] = replace(document, text=document.text.replace("Read", "Kept"))
+    bench.change(chunker=Halves(10, estimates=False))
+    await bench.ingest(plan=plan)
+    assert await bench.texts() == ["Kept by", "the plan."]
 
 
 async def test_a_plan_keeps_what_there_is_room_for(
