@@ -78,6 +78,12 @@ def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str
     }
 
 
+def fields_of(where: Mapping[str, Any]) -> list[str]:
+    """The fields that a well-formed filter is about, each once, in their order."""
+    every = (field for name, condition in where.items() for field in _fields(name, condition))
+    return list(dict.fromkeys(every))
+
+
 def _fields(name: str, condition: Any) -> Iterator[str]:
     """The fields that an entry of a filter is about."""
     if name not in _LOGICAL_OPERATORS:

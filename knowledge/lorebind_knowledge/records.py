@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ class QueryResult(Sequence["DocumentMatch"]):
     verdict: Grade = "hit"
     shortfall: str = ""
     """Why it is no hit, in a sentence."""
+    notices: list[str] = field(default_factory=list)
+    """What may be wrong with the question's settings: a filter on a key that no document has."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

@@ -241,3 +241,24 @@ async def _visible(bench: Bench, kb: Any) -> QueryResult:
         return await bench.ask("words", top_k=50)
     finally:
         bench.kb = kept
+
+
+async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
+    """It is noticed with the keys that there are, until a document has it; each key is said once."""
+    await filled(bench)
+    result = await bench.ask("words", filters={"titel": "x", "uri": "docs/0.md"})
+    assert result.matches == []
+    (notice,) = result.notices
+    assert notice.startswith(
+        "no document of knowledge base 'docs' has the key 'titel', which the filter names, in its "
+        "metadata; did you mean 'title'; known: "
+    )
+    where = {"$or": [{"lang": {"$ne": "en"}}, {"$not": {"lang": "en"}}, {"titel": "x"}]}
+    stages = [{"filters": where, "min_score": 1.0}, {"filters": where, "strategy": "lexical"}]
+    result = await bench.ask("words", min_score=1.0, stages=stages)
+    names = [notice.partition(",")[0].rpartition(" ")[2] for notice in result.notices]
+    assert names == ["'lang'", "'titel'"]
+    bench.change(metadata={"lang": "en"})
+    await bench.ingest()
+    assert (await bench.ask("words", filters={"lang": "en"})).notices == []
+    assert (await bench.ask("words")).notices == []

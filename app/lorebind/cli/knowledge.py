@@ -371,6 +371,8 @@ def query(
     with open_project(project) as loaded:
         result = loaded.query(kb_id, question, workflow=workflow, **given)
         binding = override(bind(loaded.config, kb_id, workflow), **given)
+    for notice in result.notices:
+        print_line(f"note: {notice}", stderr=True)
     if output is not Output.table:
         print_data({"result": result, "binding": binding} if explain else result, output)
     elif result.matches:

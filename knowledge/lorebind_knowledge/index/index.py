@@ -86,6 +86,8 @@ class Index:
         """
         self.store, self.catalog = store, catalog
         self._masks: dict[int, tuple[int, Masks]] = {}
+        self._keys: dict[int, tuple[int, dict[str, bool]]] = {}
+        """By birth: a version, and which keys the metadata of its chunks have or lack."""
         self._swept: dict[int, float] = {}
         self._changed: Counter[int] = Counter()
         """Of each index, how many chunks were published or removed since the last `finish_load`."""
@@ -154,7 +156,9 @@ class Index:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
             state = None if index is None else chunks.state_of(sql, index.birth)
             if index is not None and state is not None:
-                views[namespace] = View(index, state, sql, self.store, self._masks_of)
+                views[namespace] = View(
+                    index, state, sql, self.store, self._masks_of, self._keys_of
+                )
         return views
 
     def _swept_since(self, views: Collection[View]) -> bool:
@@ -262,6 +266,7 @@ class Index:
             versions.drop(sql, index.birth)
             self.catalog.ledger.drop_index(sql, index.key)
         self._masks.pop(index.birth, None)
+        self._keys.pop(index.birth, None)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Of each document a generation that is newer than all it has."""
@@ -381,6 +386,13 @@ class Index:
         if not self.store.filters:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
+
+    def _keys_of(self, view: View) -> dict[str, bool]:
+        birth, version = view.index.birth, view.state.version
+        known = self._keys.get(birth)
+        if known is None or known[0] != version:
+            known = self._keys[birth] = version, {}
+        return known[1]
 
     def _masks_of(self, view: View) -> Masks:
         birth, version = view.index.birth, view.state.version

@@ -75,10 +75,23 @@ class View:
         sql: Sql,
         store: VectorStore,
         masks: Callable[[View], Masks],
+        keys: Callable[[View], dict[str, bool]],
     ) -> None:
         self.index, self.state = index, state
         self._sql, self._store, self._masks = sql, store, masks
+        self._known_keys = keys
         self._space = index.space
+
+    def has_metadata_key(self, name: str) -> bool:
+        """Whether the metadata of any chunk has a key."""
+        known = self._known_keys(self)
+        if name not in known:
+            known[name] = chunks.has_metadata_key(self._sql, self.index.birth, name)
+        return known[name]
+
+    def metadata_keys(self) -> list[str]:
+        """All keys that the metadata of chunks have, sorted; it looks at every chunk."""
+        return chunks.metadata_keys(self._sql, self.index.birth)
 
     def nearest(
         self, vector: Vector, k: int, where: Mapping[str, Any] | None = None

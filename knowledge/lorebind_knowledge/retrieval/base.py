@@ -27,6 +27,8 @@ class Search(ABC):
     question: str
     missing: Mapping[str, str]
     """Why knowledge bases were not searched that were not, by id."""
+    notices: Mapping[str, str]
+    """What may be wrong with the filter, by field."""
 
     @property
     @abstractmethod
@@ -72,7 +74,8 @@ async def run_search(search: Search, settings: RetrievalDeclaration) -> QueryRes
     seconds = time.perf_counter() - started
     searched = [kb for kb in search.kbs if kb.id not in search.missing]
     ids = [kb.id for kb in searched]
-    result = QueryResult(matches, name, ids, list(search.missing), seconds, stage, *judged)
+    missing, notices = list(search.missing), list(search.notices.values())
+    result = QueryResult(matches, name, ids, missing, seconds, stage, *judged, notices)
     for kb in search.kbs:
         if kb.id in search.missing:
             reason, kind = search.missing[kb.id], NotIngestedError.__name__

@@ -59,6 +59,7 @@ class _ExistingSearch(Search):
     kbs: Sequence[ExistingKnowledgeBase]
     question: str
     missing: dict[str, str] = field(default_factory=dict)
+    notices: dict[str, str] = field(default_factory=dict)
 
     @property
     def hit_score(self) -> float | None:

@@ -11,7 +11,9 @@ from lorebind_knowledge.errors import (
     IndexMismatchError,
     NotIngestedError,
     UsageError,
+    did_you_mean,
 )
+from lorebind_knowledge.filters import fields_of
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
@@ -24,7 +26,7 @@ from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
 from lorebind_knowledge.retrieval.similarity import similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.declarations import RetrievalDeclaration
@@ -105,6 +107,7 @@ class _IndexSearch(Search):
     question: str
     vector: Vector | None = None
     missing: dict[str, str] = field(default_factory=dict)
+    notices: dict[str, str] = field(default_factory=dict)
 
     @property
     def hit_score(self) -> float | None:
@@ -139,10 +142,25 @@ class _IndexSearch(Search):
             self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
             if not views:
                 raise NotIngestedError(self.missing[self.kbs[0].id])
-            return ask(Query(self.question, vector, settings, views))
+            answer = ask(Query(self.question, vector, settings, views))
+            # The filter is well-formed, or there would be no answer.
+            self._look_for_keys(fields_of(settings.filters), views.values())
+            return answer
 
         # A catalog in memory lets in one reader at a time: all take their turns in one order.
         return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
+
+    def _look_for_keys(self, names: Sequence[str], views: Collection[View]) -> None:
+        """Notice a key that is in no metadata: the filter holds for nothing, or for everything."""
+        views = [view for view in views if view.state.live]
+        for name in names:
+            there = name in self.notices or any(view.has_metadata_key(name) for view in views)
+            if views and not there:
+                known = {key for view in views for key in view.metadata_keys()}
+                self.notices[name] = (
+                    f"no document of {self.name} has the key {name!r}, which the filter names, in "
+                    f"its metadata; {did_you_mean(name, known)}"
+                )
 
 
 def _with_views(
