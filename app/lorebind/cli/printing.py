@@ -174,7 +174,7 @@ def print_source_reports(sources: Sequence[SourceReport]) -> None:
     if skipped:
         print_line(
             f"skipped {counted(len(skipped), 'file')}: {skipped_summary(skipped)}; "
-            "as_text and respect_gitignore of the source include them"
+            "to read them, set as_text or respect_gitignore on the source"
         )
     for source in sources:
         if source.status == "failed":
