@@ -332,7 +332,7 @@ class Project(DocumentMethods, Faces):
     async def atune(
         self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None
     ) -> Tuning:
-        """The fusion weight that does best on one half of the questions, and how on the other.
+        """The fusion weight that does best, and whether choosing it is better than chance.
 
         The arguments are those of `aevaluate`.
         """

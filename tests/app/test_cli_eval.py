@@ -40,10 +40,25 @@ def test_the_table(judged: Cli) -> None:
     done = judged("eval", *FILES)
     assert done.code == 0, done
     assert done.out.splitlines()[0].split() == (
-        ["strategy", "nDCG@10", "recall@10", "recall@100", "MRR", "p50", "ms", "p95", "ms"]
+        [
+            "strategy",
+            "nDCG@10",
+            "against",
+            "the",
+            "first",
+            "recall@10",
+            "recall@100",
+            "MRR",
+            "p50",
+            "ms",
+            "p95",
+            "ms",
+        ]
     )
     assert [row[0] for row in rows(done)] == ["hybrid", "similarity", "lexical", "mmr"]
-    assert all(row[1:5] == ["1.000"] * 4 for row in rows(done))
+    first, *others = rows(done)
+    assert first[1:5] == ["1.000"] * 4
+    assert all(row[1:4] == ["1.000", "+0.000", "[+0.000,"] for row in others)
 
 
 def test_strategies_that_are_named(judged: Cli) -> None:
@@ -69,6 +84,7 @@ def test_json(judged: Cli) -> None:
         "p50_ms",
         "p95_ms",
         "queries",
+        "against_first",
     }
 
 
@@ -84,16 +100,17 @@ def test_a_bar(judged: Cli) -> None:
 
 
 def test_tuning(judged: Cli) -> None:
-    """The weight and what it gives on the other half stand below the table, or in the data."""
+    """The weight, and whether it is worth setting, stand below the table, or in the data."""
     done = judged("eval", *FILES, "--tune")
     assert done.code == 0, done
     assert done.out.splitlines()[-1] == (
-        "dense_weight 0.5, chosen on one half of the questions: nDCG@10 1.000 on the other half, "
-        "where the declared settings have 1.000"
+        "keep the settings: a weight chosen by other questions has nDCG@10 1.000, the declared "
+        "settings have 1.000: +0.000 [+0.000, +0.000], which may be chance"
     )
     data = json.loads(judged("eval", *FILES, "--tune", "-o", "json").out)
     assert data["tuning"]["dense_weight"] == 0.5
-    assert data["tuning"]["tuned"]["queries"] == 2
+    assert data["tuning"]["is_noise"] is True
+    assert data["tuning"]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
 
 
 def test_a_picture(judged: Cli) -> None:
@@ -125,11 +142,11 @@ def test_mistakes(judged: Cli, arguments: tuple[str, ...], message: str) -> None
 
 
 def test_too_few_to_tune(judged: Cli) -> None:
-    """A handful of questions cannot be halved: wrong usage too."""
+    """A handful of questions says nothing: wrong usage too."""
     judged.write({"qrels.tsv": "1\tdocs/keys.md\t1\n"})
     done = judged("eval", *FILES, "--tune")
     assert done.code == 2
-    assert "cannot be halved" in done.err
+    assert "tuning takes at least 4 questions" in done.err
 
 
 def test_not_ingested(cli: Cli) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.errors import NotIngestedError, UsageError
 from lorebind_knowledge.evaluation import evaluate as evaluation
+from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset
 from lorebind_knowledge.evaluation.evaluate import StrategyScores, evaluate
 from lorebind_knowledge.evaluation.plot import plot_scores
@@ -112,19 +114,44 @@ async def test_not_ingested(bench: Bench) -> None:
 # Tuning.
 
 
-async def test_tuning_looks_at_one_half(bench: Bench) -> None:
-    """The weight is chosen on every second question; the figures are those of the others."""
-    await filled(bench)
-    data = dataset(dict(zip(WORDS, WORDS, strict=True)))
-    steps: list[int] = []
-    declared = RetrievalDeclaration(strategy="similarity")
-    tuning = await tune(bench.kb, data, declared, lambda: steps.append(1))
-    assert len(steps) == 3 * len(WEIGHTS) + 3 * 2
-    assert tuning.dense_weight in WEIGHTS
-    assert (tuning.tuned.queries, tuning.declared.queries) == (3, 3)
-    second = Dataset(data.queries, {word: data.relevant[word] for word in sorted(WORDS)[1::2]})
-    (same,) = await evaluate(bench.kb, second, {"declared": declared})
-    assert tuning.declared.ndcg_10 == same.ndcg_10
+async def test_tuning_asks_no_question_with_a_weight_it_chose(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures are those of weights that were chosen by other questions."""
+    # Each of the first five questions does well with one weight, and all others with 0.7.
+    alone = dict(enumerate((0.1, 0.2, 0.3, 0.4, 0.6)))
+
+    async def evaluated(*arguments: Any) -> list[StrategyScores]:
+        scores = []
+        for name in arguments[2]:
+            figures = [0.5] * 10
+            if name != "declared":
+                figures = [float(alone.get(at, 0.7) == float(name)) for at in range(10)]
+            mean = sum(figures) / 10
+            scores.append(StrategyScores(name, mean, 0, 0, 0, 0, 0, 10, ndcg_of_each=figures))
+        return scores
+
+    monkeypatch.setattr("lorebind_knowledge.evaluation.tuning.evaluate", evaluated)
+    data = Dataset({}, {str(number): frozenset("x") for number in range(10)})
+    tuning = await tune(bench.kb, data, RetrievalDeclaration())
+    assert (tuning.dense_weight, tuning.ndcg_10, tuning.declared_ndcg_10) == (0.7, 0.5, 0.5)
+    assert (tuning.difference.mean, tuning.is_noise) == (0, True)
+
+
+def test_the_interval_of_a_difference() -> None:
+    """It holds the true mean as often as it says, is the same each time, and knows certainty."""
+    draw = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        figures = draw.normal(0.1, 0.3, 60)
+        found = paired_difference(list(figures), [0.0] * 60)
+        assert found.low <= found.mean <= found.high
+        inside += found.low <= 0.1 <= found.high
+    assert 180 <= inside <= 199
+    assert paired_difference([1, 0], [0, 1]) == paired_difference([1, 0], [0, 1])
+    sure = paired_difference([0.75] * 9, [0.5] * 9)
+    assert (sure.mean, sure.low, sure.high, sure.is_noise) == (0.25, 0.25, 0.25, False)
+    assert str(sure) == "+0.250 [+0.250, +0.250]"
 
 
 async def test_the_better_weight_is_chosen(bench: Bench) -> None:
@@ -145,8 +172,7 @@ async def test_the_better_weight_is_chosen(bench: Bench) -> None:
     by_weight = {}
     for weight in WEIGHTS:
         way = RetrievalDeclaration.model_validate({"fusion": {"dense_weight": weight}})
-        first = Dataset(queries, {name: data.relevant[name] for name in ("0", "2")})
-        (scores,) = await evaluate(bench.kb, first, {"w": way})
+        (scores,) = await evaluate(bench.kb, data, {"w": way})
         by_weight[weight] = scores.ndcg_10
     best = max(by_weight.values())
     assert len(set(by_weight.values())) > 1
@@ -155,10 +181,10 @@ async def test_the_better_weight_is_chosen(bench: Bench) -> None:
     assert abs(tuning.dense_weight - 0.5) == abs(nearest - 0.5)
 
 
-async def test_too_few_to_halve(bench: Bench) -> None:
+async def test_too_few_to_tune(bench: Bench) -> None:
     """Three questions cannot be tuned on."""
     await filled(bench)
-    with pytest.raises(UsageError, match="3 questions cannot be halved"):
+    with pytest.raises(UsageError, match="at least 4 questions with judgements, not 3"):
         await tune(bench.kb, dataset({word: word for word in WORDS[:3]}), SIMILARITY)
 
 

@@ -244,7 +244,7 @@ async def _visible(bench: Bench, kb: Any) -> QueryResult:
 
 
 async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
-    """It is noticed with the keys that there are, until a document has it; each key is said once."""
+    """It is noticed once, with the keys that there are, until a document has it."""
     await filled(bench)
     result = await bench.ask("words", filters={"titel": "x", "uri": "docs/0.md"})
     assert result.matches == []

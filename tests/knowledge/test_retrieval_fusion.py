@@ -45,18 +45,17 @@ CANDIDATES = [
     candidate("c", dense=0.7, lexical=4.0),
     candidate("d", dense=0.1, lexical=1.0),
 ]
-# Scaled, the cosines are 1, 0.5, 0.75 and 0, the roots of the BM25 figures 0, 1, 0.5 and 0.25.
+# Scaled, the cosines are 1, 0.5, 0.75 and 0, the BM25 figures 0, 1, 0.25 and 0.0625.
 
 
 def test_weighted_by_hand() -> None:
-    """Each figure is scaled over the candidates, BM25 by its root, and they add by weight."""
-    expected = [("b", 0.65), ("a", 0.7), ("c", 0.675), ("d", 0.075)]
-    expected.sort(key=lambda pair: -pair[1])
-    assert fused(CANDIDATES) == expected
-    half = [("b", 0.75), ("c", 0.625), ("a", 0.5), ("d", 0.125)]
-    assert fused(CANDIDATES, dense_weight=0.5) == half
+    """Each figure is scaled over the candidates, and they add by weight, by default equally."""
+    equal = [("b", 0.75), ("a", 0.5), ("c", 0.5), ("d", 0.03125)]
+    assert fused(CANDIDATES) == fused(CANDIDATES, dense_weight=0.5) == equal
+    mostly_near = [("a", 0.7), ("b", 0.65), ("c", 0.6), ("d", 0.01875)]
+    assert fused(CANDIDATES, dense_weight=0.7) == mostly_near
     assert fused(CANDIDATES, dense_weight=1) == [("a", 1), ("c", 0.75), ("b", 0.5), ("d", 0)]
-    assert fused(CANDIDATES, dense_weight=0) == [("b", 1), ("c", 0.5), ("d", 0.25), ("a", 0)]
+    assert fused(CANDIDATES, dense_weight=0) == [("b", 1), ("c", 0.25), ("d", 0.0625), ("a", 0)]
 
 
 def test_ranks_by_hand() -> None:

@@ -37,7 +37,7 @@ async def test_near_duplicates_come_late(bench: Bench) -> None:
     await filled(bench)
     plain = (await bench.ask(QUESTION, strategy="hybrid", top_k=8)).matches
     assert uris(plain) == ["same"] * 4 + ["own"] * 4
-    diverse = (await bench.ask(QUESTION, strategy="mmr", top_k=8, mmr_lambda=0.3)).matches
+    diverse = (await bench.ask(QUESTION, strategy="mmr", top_k=8, mmr_lambda=0.2)).matches
     assert diverse[0].id == plain[0].id
     assert uris(diverse)[:4] == ["same"] + ["own"] * 3
     assert {match.id for match in diverse} == {match.id for match in plain}

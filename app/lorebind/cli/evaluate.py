@@ -11,8 +11,12 @@ from lorebind.cli.options import IdArgument, Output, OutputOption, ProjectOption
 
 if TYPE_CHECKING:
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
+    from lorebind_knowledge.evaluation.tuning import Tuning
 
-_COLUMNS = ("strategy", "nDCG@10", "recall@10", "recall@100", "MRR", "p50 ms", "p95 ms")
+_COLUMNS = (
+    *("strategy", "nDCG@10", "against the first", "recall@10", "recall@100", "MRR"),
+    *("p50 ms", "p95 ms"),
+)
 
 
 def evaluate(
@@ -29,7 +33,7 @@ def evaluate(
         ),
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Choose the fusion's weight on half of the questions.")
+        bool, typer.Option("--tune", help="Choose the fusion's weight by cross-validation.")
     ] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")
@@ -53,11 +57,7 @@ def evaluate(
     if output is Output.table:
         print_table(_COLUMNS, map(_row, scores))
         if tuning is not None:
-            print_line(
-                f"dense_weight {tuning.dense_weight:g}, chosen on one half of the questions: "
-                f"nDCG@10 {tuning.tuned.ndcg_10:.3f} on the other half, where the declared "
-                f"settings have {tuning.declared.ndcg_10:.3f}"
-            )
+            print_line(_advice(tuning))
     else:
         print_data({"strategies": scores, "tuning": tuning}, output)
     if min_ndcg is not None and declared.ndcg_10 < min_ndcg:
@@ -70,10 +70,21 @@ def evaluate(
 
 
 def _row(score: StrategyScores) -> tuple[str, ...]:
-    quality = (score.ndcg_10, score.recall_10, score.recall_100, score.mrr)
     return (
         score.strategy,
-        *(f"{figure:.3f}" for figure in quality),
-        f"{score.p50_ms:.1f}",
-        f"{score.p95_ms:.1f}",
+        f"{score.ndcg_10:.3f}",
+        str(score.against_first or ""),
+        *(f"{figure:.3f}" for figure in (score.recall_10, score.recall_100, score.mrr)),
+        *(f"{figure:.1f}" for figure in (score.p50_ms, score.p95_ms)),
     )
+
+
+def _advice(tuning: Tuning) -> str:
+    compared = (
+        f"a weight chosen by other questions has nDCG@10 {tuning.ndcg_10:.3f}, the declared "
+        f"settings have {tuning.declared_ndcg_10:.3f}: {tuning.difference}"
+    )
+    if tuning.is_noise:
+        return f"keep the settings: {compared}, which may be chance"
+    verdict = "set" if tuning.difference.mean > 0 else "keep the settings, not"
+    return f"{verdict} fusion.dense_weight {tuning.dense_weight:g}: {compared}"

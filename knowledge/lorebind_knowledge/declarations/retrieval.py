@@ -60,7 +60,7 @@ class FusionDeclaration(Declaration):
         description="`weighted`: the figures, scaled to 0 to 1, added by weight; `rrf`: the ranks.",
     )
     dense_weight: float = Field(
-        0.7, ge=0, le=1, description="weighted: the weight of the vectors. The words have the rest."
+        0.5, ge=0, le=1, description="weighted: the weight of the vectors. The words have the rest."
     )
     rank_constant: int = Field(60, ge=1, le=1000, description="rrf: the constant k.")
     depth: int = Field(

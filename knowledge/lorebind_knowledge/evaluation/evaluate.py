@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
 from lorebind_knowledge.evaluation.metrics import ndcg, recall, reciprocal_rank
 from lorebind_knowledge.retrieval.search import index_in_use, rank
 
@@ -36,6 +37,10 @@ class StrategyScores:
     """Milliseconds, half of the questions took less."""
     p95_ms: float
     queries: int
+    against_first: Difference | None = None
+    """How much higher its nDCG@10 is than that of the first way; None for the first itself."""
+    ndcg_of_each: Sequence[float] = field(default=(), repr=False)
+    """nDCG@10 of each question, in their order."""
 
 
 async def evaluate(
@@ -45,6 +50,8 @@ async def evaluate(
     progress: Callable[[], None] = lambda: None,
 ) -> list[StrategyScores]:
     """Ask all questions in all ways. A document scores what its best chunk does.
+
+    Each way is compared with the first, see `paired_difference`.
 
     Args:
         kb: an ingested knowledge base.
@@ -58,7 +65,12 @@ async def evaluate(
         LorebindError: see `search`.
     """
     names = await call(_names_of_documents, kb, dataset)
-    return [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
+    first, *others = [await _one(kb, dataset, names, *way, progress) for way in ways.items()]
+    compared = [
+        replace(one, against_first=paired_difference(one.ndcg_of_each, first.ndcg_of_each))
+        for one in others
+    ]
+    return [first, *compared]
 
 
 async def _one(
@@ -97,6 +109,7 @@ async def _one(
         p50_ms=1000 * statistics.median(seconds),
         p95_ms=1000 * _quantile(seconds, 0.95),
         queries=len(figures),
+        ndcg_of_each=[ndcg_10 for ndcg_10, *_ in figures],
     )
 
 

@@ -1,32 +1,39 @@
-"""Choosing how much vectors and words count, on one half of the questions, for the other half."""
+"""Choosing how much vectors and words count, by cross-validation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.evaluation.dataset import Dataset
-from lorebind_knowledge.evaluation.evaluate import StrategyScores, evaluate
+from lorebind_knowledge.evaluation.bootstrap import Difference, paired_difference
+from lorebind_knowledge.evaluation.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.evaluation.dataset import Dataset
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 WEIGHTS = tuple(step / 10 for step in range(11))
+_NEUTRAL = 0.5
+_FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What was chosen on the first half, and how it does on the second."""
+    """The weight that does best on all questions, and what choosing one so is worth."""
 
     dense_weight: float
-    tuned: StrategyScores
-    """The chosen weight, on the questions it was not chosen by."""
-    declared: StrategyScores
-    """The declared settings, on the same questions."""
+    ndcg_10: float
+    """Of each question with the weight that was chosen without it."""
+    declared_ndcg_10: float
+    """Of the declared settings."""
+    difference: Difference
+    """Between the two. If it may be none, the declared settings are as good."""
+    is_noise: bool
 
 
 async def tune(
@@ -35,28 +42,40 @@ async def tune(
     settings: RetrievalDeclaration,
     progress: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Pick `fusion.dense_weight` by nDCG@10 on every second question, and report the others.
+    """Pick `fusion.dense_weight` by nDCG@10, and say whether it beats the declared settings.
+
+    The questions are parted into five; those of each part are asked with the weight that did best
+    on the other four.
 
     Raises:
         UsageError: there are fewer than four questions, or none of their documents is there.
         LorebindError: see `search`.
     """
-    if len(dataset.relevant) < 4:
-        raise UsageError(f"{len(dataset.relevant)} questions cannot be halved to tune; give more")
-    first, second = _half(dataset, 0), _half(dataset, 1)
+    count = len(dataset.relevant)
+    if count < 4:
+        raise UsageError(f"tuning takes at least 4 questions with judgements, not {count}")
     ways = {str(weight): _weighted(settings, weight) for weight in WEIGHTS}
-    scores = await evaluate(kb, first, ways, progress)
-    best = max(scores, key=lambda score: (score.ndcg_10, -abs(float(score.strategy) - 0.5)))
-    weight = float(best.strategy)
-    tuned, declared = await evaluate(
-        kb, second, {"tuned": _weighted(settings, weight), "declared": settings}, progress
-    )
-    return Tuning(weight, tuned, declared)
+    *scores, declared = await evaluate(kb, dataset, {**ways, "declared": settings}, progress)
+    figures = {float(score.strategy): score.ndcg_of_each for score in scores}
+    tuned = list(declared.ndcg_of_each)
+    for part in range(min(_FOLDS, count)):
+        asked = range(part, count, _FOLDS)
+        weight = _best(figures, [at for at in range(count) if at not in asked])
+        for at in asked:
+            tuned[at] = figures[weight][at]
+    difference = paired_difference(tuned, declared.ndcg_of_each)
+    best = _best(figures, range(count))
+    return Tuning(best, fmean(tuned), declared.ndcg_10, difference, difference.is_noise)
 
 
-def _half(dataset: Dataset, which: int) -> Dataset:
-    chosen = sorted(dataset.relevant)[which::2]
-    return Dataset(dataset.queries, {query: dataset.relevant[query] for query in chosen})
+def _best(figures: dict[float, Sequence[float]], questions: Collection[int]) -> float:
+    """The weight with the highest mean for some questions; of equal ones the most neutral."""
+
+    def worth(weight: float) -> tuple[float, float]:
+        mean = fmean(figures[weight][at] for at in questions)
+        return round(mean, 9), -abs(weight - _NEUTRAL)
+
+    return max(figures, key=worth)
 
 
 def _weighted(settings: RetrievalDeclaration, weight: float) -> RetrievalDeclaration:

@@ -2,13 +2,12 @@
 
 `weighted` adds the figures of both by weight, each scaled to 0 to 1 over the candidates (min-max):
 the convex combination of Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
-Retrieval" (2023), over the square root of BM25. `rrf` adds 1 / (k + rank): the reciprocal rank
+Retrieval" (2023). `rrf` adds 1 / (k + rank): the reciprocal rank
 fusion of Cormack, Clarke and Buettcher (2009).
 """
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.retrieval.query import in_order, weighed
@@ -39,8 +38,7 @@ def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
         weight = fusion.dense_weight
-        # BM25's first is often far ahead of its next; by its root the others count too.
-        pairs = zip(scaled(dense), scaled([sqrt(figure) for figure in lexical]), strict=True)
+        pairs = zip(scaled(dense), scaled(lexical), strict=True)
         figures = [weight * near + (1 - weight) * worded for near, worded in pairs]
     rounded = [round(figure, _DECIMALS) for figure in figures]
     ranked = in_order(
