@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.bm25.query import query_words
+from lorebind_knowledge.bm25.tokenize import count_words
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.index.index import NoIndexError
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
@@ -15,6 +19,7 @@ from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
 from .every_catalog import OnEveryCatalog
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Record
 
 LIBRARY = {
@@ -32,6 +37,40 @@ def books(uri: str = "a.md", generation: int = 1) -> list[Record]:
         record(name, uri=uri, generation=generation, text=text, vowel=name in "ae")
         for name, text in LIBRARY.items()
     ]
+
+
+def document_figures(to: Driver, question: str) -> dict[str, float]:
+    """The figures of all documents, by uri; all chunks of one have the same."""
+
+    def ask(view: View) -> dict[str, float]:
+        _, numbers = view.rows()
+        figures = view.document_figures(question, numbers.tolist())
+        found: dict[str, set[float]] = {}
+        for number, chunk in view.chunks(numbers.tolist()).items():
+            found.setdefault(chunk.uri, set()).add(round(figures.get(number, 0.0), 9))
+        assert all(len(same) == 1 for same in found.values())
+        return {uri: same.pop() for uri, same in found.items()}
+
+    return to.index.read(HERE, ask)
+
+
+def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
+    """BM25 over documents, each all of its chunks, as its formula says it."""
+    words = {
+        uri: sum(count_words([f"{one.context}\n{one.text}" for one in chunks]), Counter())
+        for uri, chunks in live.items()
+        if chunks
+    }
+    average = sum(found.total() for found in words.values()) / len(words)
+    figures = dict.fromkeys(words, 0.0)
+    for word, weight in count_words([" ".join(query_words(question))])[0].items():
+        having = sum(word in found for found in words.values())
+        rarity = max(log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
+        for uri, found in words.items():
+            times = found[word]
+            norm = 1.2 * (0.25 + 0.75 * found.total() / average)
+            figures[uri] += weight * rarity * times * 2.2 / (times + norm)
+    return figures
 
 
 class TestWords(OnEveryCatalog):
@@ -148,6 +187,22 @@ class TestWords(OnEveryCatalog):
         to.catalog.ledger.activate_index(to.lease(), successor.key)
         assert ids(to.words("bread")) == ["h"]
 
+    def test_documents(self, to: Driver) -> None:
+        """A document has the words of all its chunks; how rare one is, is counted by documents."""
+        live = {
+            "a.md": books(),
+            "b.md": [record(f"b{n}", uri="b.md", text=f"bread {n}") for n in range(3)],
+            "c.md": [record("c", uri="c.md", text="tickets and an engine")],
+        }
+        for name in "defghi":
+            live[f"{name}.md"] = [record(name, uri=f"{name}.md", text=f"nothing but {name}{name}")]
+        to.add(*(one for uri, chunks in live.items() if uri != "a.md" for one in chunks))
+        figures = document_figures(to, "bread tickets")
+        assert figures == pytest.approx(by_hand(live, "bread tickets"), abs=1e-8)
+        assert figures["b.md"] > figures["a.md"] > 0.1
+        assert set(document_figures(to, "the of a").values()) == {0.0}
+        assert set(document_figures(to, "unheard").values()) == {0.0}
+
     def test_errors(self, to: Driver) -> None:
         """A knowledge base without an index, a malformed filter and a k of 0 are errors."""
         with pytest.raises(NoIndexError):
@@ -197,3 +252,6 @@ class TestWords(OnEveryCatalog):
             expected = {(m.id, m.text): m.figure for m in to.words(question, namespace=fresh)}
             figures = {(m.id, m.text): m.figure for m in to.words(question)}
             assert figures == pytest.approx(expected, abs=1e-9)
+            assert document_figures(to, question) == pytest.approx(
+                by_hand(live, question), abs=1e-8
+            )

@@ -58,6 +58,17 @@ def test_weighted_by_hand() -> None:
     assert fused(CANDIDATES, dense_weight=0) == [("b", 1), ("c", 0.25), ("d", 0.0625), ("a", 0)]
 
 
+def test_words_of_whole_documents() -> None:
+    """They are half of what words say, unless the weight says otherwise; then all is scaled."""
+    whole = dict(zip("abcd", (8.0, 0.0, 20.0, 3.0), strict=True))
+    both = [one.scored(one.score, document=whole[one.id]) for one in CANDIDATES]
+    # Halves of both are 4, 8, 12 and 2; scaled 0.2, 0.6, 1 and 0.
+    assert fused(both) == [("c", 0.875), ("a", 0.6), ("b", 0.55), ("d", 0)]
+    assert fused(both, document_weight=0) == fused(CANDIDATES, document_weight=0)
+    alone = [("c", 1), ("a", 0.4), ("d", 0.15), ("b", 0)]
+    assert fused(both, document_weight=1, dense_weight=0) == alone
+
+
 def test_ranks_by_hand() -> None:
     """Each rank counts 1 / (k + rank), the two together as a share of being first in both."""
     most = 2 / 61

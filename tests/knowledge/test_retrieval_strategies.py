@@ -29,9 +29,9 @@ WORDS = ("apple", "boat", "cedar", "delta", "ember", "flint", "grove", "harbour"
 SCORES = {
     "similarity": {"dense"},
     "lexical": {"dense", "lexical"},
-    "hybrid": {"dense", "lexical", "fused"},
-    "mmr": {"dense", "lexical", "fused", "mmr"},
-    "rerank": {"dense", "lexical", "fused", "rerank"},
+    "hybrid": {"dense", "lexical", "document", "fused"},
+    "mmr": {"dense", "lexical", "document", "fused", "mmr"},
+    "rerank": {"dense", "lexical", "document", "fused", "rerank"},
 }
 QUESTION = "apple boat cedar"
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.bm25.query import query_words
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ def count_words(texts: Sequence[str]) -> list[Counter[str]]:
     pieces = [text.encode().translate(_CUT).split() for text in texts]
     words = _words_of(set(chain.from_iterable(pieces)))
     return [Counter(chain.from_iterable(map(words.__getitem__, some))) for some in pieces]
+
+
+def wanted_words(question: str) -> Counter[str]:
+    """The words of a question to look for, and how often it says each.
+
+    A word that FTS5 takes for several, as `max_tokens`, is looked for as each of them.
+    """
+    found: Counter[str] = Counter()
+    said = Counter(query_words(question))
+    for words, times in zip(count_words(list(said)), said.values(), strict=True):
+        for word, within in words.items():
+            found[word] += within * times
+    return found
 
 
 def _words_of(pieces: Iterable[bytes]) -> dict[bytes, Sequence[str]]:

@@ -157,6 +157,41 @@ def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
         )
 
 
+def owners_from(sql: Sql, space: int, number: int) -> list[tuple[int, str]]:
+    """The uris of the documents of all chunks from a number on, staged and dead ones too."""
+    return sql.run(
+        "select distinct c.number, v.uri from catalog_chunks as c"
+        " join catalog_versions as v on v.version = c.version"
+        " where c.space = :space and c.number >= :number",
+        space=space,
+        number=number,
+    )
+
+
+def versions_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, int]:
+    """The versions of documents that chunks are live in, by their numbers."""
+    rows = sql.run(
+        f"select c.number, c.version {_LIVE_CHUNKS} and c.number in (:*numbers)",
+        space=space,
+        numbers=list(numbers),
+    )
+    return dict(rows)
+
+
+def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
+    """Version and number of all chunks of versions of documents."""
+    return sql.run(
+        "select version, number from catalog_chunks where version in (:*versions)",
+        versions=list(versions),
+    )
+
+
+def count_documents(sql: Sql, space: int) -> int:
+    """How many documents searches find."""
+    counted = "select count(*) from catalog_versions where space = :space"
+    return int(sql.run(f"{counted} and state = {LIVE}", space=space)[0][0])
+
+
 def has_metadata_key(sql: Sql, space: int, key: str) -> bool:
     """Whether the metadata of any chunk that searches find has a key.
 

@@ -8,12 +8,13 @@ indexes. It has 64 bits: of a million words no two are likely to share one.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bm25.query import query_words
-from lorebind_knowledge.bm25.tokenize import count_words
+import numpy as np
+
+from lorebind_knowledge.bm25.documents import K1, B, Postings
+from lorebind_knowledge.bm25.tokenize import count_words, wanted_words
 from lorebind_knowledge.catalog.words import SAME_SCORE
 from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
 
@@ -35,8 +36,6 @@ SQL = (
 # What PostgreSQL calls the types bigint and integer.
 _BIGINT, _INTEGER = 20, 23
 _REMEMBERED = 32_768
-
-_K1, _B = 1.2, 0.75
 
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
@@ -88,7 +87,7 @@ def figures(
         k: the best so many are among them, with all that tie with the last; more may be.
         also: these are among them too, those that hold a word.
     """
-    words = _wanted(question)
+    words = wanted_words(question)
     query = "select passages, words from catalog_word_counts where space = %s and words > 0"
     counts = db.execute(query, [space]).fetchone()
     if not words or counts is None:
@@ -98,7 +97,7 @@ def figures(
         _FIGURES,
         {
             "space": space,
-            "words": [int.from_bytes(_term(space, word), "big", signed=True) for word in words],
+            "words": [_number(space, word) for word in words],
             "weights": list(words.values()),
             "passages": passages,
             "average": length / passages,
@@ -107,6 +106,29 @@ def figures(
         },
     )
     return dict(found.fetchall())
+
+
+def postings(db: psycopg.Connection, space: int, question: str) -> list[Postings]:
+    """Of each word of a question the passages that hold it; words that none holds are left out."""
+    found = []
+    for word, weight in wanted_words(question).items():
+        rows = db.execute(_PLACES, {"space": space, "word": _number(space, word)}).fetchall()
+        if rows:
+            numbers, times = np.array(rows, np.int64).T
+            found.append(Postings(weight, numbers, times))
+    return found
+
+
+def total_length(db: psycopg.Connection, space: int) -> int:
+    """How many words all passages have together."""
+    query = "select words from catalog_word_counts where space = %s"
+    return int((db.execute(query, [space]).fetchone() or (0,))[0])
+
+
+def lengths(db: psycopg.Connection, space: int, numbers: Collection[int]) -> dict[int, int]:
+    """How many words passages have, by number; those that cannot be found are left out."""
+    query = "select number, length from catalog_words where space = %s and number = any(%s)"
+    return dict(db.execute(query, [space, list(numbers)]).fetchall())
 
 
 def drop(db: psycopg.Connection, space: int) -> None:
@@ -131,8 +153,8 @@ _FIGURES = f"""
         ln((%(passages)s::float8 - count(*) + 0.5) / (count(*) + 0.5)), 1e-6) as idf
       from found group by word
     ), ranked as (
-      select number, sum(weight * idf * times * {_K1 + 1} / (times + {_K1}
-        * ({1 - _B} + {_B} * length / %(average)s::float8))) as bm25
+      select number, sum(weight * idf * times * {K1 + 1} / (times + {K1}
+        * ({1 - B} + {B} * length / %(average)s::float8))) as bm25
       from found join rarity using (word) group by number
     )
     select number, bm25 from ranked where number = any(%(also)s::bigint[])
@@ -141,17 +163,14 @@ _FIGURES = f"""
 """
 
 
-def _wanted(question: str) -> Counter[str]:
-    """The words to look for, and how often the question says each.
+_PLACES = """
+    select number, times[array_position(terms, %(word)s)] from catalog_words
+    where space + 0 = %(space)s and terms @> array[%(word)s::bigint]
+"""
 
-    A word that FTS5 takes for several, as `max_tokens`, is looked for as each of them.
-    """
-    found: Counter[str] = Counter()
-    said = Counter(query_words(question))
-    for words, times in zip(count_words(list(said)), said.values(), strict=True):
-        for word, within in words.items():
-            found[word] += within * times
-    return found
+
+def _number(space: int, word: str) -> int:
+    return int.from_bytes(_term(space, word), "big", signed=True)
 
 
 @lru_cache(_REMEMBERED)

@@ -5,10 +5,14 @@ How rare a word is, is so counted over what searches find in that index, and ove
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lorebind_knowledge.bm25.documents import Postings
 from lorebind_knowledge.bm25.query import query_words
-from lorebind_knowledge.bm25.tokenize import TOKENIZER
+from lorebind_knowledge.bm25.tokenize import TOKENIZER, wanted_words
 
 if TYPE_CHECKING:
     import sqlite3
@@ -55,6 +59,52 @@ def figures(
         if len(best) < _FEW or best[-1][1] < best[k - 1][1] - SAME_SCORE * best[0][1]:
             return dict(best)
     return dict(db.execute(matching, (wanted,)).fetchall())
+
+
+def postings(db: sqlite3.Connection, space: int, question: str) -> list[Postings]:
+    """Of each word of a question the passages that hold it; words that none holds are left out."""
+    vocabulary = f"temp.{_table(space)}_places"
+    db.execute(
+        f"create virtual table if not exists {vocabulary}"
+        f" using fts5vocab (main, '{_table(space)}', 'instance')"
+    )
+    found = []
+    for word, weight in wanted_words(question).items():
+        query = f"select group_concat(doc, ' ') from {vocabulary} where term = ?"
+        ((places,),) = db.execute(query, (word,))
+        if places:
+            found.append(Postings(weight, np.array(places.split(), np.int64)))
+    return found
+
+
+def total_length(db: sqlite3.Connection, space: int) -> int:
+    """How many words all passages have together."""
+    ((counts,),) = db.execute(f"select block from {_table(space)}_data where id = 1")
+    _, length = _varints(counts)
+    return length
+
+
+def lengths(db: sqlite3.Connection, space: int, numbers: Collection[int]) -> dict[int, int]:
+    """How many words passages have, by number; those that cannot be found are left out."""
+    sizes = db.execute(
+        f"select id, sz from {_table(space)}_docsize where id in (select value from json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {number: _varints(size)[0] for number, size in sizes}
+
+
+def _varints(data: bytes) -> list[int]:
+    """The numbers that SQLite has packed: seven bits of a byte each, the highest first.
+
+    https://www.sqlite.org/fileformat2.html#varint; none here takes the ninth byte.
+    """
+    found, value = [], 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(value)
+            value = 0
+    return found
 
 
 def drop(db: sqlite3.Connection, space: int) -> None:

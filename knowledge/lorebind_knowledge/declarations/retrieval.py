@@ -62,10 +62,22 @@ class FusionDeclaration(Declaration):
     dense_weight: float = Field(
         0.5, ge=0, le=1, description="weighted: the weight of the vectors. The words have the rest."
     )
+    document_weight: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="weighted: which part of the words' figure is that of the whole document of a "
+        "passage. With 0, only the passage's own words count.",
+    )
     rank_constant: int = Field(60, ge=1, le=1000, description="rrf: the constant k.")
     depth: int = Field(
         100, ge=50, le=1000, description="How many passages of each kind are brought together."
     )
+
+    @property
+    def counts_documents(self) -> bool:
+        """Whether the words of whole documents count."""
+        return self.method == "weighted" and self.document_weight > 0
 
 
 class RerankerBase(Declaration):

@@ -24,7 +24,7 @@ from lorebind_knowledge.catalog import chunks, versions
 from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.errors import LeaseLostError, StoreError
-from lorebind_knowledge.index.masks import Masks
+from lorebind_knowledge.index.memory import Memory
 from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
 
@@ -85,9 +85,7 @@ class Index:
             catalog: everything else; it belongs to this store alone.
         """
         self.store, self.catalog = store, catalog
-        self._masks: dict[int, tuple[int, Masks]] = {}
-        self._keys: dict[int, tuple[int, dict[str, bool]]] = {}
-        """By birth: a version, and which keys the metadata of its chunks have or lack."""
+        self._memory = Memory()
         self._swept: dict[int, float] = {}
         self._changed: Counter[int] = Counter()
         """Of each index, how many chunks were published or removed since the last `finish_load`."""
@@ -156,9 +154,7 @@ class Index:
             index = self.catalog.ledger.index_within(sql, namespace, "active")
             state = None if index is None else chunks.state_of(sql, index.birth)
             if index is not None and state is not None:
-                views[namespace] = View(
-                    index, state, sql, self.store, self._masks_of, self._keys_of
-                )
+                views[namespace] = View(index, state, sql, self.store, self._memory)
         return views
 
     def _swept_since(self, views: Collection[View]) -> bool:
@@ -265,8 +261,7 @@ class Index:
         with self.catalog.writing(lease) as sql:
             versions.drop(sql, index.birth)
             self.catalog.ledger.drop_index(sql, index.key)
-        self._masks.pop(index.birth, None)
-        self._keys.pop(index.birth, None)
+        self._memory.forget(index.birth)
 
     def next_generations(self, index: IndexEntry, uris: Sequence[str]) -> dict[str, int]:
         """Of each document a generation that is newer than all it has."""
@@ -386,23 +381,6 @@ class Index:
         if not self.store.filters:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
-
-    def _keys_of(self, view: View) -> dict[str, bool]:
-        birth, version = view.index.birth, view.state.version
-        known = self._keys.get(birth)
-        if known is None or known[0] != version:
-            known = self._keys[birth] = version, {}
-        return known[1]
-
-    def _masks_of(self, view: View) -> Masks:
-        birth, version = view.index.birth, view.state.version
-        known = self._masks.get(birth)
-        if known is not None and known[0] == version:
-            return known[1]
-        masks = Masks(*view.rows(), None if known is None else known[1])
-        if known is None or known[0] < version:
-            self._masks[birth] = version, masks
-        return masks
 
 
 def _check_there(sql: Sql, index: IndexEntry) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lorebind_knowledge.bm25.documents import Documents, document_figures
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.versions import words_in
@@ -21,14 +22,14 @@ from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from lorebind_knowledge.catalog.chunks import State, StoredChunk
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.sql import Sql
-    from lorebind_knowledge.index.masks import Masks
+    from lorebind_knowledge.index.memory import Memory
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import Nominees, VectorStore
 
@@ -74,17 +75,15 @@ class View:
         state: State,
         sql: Sql,
         store: VectorStore,
-        masks: Callable[[View], Masks],
-        keys: Callable[[View], dict[str, bool]],
+        memory: Memory,
     ) -> None:
         self.index, self.state = index, state
-        self._sql, self._store, self._masks = sql, store, masks
-        self._known_keys = keys
+        self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
 
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
-        known = self._known_keys(self)
+        known = self._memory.keys(self)
         if name not in known:
             known[name] = chunks.has_metadata_key(self._sql, self.index.birth, name)
         return known[name]
@@ -160,6 +159,30 @@ class View:
                 return best, figures
             wanted = max(wanted * _GROWTH, len(figures) + 1)
 
+    def document_figures(self, question: str, numbers: Collection[int]) -> dict[int, float]:
+        """Of chunks the BM25 of the documents that they belong to, by number.
+
+        How rare a word is, is counted over the documents that are live in the index. What holds no
+        word of the question is left out.
+        """
+        space, words = self.index.birth, words_in(self._sql)
+        postings = words.postings(self._sql.driver, space, question)
+        versions = chunks.versions_of(self._sql, space, numbers)
+        if not postings or not versions:
+            return {}
+        memory = self._memory.owners(self)
+        wanted = np.array(list(versions), np.int64)
+        owners = memory.of(self._sql, space, wanted)
+        lengths = memory.lengths(self._sql, space, set(versions.values()))
+        ids, first, back = np.unique(owners, return_index=True, return_inverse=True)
+        length = [lengths[versions[int(wanted[at])]] for at in first]
+        count = chunks.count_documents(self._sql, space)
+        average = words.total_length(self._sql.driver, space) / max(count, 1)
+        documents = Documents(ids, np.array(length), count, average)
+        held = ((one, memory.of(self._sql, space, one.numbers)) for one in postings)
+        figures = document_figures(held, documents)[back]
+        return {n: f for n, f in zip(wanted.tolist(), figures.tolist(), strict=True) if f}
+
     def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks their cosines with a vector, by number."""
         vectors = self.vectors(numbers)
@@ -215,7 +238,7 @@ class View:
             return _Filter(where, {}, None, self.state.live)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
-        among = self._masks(self).allowed(where, self._metadata)
+        among = self._memory.masks(self).allowed(where, self._metadata)
         return _Filter(where, where, among, len(among))
 
     def _are_all(self, nominees: Nominees) -> bool:

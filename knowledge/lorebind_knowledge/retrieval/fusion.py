@@ -37,14 +37,21 @@ def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
-        weight = fusion.dense_weight
-        pairs = zip(scaled(dense), scaled(lexical), strict=True)
-        figures = [weight * near + (1 - weight) * worded for near, worded in pairs]
+        documents = [one.scores.get("document", 0.0) for one in candidates]
+        words = scaled(_mixed(lexical, documents, fusion.document_weight))
+        figures = _mixed(words, scaled(dense), fusion.dense_weight)
     rounded = [round(figure, _DECIMALS) for figure in figures]
     ranked = in_order(
         one.scored(figure, fused=figure) for one, figure in zip(candidates, rounded, strict=True)
     )
     return weighed(ranked, candidates)
+
+
+def _mixed(
+    figures: Sequence[float], others: Sequence[float], share_of_others: float
+) -> list[float]:
+    pairs = zip(figures, others, strict=True)
+    return [(1 - share_of_others) * one + share_of_others * other for one, other in pairs]
 
 
 def scaled(figures: Sequence[float]) -> list[float]:

@@ -136,14 +136,18 @@ class Query:
         near = {one.number: one.figure for one in nearest}
         names |= {one.number: one.id for one in worded}
         near |= view.cosines(self.vector, [n for n in names if n not in near])
+        wholes: dict[int, float] = {}
+        if self.settings.fusion.counts_documents:
+            wholes = view.document_figures(self.question, list(names))
+
+        def figures(number: int) -> dict[str, float]:
+            found = {"dense": near[number], "lexical": words.get(number, 0.0)}
+            if self.settings.fusion.counts_documents:
+                found["document"] = wholes.get(number, 0.0)
+            return found
+
         return [
-            Candidate(
-                kb_id,
-                number,
-                name,
-                score_of(near[number]),
-                {"dense": near[number], "lexical": words.get(number, 0.0)},
-            )
+            Candidate(kb_id, number, name, score_of(near[number]), figures(number))
             for number, name in names.items()
         ]
 
