@@ -323,6 +323,7 @@ def plan(
                 strategy=strategy,
                 tokens=True,
             )
+            shown.read = None  # no ingest follows
             plans.append(shown)
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)

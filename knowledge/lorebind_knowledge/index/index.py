@@ -25,7 +25,7 @@ from lorebind_knowledge.catalog.entries import entries_of, unit_vector
 from lorebind_knowledge.catalog.ledger import put_documents, remove_documents
 from lorebind_knowledge.errors import LeaseLostError, StoreError
 from lorebind_knowledge.index.masks import Masks
-from lorebind_knowledge.index.view import SPANS, LostVectorsError, View
+from lorebind_knowledge.index.view import SPANS, KnownKeys, LostVectorsError, View
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ class Index:
         """
         self.store, self.catalog = store, catalog
         self._masks: dict[int, tuple[int, Masks]] = {}
-        self._keys: dict[int, tuple[int, dict[str, bool]]] = {}
-        """By birth: a version, and which keys the metadata of its chunks have or lack."""
+        self._keys: dict[int, tuple[int, KnownKeys]] = {}
         self._swept: dict[int, float] = {}
         self._changed: Counter[int] = Counter()
         """Of each index, how many chunks were published or removed since the last `finish_load`."""
@@ -387,11 +386,11 @@ class Index:
             return {}
         return {key: value for key, value in json.loads(metadata).items() if key not in SPANS}
 
-    def _keys_of(self, view: View) -> dict[str, bool]:
+    def _keys_of(self, view: View) -> KnownKeys:
         birth, version = view.index.birth, view.state.version
         known = self._keys.get(birth)
         if known is None or known[0] != version:
-            known = self._keys[birth] = version, {}
+            known = self._keys[birth] = version, KnownKeys()
         return known[1]
 
     def _masks_of(self, view: View) -> Masks:

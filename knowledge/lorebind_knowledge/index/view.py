@@ -7,6 +7,7 @@ the moment is noticed afterwards, see `Index.read`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,16 @@ class _Filter(NamedTuple):
     """How many pass, where that is known."""
 
 
+@dataclass(slots=True)
+class KnownKeys:
+    """What is known of the metadata of one version of an index."""
+
+    there: set[str] = field(default_factory=set)
+    """Keys that some chunk has."""
+    every: list[str] | None = None
+    """All that there are, sorted, once that was asked for."""
+
+
 class LostVectorsError(StoreError):
     """The store has fewer vectors than the catalog knows of."""
 
@@ -75,7 +86,7 @@ class View:
         sql: Sql,
         store: VectorStore,
         masks: Callable[[View], Masks],
-        keys: Callable[[View], dict[str, bool]],
+        keys: Callable[[View], KnownKeys],
     ) -> None:
         self.index, self.state = index, state
         self._sql, self._store, self._masks = sql, store, masks
@@ -85,13 +96,20 @@ class View:
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
         known = self._known_keys(self)
-        if name not in known:
-            known[name] = chunks.has_metadata_key(self._sql, self.index.birth, name)
-        return known[name]
+        if known.every is not None:
+            return name in known.every
+        if name not in known.there:
+            if not chunks.has_metadata_key(self._sql, self.index.birth, name):
+                return False
+            known.there.add(name)
+        return True
 
     def metadata_keys(self) -> list[str]:
         """All keys that the metadata of chunks have, sorted; it looks at every chunk."""
-        return chunks.metadata_keys(self._sql, self.index.birth)
+        known = self._known_keys(self)
+        if known.every is None:
+            known.every = chunks.metadata_keys(self._sql, self.index.birth)
+        return known.every
 
     def nearest(
         self, vector: Vector, k: int, where: Mapping[str, Any] | None = None

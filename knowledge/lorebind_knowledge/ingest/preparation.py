@@ -156,7 +156,7 @@ class _Preparer:
 
     async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
         uri = item.uri
-        if self._planned and self._planned.has_fetched(uri):
+        if self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
             return uri, self._planned.fetched(uri)
         try:
             content = await call(item.read, self._version_to_ask_for(uri))
@@ -206,7 +206,7 @@ class _Preparer:
             content: Any
             if uri in self.fetched:
                 content = self.fetched.pop(uri)
-            elif self._planned and self._planned.has_fetched(uri):
+            elif self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
                 content = self._planned.fetched(uri)
             else:
                 content = item.read(self._version_to_ask_for(uri))
@@ -222,7 +222,7 @@ class _Preparer:
         entry, corpus = self._known.get(uri), self._corpus
         if isinstance(content, SourceError):
             raise content
-        if content is None and entry is not None:  # not changed since the version we have
+        if content is None and entry is not None and self._version_to_ask_for(uri):
             return _unchanged(source, entry)
         if not isinstance(content, Content):
             raise SourceError(

@@ -43,6 +43,8 @@ class SourceReport:
     reason: str = ""
     skipped: list[Skipped] = field(default_factory=list)
     """What it found beside its documents."""
+    notices: list[str] = field(default_factory=list)
+    """What may be wrong with its declaration: a pattern that matches nothing."""
 
 
 def skipped_summary(skipped: Iterable[Skipped]) -> str:

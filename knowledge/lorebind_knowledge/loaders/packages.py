@@ -26,9 +26,14 @@ _OLE = b"\xd0\xcf\x11\xe0"
 """Begins Microsoft's formats before 2007, and today's when they are encrypted."""
 
 
+def is_archive(data: bytes) -> bool:
+    """Whether what begins so is a ZIP archive."""
+    return data.startswith(_ZIP)
+
+
 def package_format(data: bytes) -> str:
     """The format of an archive by the part that its format must have; empty where it has none."""
-    if not data.startswith(_ZIP):
+    if not is_archive(data):
         return ""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -136,17 +136,20 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
     return begin_load(data, uri, media_type, _load_here)
 
 
-def can_load(uri: str, peek: Callable[[], bytes]) -> bool:
-    """Whether there is a loader for a document, as far as its name and its first bytes tell.
+def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
+    """Whether there is a loader for a document, by its name or else its content.
 
     Args:
         uri: its path or URL.
-        peek: gives the first bytes; called where the name tells nothing.
+        peek: gives its first so many bytes, or all for None; called where the name tells nothing.
     """
     suffix = name_of(uri).suffix.lower()
     if suffix in _SUFFIXES or suffix in plugged_suffixes():
         return True
-    return bool(_by_content(peek()))
+    head = peek(_LONGEST_PROLOGUE)
+    if packages.is_archive(head):  # what it holds stands at its end
+        head = peek(None)
+    return bool(_by_content(head))
 
 
 def begin_load(

@@ -49,6 +49,7 @@ class TemplatedFiles:
         self._exclude = list(exclude)
         self._environment = environment
         self.key = files(patterns, exclude).key
+        self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         """
@@ -60,6 +61,7 @@ class TemplatedFiles:
         files = self._files([one.pattern for one in filled], [one.pattern for one in exclude])
         for item in files.items():
             yield replace(item, uri=_shown(item.uri, filled))
+        self.notices = files.notices
 
 
 class _Filled:
