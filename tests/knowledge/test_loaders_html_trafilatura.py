@@ -36,13 +36,13 @@ NEWS = """<!doctype html>
  <p>The mayor said that the <code>open_gate</code> switch had been <a href="/gate">repaired</a> by
  hand, and that the <b>city council</b> had paid for it. No other port of the region has one.</p>
  <div class="more"><a href="#rest">Continue reading the main story</a></div>
- <h2>What it costs</h2>
+ <pre><code></code></pre><h2>What it costs</h2>
  <p>A place for a boat costs forty crowns a week, and sixty in summer. Fishermen pay half of that,
  as they did before the harbour was closed. The prices hold until the end of the year.</p>
  <ul><li>Boats of up to ten metres can come without a reservation.</li>
  <li>Larger boats have to ask the harbour master before.</li></ul>
  <pre><code>gate --help</code></pre>
- <p></p><pre><code>gate --open
+ <pre><code>gate --open
 gate --close</code></pre>
  <p>The café at the pier opens at nine in the morning and closes when the last ship has left.</p>
 </div>
