@@ -10,7 +10,7 @@ from lorebind_knowledge.declarations.base import Declaration
 
 
 class HtmlDeclaration(Declaration):
-    """How HTML pages are read."""
+    """How HTML pages become text."""
 
     extractor: Literal["built_in", "trafilatura"] = Field(
         "built_in",

@@ -203,7 +203,8 @@ class _Preparer:
     def _recipe(self, uri: str, content: Content | None = None) -> str:
         """The recipe of one document: of source code, also how its language is cut.
 
-        Without its content it may be HTML, so that its source is asked for the content.
+        As long as its content is not known, it counts as HTML, so that its source is asked for
+        the content when the extractor of HTML changes.
         """
         declared = self._corpus.chunker
         chunker = declared.for_language(language_of(uri))
@@ -258,13 +259,8 @@ class _Preparer:
         document: LoadedDocument | Future[LoadedDocument] | None
         document = self._planned.loaded(uri, signature) if self._planned else None
         if document is None:
-            document = begin_load(
-                content.data,
-                uri,
-                content.media_type,
-                self._readers.begin,
-                corpus.html_extractor,
-            )
+            begin, extractor = self._readers.begin, corpus.html_extractor
+            document = begin_load(content.data, uri, content.media_type, begin, extractor)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
         return reading if isinstance(document, Future) else self._finish(reading)
 

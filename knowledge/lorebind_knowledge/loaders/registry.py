@@ -173,9 +173,12 @@ def begin_load(
             return plugged
         if why := packages.why_unreadable(data):
             raise SourceError(f"{uri}: {why}; {_known()}")
-    form = known or _by_name(said, suffix)
-    if not form:
-        form = "text" if said == "text/plain" else _unknown(uri, said)
+    form = (
+        known
+        or _MEDIA_TYPES.get(said)
+        or _SUFFIXES.get(suffix)
+        or ("text" if said == "text/plain" else _unknown(uri, said))
+    )
     if said.startswith("text/") and not known and _is_rendered(form, data):
         form = "text"  # what somebody else has read from it already
     if form in worker.FORMATS:
@@ -209,18 +212,13 @@ def newer_version(uri: str) -> str:
 def is_html(data: bytes, uri: str, media_type: str) -> bool:
     """Whether a document is read as HTML, unless a plugin reads it."""
     said, _, suffix = _names(uri, media_type)
-    return (_by_content(data) or _by_name(said, suffix)) == "html"
+    return (_by_content(data) or _MEDIA_TYPES.get(said) or _SUFFIXES.get(suffix)) == "html"
 
 
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:
     """A document's media type, the parameters of that, and the ending of its name."""
     said, _, parameters = media_type.partition(";")
     return said.strip().lower(), parameters, name_of(uri).suffix.lower()
-
-
-def _by_name(said: str, suffix: str) -> str:
-    """The format that the media type stands for, or else the ending."""
-    return _MEDIA_TYPES.get(said) or _SUFFIXES.get(suffix, "")
 
 
 def _by_content(data: bytes) -> str:
