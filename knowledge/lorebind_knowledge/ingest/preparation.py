@@ -18,8 +18,14 @@ from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.identity import chunk_id, digest
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html_trafilatura import trafilatura_version
 from lorebind_knowledge.loaders.readers import Readers
-from lorebind_knowledge.loaders.registry import begin_load, loaders_version, newer_version
+from lorebind_knowledge.loaders.registry import (
+    begin_load,
+    is_html,
+    loaders_version,
+    newer_version,
+)
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
@@ -151,6 +157,8 @@ class _Preparer:
         self._readers = readers
         self._known = known
         self._shared_recipe = recipe_of(corpus)
+        extractor = corpus.html_extractor
+        self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
         self.fetched: dict[str, Content | SourceError | None] = {}
         """What was fetched beforehand, by uri."""
 
@@ -192,12 +200,19 @@ class _Preparer:
         usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
         return entry.version if entry is not None and usable else ""
 
-    def _recipe(self, uri: str) -> str:
-        """The recipe of one document: of source code, also how its language is cut."""
+    def _recipe(self, uri: str, content: Content | None = None) -> str:
+        """The recipe of one document: of source code, also how its language is cut.
+
+        As long as its content is not known, it counts as HTML, so that its source is asked for
+        the content when the extractor of HTML changes.
+        """
         declared = self._corpus.chunker
         chunker = declared.for_language(language_of(uri))
         own = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
-        return digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+        recipe = digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+        if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
+            recipe = digest(recipe, self._extractor)
+        return recipe
 
     def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
         """Read a document, compare it, and chunk it or have another process begin to read it."""
@@ -229,10 +244,11 @@ class _Preparer:
                 f"{uri}: its source gave {type(content).__name__} instead of a content"
             )
         said = json.dumps(dict(content.metadata), sort_keys=True)
-        recipe = self._recipe(uri)
-        signature = digest(content.data, content.media_type, said, recipe)
+        signature = digest(content.data, content.media_type, said, self._recipe(uri, content))
         if entry and entry.state == "ready" and entry.signature == signature:
-            return _unchanged(source, entry._replace(version=content.version, recipe=recipe))
+            return _unchanged(
+                source, entry._replace(version=content.version, recipe=self._recipe(uri))
+            )
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -243,7 +259,8 @@ class _Preparer:
         document: LoadedDocument | Future[LoadedDocument] | None
         document = self._planned.loaded(uri, signature) if self._planned else None
         if document is None:
-            document = begin_load(content.data, uri, content.media_type, self._readers.begin)
+            begin, extractor = self._readers.begin, corpus.html_extractor
+            document = begin_load(content.data, uri, content.media_type, begin, extractor)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
         return reading if isinstance(document, Future) else self._finish(reading)
 
