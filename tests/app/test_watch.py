@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import subprocess
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -110,6 +112,30 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         watch.process.send_signal(signal.SIGINT)
         watch.says("interrupted; what was finished is kept")
         assert watch.process.wait(_LONGEST_WAIT) == 130
+
+
+@pytest.mark.enable_socket
+def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+    """After a change of the project, also of one that cannot be opened, its port is served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    metrics = f"extensions: [{{ provider: prometheus, port: {port} }}]\n"
+    change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
+    change("lorebind.yaml", PROJECT + metrics)
+    with watching(empty_cli.root, "docs") as watch:
+        watch.says("docs: completed")
+        change("lorebind.yaml", PROJECT.replace("How we work", "How it is done") + metrics)
+        change("docs/bills.md", "# Bills\n")
+        watch.says("docs: completed")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
+        broken = "[{ provider: python, class: nowhere:Nothing }, "
+        change("lorebind.yaml", PROJECT + metrics.replace("[", broken))
+        assert "what was declared before goes on" in watch.says("nowhere")
+        change("docs/more.md", "# More\n")
+        watch.says("docs: completed")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
 
 
 def test_what_fails_is_survived(empty_cli: Cli, change: Callable[[str, str], None]) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lorebind.cli.options import Output
     from lorebind.project import Project
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestReport
 
@@ -24,9 +25,16 @@ def open_project(path: str | Path) -> Project:
     Raises:
         ConfigurationError: with every problem of every file.
     """
+    from lorebind_knowledge.configuration import load_project
+
+    return opened(load_project(path))
+
+
+def opened(config: LoadedProject) -> Project:
+    """The same for a project that was read."""
     from lorebind.project import Project
 
-    return Project.load(path, extensions=_extensions())
+    return Project(config, extensions=_extensions())
 
 
 def _extensions() -> list[Extension]:

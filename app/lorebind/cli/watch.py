@@ -72,16 +72,21 @@ def watch(
 
 def _loaded_again(loaded: Project, path: str) -> Project:
     """The project as it is declared now, or as it was where that is wrong."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_line
+    from lorebind_knowledge.configuration import load_project
 
     try:
-        again = open_project(path)
+        config = load_project(path)
     except LorebindError as error:
         print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
         return loaded
-    loaded.close()
-    return again
+    loaded.close()  # before the other is opened, which may need the same port
+    try:
+        return opened(config)
+    except LorebindError as error:
+        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        return opened(loaded.config)
 
 
 def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
