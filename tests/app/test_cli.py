@@ -245,6 +245,18 @@ def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
     assert QUESTION not in more.err
 
 
+@pytest.mark.parametrize("declared", ["", ", format: json, level: error"])
+def test_what_is_logged_anyway_is_not_logged_twice(ready_cli: Cli, declared: str) -> None:
+    """A project that logs is logged once, in its own format, from the level that -v asks for."""
+    logs = f"extensions: [{{ provider: logging{declared} }}]\n"
+    ready_cli.write({"lorebind.yaml": PROJECT + logs})
+    query = ["query", "docs", "-q", QUESTION]
+    told, more = (ready_cli(*query, option).err for option in ("-v", "-vv"))
+    assert (told.count("retrieval_completed"), told.count("embedder_called")) == (1, 0)
+    assert (more.count("retrieval_completed"), more.count("embedder_called")) == (1, 1)
+    assert ('{"time"' in told) == bool(declared)
+
+
 def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
     """Without an id every knowledge base is ingested, and the JSON is a list of reports."""
     reports = json.loads(cli("knowledge", "ingest", "-o", "json").out)

@@ -54,6 +54,31 @@ def test_a_folder_of_the_environment(tmp_path: Path) -> None:
     assert uris(both) == ["kb/de/b.md", f"{DOCS}nv.md"]
 
 
+@pytest.mark.parametrize(
+    ("path", "folder", "uri"),
+    [
+        ("**/{}/*.md", "a", "b/{}/banana.md"),
+        ("*/a/{}.md", "banana", "b/a/{}.md"),
+        ("*/a/{}a.md", "banan", "b/a/{}a.md"),
+        ("*/a/*{}.md", "ana", "b/a/ban{}.md"),
+        ("*/{}/*.md", "a/", "b/{}/banana.md"),
+        ("**/{}/*.md", "b/a", "{}/banana.md"),
+    ],
+)
+def test_a_value_behind_a_wildcard(tmp_path: Path, path: str, folder: str, uri: str) -> None:
+    """It is shown as its template where it stands, and other names that hold it stay."""
+    files(tmp_path, "b/a/banana.md")
+    assert uris(made(tmp_path, folder, path=path.format(DOCS))) == [uri.format(DOCS)]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """A template that stands for a whole file would hide its format."""
+    files(tmp_path, "kb/a.md")
+    for path, folder in ((DOCS, "kb/a.md"), (f"kb/{DOCS}", "a.md"), (f"*/{DOCS}", "a.md")):
+        with pytest.raises(SourceError, match=r"}} stands for a file; .*, as in .*}}\.md$"):
+            uris(made(tmp_path, folder, path=path))
+
+
 def test_a_folder_of_a_run(tmp_path: Path) -> None:
     """What a workflow is given is no secret; a number is a name too."""
     files(tmp_path, "2024/a.md", "2024/drafts/b.md", "2025/c.md")

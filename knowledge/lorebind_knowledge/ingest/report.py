@@ -81,6 +81,8 @@ class IngestPlan:
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    """What cannot be planned."""
     read: PlannedDocuments | None = field(default=None, repr=False, compare=False)
     """What it has fetched and cut, for the ingest that is given the plan."""
 

@@ -142,6 +142,7 @@ class _IndexSearch(Search):
             self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
             if not views:
                 raise NotIngestedError(self.missing[self.kbs[0].id])
+            self._compare_addresses(views)
             answer = ask(Query(self.question, vector, settings, views))
             # The filter is well-formed, or there would be no answer.
             self._look_for_keys(wanted_fields(settings.filters), views.values())
@@ -149,6 +150,16 @@ class _IndexSearch(Search):
 
         # A catalog in memory lets in one reader at a time: all take their turns in one order.
         return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
+
+    def _compare_addresses(self, views: Mapping[str, View]) -> None:
+        """Notice an index that the embedder may not have made: it is asked at another address."""
+        embedder = self.kbs[0].embedder.fingerprint
+        for kb in self.kbs:
+            if kb.id in views and views[kb.id].index.manifest.address != embedder.address:
+                self.notices[f"address of {kb.id}"] = (
+                    f"the index of {kb.id!r} was not made at the present address of the embedder "
+                    f"{embedder}, where another model may answer; to check it: {kb.ingest_command}"
+                )
 
     def _look_for_keys(self, names: Sequence[str], views: Collection[View]) -> None:
         """Notice a key that is in no metadata, so that the filter lets nothing through by it."""
