@@ -25,6 +25,9 @@ LONGEST_TITLE = 1000
 """Of a document or heading, in characters. Titles are repeated with passages: what is longer is
 text."""
 
+MOST_HEADINGS = 50_000
+"""Of one document whose text is full of marks. What follows them is text."""
+
 _BLOCK = 2**16
 
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    MOST_HEADINGS,
+    Heading,
+    LoadedDocument,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +63,7 @@ def load_tex(text: str, uri: str) -> LoadedDocument:
 def _titled(
     text: str, uri: str, form: str, found: Iterable[Heading], *named: str
 ) -> LoadedDocument:
-    headings = tuple(one for one in found if len(one.title) <= LONGEST_TITLE)
+    headings = tuple(one for one in islice(found, MOST_HEADINGS) if len(one.title) <= LONGEST_TITLE)
     titles = [*(title for title in named if len(title) <= LONGEST_TITLE)]
     titles += [headings[0].title] if headings else [title_of(uri)]
     return LoadedDocument(text, titles[0], headings, format=form)
