@@ -22,8 +22,9 @@ _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")
 _ASCIIDOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
 _ASCIIDOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|={4,}|`{3,})\s*+$")
 _TEX_HEADING = re.compile(
-    r"^[ \t]*+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
-    r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{[^{}]*+\})*+)\}",
+    r"\\[\\%]|%[^\n]*+"  # a line break, a percent sign and a comment are none
+    r"|(?:^[ \t]++)?+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
+    r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)\}",
     re.MULTILINE,
 )
 _TEX_LEVELS = {
@@ -50,7 +51,9 @@ def load_asciidoc(text: str, uri: str) -> LoadedDocument:
 
 def load_tex(text: str, uri: str) -> LoadedDocument:
     """The title is what `title` says, else the first heading's, else the file's name."""
-    found = [(one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text)]
+    found = [
+        (one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text) if one[1]
+    ]
     named = [title for _, command, title in found if command == "title" and title]
     headings = (
         Heading(start, _TEX_LEVELS[command], title)
