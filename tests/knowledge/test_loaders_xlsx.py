@@ -42,19 +42,19 @@ def test_sheets() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
-        ("Prices", "list", ("Prices", 1, 1)),
-        ("front", "gate", ("Prices", 4, 5)),
-        ("gate", "More", ("Prices", 5, 5)),
-        ("Prices", "x", ("Prices", 1, 5)),
-        ("a | b", "x", ("More", 1, 2)),
+        ("Prices", "list", "sheet Prices, row 1"),
+        ("front", "gate", "sheet Prices, rows 4-5"),
+        ("gate", "More", "sheet Prices, row 5"),
+        ("Prices", "x", "sheet Prices, rows 1-5"),
+        ("a | b", "x", "sheet More, rows 1-2"),
     ],
 )
-def test_rows_of_a_passage(first: str, last: str, expected: tuple[str, int, int]) -> None:
+def test_rows_of_a_passage(first: str, last: str, expected: str) -> None:
     """Rows are those of the sheet that the passage begins in."""
     document = load_document(xlsx_bytes({"Prices": PRICES, "More": [["a", "b"], [1, "x"]]}), "a")
     start = document.text.index(first)
     span = document.span(start, document.text.index(last, start) + len(last))
-    assert (span.sheet, span.row_start, span.row_end) == expected
+    assert span.locator == expected
 
 
 def test_formulas() -> None:
@@ -75,7 +75,9 @@ def test_blank_rows() -> None:
     rows = [["a", "b"], *[[]] * 500, [1, 2], *[[None]] * 10]
     document = load_document(xlsx_bytes({"S": rows}), "a.xlsx")
     assert document.text == "S\na | b\n" + "\n" * 500 + "a: 1 | b: 2"
-    assert document.span(document.text.index("a: 1"), len(document.text)).row_start == 502
+    assert (
+        document.span(document.text.index("a: 1"), len(document.text)).locator == "sheet S, row 502"
+    )
 
 
 def test_wrong_dimensions() -> None:

@@ -56,14 +56,14 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
             if not page.headings or page.headings[0].start > 0:
                 known = {title, *(heading.title for heading in page.headings)}
                 name = "" if page.title in known else page.title
-                places.append(Place(start, "chapter", name or number))
+                places.append(Place(start, "chapter", f'"{name}"' if name else number))
                 if name or headings:  # it does not stand under the last chapter
                     headings.append(Heading(start, 1, name or title or title_of(uri)))
             for one in page.headings:
                 at, level = start + one.start, min(one.level + 1, 9)
                 if one.level == top or one.start == 0:
                     level = 1
-                    places.append(Place(at, "chapter", one.title))
+                    places.append(Place(at, "chapter", f'"{one.title}"'))
                 headings.append(Heading(at, level, one.title))
             texts.append(page.text)
             start += len(page.text) + len(_BETWEEN_CHAPTERS)
