@@ -29,13 +29,10 @@ LIBRARIES = (
     *("langgraph.checkpoint.memory", "langgraph.graph", "langgraph.prebuilt"),
     *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml"),
 )
-SECONDS_TO_START = 120
-LARGEST = 1 << 20
-"""Bytes of one request."""
 
 SCRIPT = """\
 #!{python} -IS
-import array, json, os, socket, sys
+import json, os, socket, sys
 arguments = {before!r} + sys.argv[1:]
 if arguments[0].startswith("-") and arguments[0] != "-c":
     os.execv({python!r}, [{python!r}, *arguments])
