@@ -62,7 +62,7 @@ def _chunk_counts() -> dict[str, int]:
     return dict.fromkeys(("added", "removed", "unchanged", "total"), 0)
 
 
-@dataclass(slots=True)
+@dataclass
 class IngestPlan:
     """What an ingest would do now. Making it touches nothing."""
 
@@ -83,8 +83,10 @@ class IngestPlan:
     sources: list[SourceReport] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """What cannot be planned."""
-    read: PlannedDocuments | None = field(default=None, repr=False, compare=False)
-    """What it has fetched and cut, for the ingest that is given the plan."""
+
+    def __post_init__(self) -> None:
+        self.read: PlannedDocuments | None = None
+        """What it has fetched and cut, for the ingest that is given the plan. It is no data."""
 
 
 @dataclass(slots=True)
