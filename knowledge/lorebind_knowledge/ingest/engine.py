@@ -29,11 +29,11 @@ from lorebind_knowledge.index.turn import turn
 from lorebind_knowledge.ingest.embedder_address import at_address
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import (
-    attempts_of,
     chunker_fingerprint,
     prepare_documents,
     read_ahead,
 )
+from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.planned import PlannedDocuments
-    from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
+    from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.ingest.preparation import PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.namespace import Namespace
 

@@ -9,14 +9,15 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.planned import PlannedDocuments
-from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
+from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
 from lorebind_knowledge.ingest.successors import indexes_to_write
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.preparation import PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 

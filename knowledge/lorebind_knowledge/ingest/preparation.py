@@ -7,7 +7,7 @@ import json
 from collections import Counter, deque
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.identity import chunk_id, digest
+from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.html_trafilatura import trafilatura_version
@@ -45,50 +46,6 @@ _TEXT_AT_ONCE = 2_000_000
 
 _BEGUN_FOR_EACH = 2
 """Documents begun for each process that reads: one that takes long keeps no other from its work."""
-
-
-class Chunk(NamedTuple):
-    """A passage on its way into an index."""
-
-    id: str
-    text: str
-    context: str
-    """What it stands under: the title and the headings."""
-    metadata: Mapping[str, Any]
-
-    @property
-    def embedded_text(self) -> str:
-        """What the embedder reads: the passage under its title and headings."""
-        return f"{self.context}\n{self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document compared with the ledger; one that is new or changed carries its chunks."""
-
-    uri: str
-    source: str
-    action: str
-    """`added`, `updated`, `unchanged` or `failed`: the names that reports count."""
-    title: str = ""
-    signature: str = ""
-    chunks: list[Chunk] = field(default_factory=list)
-    reason: str = ""
-    kind: str = ""
-    """The class of the error, where it failed."""
-    version: str = ""
-    """What its source calls the version that was read."""
-    recipe: str = ""
-    """What decided, beside its content, how it was made into chunks."""
-    refused: str = ""
-    """Where a limit was exceeded: what must change before it is read again, see `Loading.key`."""
-
-
-def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
-    """How often a document that failed was tried; one that is refused unread was not."""
-    before = entry.attempts if entry else 0
-    again = entry is not None and entry.refused and entry.refused == document.refused
-    return before if again else before + 1
 
 
 async def prepare_documents(

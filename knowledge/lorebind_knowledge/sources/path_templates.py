@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lorebind_knowledge.configuration.templates import Reference
-    from lorebind_knowledge.sources.base import SourceItem
+    from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
-    from lorebind_knowledge.sources.files import FileSource
 
 _WILDCARD = re.compile(r"[*?\[{]")
 _EDGES = r"/*?\[\]{},()|"
@@ -36,7 +35,7 @@ class TemplatedFiles:
 
     def __init__(
         self,
-        files: Callable[[Sequence[str], Sequence[str]], FileSource],
+        files: Callable[[Sequence[str], Sequence[str]], Source],
         patterns: Sequence[str],
         exclude: Sequence[str],
         environment: SourceEnvironment,
@@ -72,7 +71,7 @@ class TemplatedFiles:
                     f"its name without the ending, and write the rest behind it, as in {uri}.md"
                 )
             yield replace(item, uri=uri)
-        self.notices = files.notices
+        self.notices = getattr(files, "notices", [])
 
 
 class _Filled:
