@@ -140,7 +140,7 @@ class QueryResult(Sequence["DocumentMatch"]):
     shortfall: str = ""
     """Why it is no hit, in a sentence."""
     notices: list[str] = field(default_factory=list)
-    """What may be wrong with the question's settings: a filter on a key that no document has."""
+    """What the caller should know: a filter names a key that no document has, for example."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

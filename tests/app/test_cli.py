@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lorebind import Project
 from lorebind.cli.commands import app
+from lorebind.cli.ingesting import show_plan
+from lorebind.cli.options import Output
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
@@ -508,3 +511,15 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
             assert len(server.asked) == asked
     finally:
         server.close()
+
+
+def test_what_cannot_be_planned_is_noted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ready_cli: Cli
+) -> None:
+    """What a plan has to say beside its counts stands below them."""
+    with Project.load(ready_cli.root) as project:
+        plan = project.plan("docs")
+        plan.notices.append("look at the address")
+        monkeypatch.setattr(project, "plan", lambda *_, **__: plan)
+        show_plan(project, "docs", Output.table)
+    assert capsys.readouterr().out.splitlines()[-1] == "note: look at the address"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .helpers import Cli
 
-pytest.importorskip("watchfiles")
-
 _LONGEST_WAIT = 60
 
 

@@ -58,6 +58,14 @@ def test_a_folder_means_what_is_below_it(tmp_path: Path) -> None:
     assert read(tmp_path, ".") == ["d.md", *every]
 
 
+def test_a_folder_behind_a_wildcard(tmp_path: Path) -> None:
+    """Only a pattern without wildcards can name a folder; others match files."""
+    write(tmp_path, "a/notes/b.md", "c/notes")
+    assert read(tmp_path, "**/notes") == read(tmp_path, "*/notes") == ["c/notes"]
+    source = FileSource("file_glob", ["**/*"], tmp_path, as_text=["a"])
+    assert list(enumerate_sources([source]).items) == ["a/notes/b.md"]
+
+
 def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
     """A file or folder whose name looks like a pattern is listed by its name, and so is a match."""
     write(tmp_path, "a[1].md", "a1.md", "*.md", "docs[1]/b.md", "report [final].txt", "{x,y}.txt")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.extensions.standard_error import Level
 
 log_level: ContextVar[Level | None] = ContextVar("lorebind_log_level", default=None)
-"""The least severe of what happens to knowledge bases that is to be logged; None is nothing."""
+"""The level from which events are logged; None if the user has not asked for logs."""
 
 _TENANT = Annotated[
     str | None, typer.Option("--tenant", metavar="NAME", help="Whose knowledge it is about.")
@@ -56,6 +56,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter("verbose", keyword, default=0, annotation=_VERBOSE),
     ]
     parameters = [*own.parameters.values(), *more]
+    # `inspect` reads it where it is set, which the types of functions do not know.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

@@ -31,10 +31,10 @@ class Fingerprint:
     document_prefix: str = ""
     query_prefix: str = ""
     formerly: tuple[str, ...] = field(default=(), compare=False)
-    """The keys of the same embedder in earlier versions; no part of what it is."""
+    """The keys that earlier versions gave this embedder. They do not tell embedders apart."""
     address: str = field(default="", compare=False)
-    """A digest of where it is asked, see `address_digest`; no part of what it is either. An ingest
-    at another address checks once that the vectors are the same."""
+    """A digest of its address, see `address_digest`. It does not tell embedders apart either: an
+    ingest at another address checks once that the vectors are the same."""
 
     @property
     def key(self) -> str:

@@ -46,7 +46,7 @@ class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
-        except Exception:
+        except Exception:  # as the handlers of `logging` do: a log must not break the program
             self.handleError(record)
 
 

@@ -168,6 +168,12 @@ def title_of(uri: str) -> str:
     return name_of(uri).stem or uri
 
 
+def as_title(text: str) -> str:
+    """A title on one line; empty where it is too long to be one."""
+    title = well_formed(" ".join(text.split()))
+    return title if len(title) <= LONGEST_TITLE else ""
+
+
 def well_formed(text: str) -> str:
     """The text with what no database takes as text replaced: lone surrogates and zero bytes."""
     try:

@@ -10,13 +10,12 @@ from xml.etree import ElementTree
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     Heading,
     LoadedDocument,
     Place,
+    as_title,
     joined,
     title_of,
-    well_formed,
 )
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html import load_html, meta_charset
@@ -96,8 +95,7 @@ def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
         hidden = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
         if not {unquote(one.get("URI", "")) for one in hidden}.isdisjoint(parts):
             raise SourceError(f"{uri}: is encrypted; only its seller's programs can read it")
-    title = " ".join((book.findtext(".//{*}metadata/{*}title") or "").split())
-    return (well_formed(title) if len(title) <= LONGEST_TITLE else ""), parts
+    return as_title(book.findtext(".//{*}metadata/{*}title") or ""), parts
 
 
 def _xml(archive: ZipFile, name: str) -> ElementTree.Element:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     LoadedDocument,
+    as_title,
     joined,
     title_of,
     well_formed,
@@ -53,7 +53,7 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
     said = {name.lower(): _shortened(value) for name, value in headers.items() if value}
     return LoadedDocument(
         text,
-        title if 0 < len(title) <= LONGEST_TITLE else title_of(uri),
+        as_title(title) or title_of(uri),
         metadata=flat_values(said),
         format="mail",
     )

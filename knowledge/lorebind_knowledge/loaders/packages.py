@@ -81,7 +81,5 @@ def reading_package(data: bytes, uri: str, kind: str) -> Iterator[zipfile.ZipFil
             yield archive
     except (SourceError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # broken parts make zipfile and the formats' libraries raise anything
+    except Exception as error:  # a broken part makes the libraries raise anything
         raise SourceError(f"{uri}: a broken {kind}: {error}") from error

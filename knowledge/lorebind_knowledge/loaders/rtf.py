@@ -6,8 +6,8 @@ import re
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     LoadedDocument,
+    as_title,
     check_length,
     title_of,
     well_formed,
@@ -27,21 +27,20 @@ def load_rtf(data: bytes, uri: str) -> LoadedDocument:
     if not markup.lstrip().startswith("{\\rtf"):
         raise SourceError(f"{uri}: is not RTF: it does not begin with {{\\rtf")
     try:
-        text, title = _text(markup), " ".join(_text(_title(markup)).split())
+        text, title = _text(markup), as_title(_text(_title(markup)))
     except MemoryError:
         raise
     except Exception as error:  # the library converts whatever numbers it finds
         raise SourceError(f"{uri}: broken RTF: {error}") from error
     check_length(len(text), uri)
-    if not 0 < len(title) <= LONGEST_TITLE:
-        title = title_of(uri)
     lines = (line.rstrip() for line in text.strip().split("\n"))
-    return LoadedDocument("\n".join(lines), well_formed(title), format="rtf")
+    return LoadedDocument("\n".join(lines), title or title_of(uri), format="rtf")
 
 
 def _text(markup: str) -> str:
     from striprtf.striprtf import rtf_to_text
 
+    # The library has no types.
     return well_formed(str(rtf_to_text(markup, errors="replace")))  # type: ignore[no-untyped-call]
 
 

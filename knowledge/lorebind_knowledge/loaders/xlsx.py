@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     Heading,
     LoadedDocument,
     Place,
+    as_title,
     joined,
     title_of,
     well_formed,
@@ -66,12 +66,10 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
             places.append(Place(start, "sheet", name))
             texts.append(f"{name}\n{text}")
             start += len(texts[-1]) + len(_BETWEEN_SHEETS)
-        title = " ".join(str(book.properties.title or "").split())
-    if not 0 < len(title) <= LONGEST_TITLE:
-        title = title_of(uri)
+        title = as_title(str(book.properties.title or ""))
     return LoadedDocument(
         joined(texts, uri, separator=_BETWEEN_SHEETS),
-        well_formed(title),
+        title or title_of(uri),
         tuple(headings),
         format="xlsx",
         places=tuple(places),

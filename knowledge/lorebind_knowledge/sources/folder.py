@@ -72,7 +72,7 @@ def files_below(
         SourceError: a folder cannot be listed.
     """
     home = os.path.realpath(root)
-    excluded = matcher(exclude)
+    excluded = matcher(exclude, folders=True)
     by_folder: dict[str, dict[str, str]] = {}  # the patterns, each with the one it was written as
     found: dict[str, Found] = {}
     matched: set[str] = set()
@@ -290,8 +290,8 @@ def _literal(part: str) -> str | None:
     return re.sub(r"\\(.)", r"\1", part)
 
 
-def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether any of the patterns matches a path, or names a folder that it is in."""
+def matcher(patterns: Sequence[str], *, folders: bool = False) -> Callable[[str], bool]:
+    """Whether any of the patterns matches a path; with `folders`, also a folder that it is in."""
     from wcmatch import glob
 
     if not patterns:
@@ -299,7 +299,7 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     wanted = []
     for _, pattern in _alternatives(patterns):
         wanted.append(_lower_ending(pattern))
-        if _literal(pattern.rpartition("/")[2]) is not None:
+        if folders and _literal(pattern.rpartition("/")[2]) is not None:
             wanted.append(f"{pattern}/**")
     compiled = glob.compile(wanted, flags=glob.GLOBSTAR | glob.FORCEUNIX, limit=0)
     return lambda name: bool(compiled.match(_lower_ending(name)))

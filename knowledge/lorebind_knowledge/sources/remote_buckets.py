@@ -167,7 +167,7 @@ class RemoteBucket:
             data = files.cat_file(path, start=0, end=end, **bound) if size else b""
             # An object that changed since it was listed is read again next time.
             same = listed and _version_of(files.info(path, **bound)) == listed
-        except Exception as error:  # as above
+        except Exception as error:  # any provider's own exceptions
             said = self._said(error)
             outage.count(error, said)
             raise SourceError(f"{uri}: cannot be read: {said}") from error
@@ -184,7 +184,7 @@ class RemoteBucket:
         end = self._max_bytes if size is None else size
         try:
             data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
-        except Exception as error:  # as above
+        except Exception as error:  # any provider's own exceptions
             said = self._said(error)
             outage.count(error, said)
             raise SourceError(f"{uri}: cannot be read: {said}") from error
