@@ -78,10 +78,22 @@ def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str
     }
 
 
-def fields_of(where: Mapping[str, Any]) -> list[str]:
-    """The fields that a well-formed filter is about, each once, in their order."""
-    every = (field for name, condition in where.items() for field in _fields(name, condition))
-    return list(dict.fromkeys(every))
+def wanted_fields(where: Mapping[str, Any]) -> list[str]:
+    """The fields that a record must have to be let through by a well-formed filter, in any way.
+
+    Each once, in their order. What only excludes records, as `$ne` and `$not`, wants no field.
+    """
+    found: list[str] = []
+    for name, condition in where.items():
+        if name in ("$and", "$or"):
+            found += (field for part in condition for field in wanted_fields(part))
+        elif name != "$not" and not _only_excludes(condition):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _only_excludes(condition: Any) -> bool:
+    return isinstance(condition, Mapping) and set(condition) <= {"$ne", "$nin", "$exists"}
 
 
 def _fields(name: str, condition: Any) -> Iterator[str]:

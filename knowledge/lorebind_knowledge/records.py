@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
@@ -38,14 +39,8 @@ class Span:
     line_end: int
     page: int | None = None
     """The page that the passage begins on, from 1, where the format has pages."""
-    slide: int | None = None
-    cell: int | None = None
-    chapter: int | str | None = None
-    """The chapter's title, or its number where it has none."""
-    sheet: str | None = None
-    row_start: int | None = None
-    """The rows of the sheet, from 1, both ends included."""
-    row_end: int | None = None
+    locator: str | None = None
+    """What citations say of other parts: `slide 4`, `sheet Prices, rows 2-40`, `chapter "One"`."""
     time_start: float | None = None
     """When the passage begins to be said, in seconds, where the format has times."""
     time_end: float | None = None
@@ -55,6 +50,22 @@ class Span:
         return {
             name: value for name in self.__slots__ if (value := getattr(self, name)) is not None
         }
+
+
+_ROWS = re.compile(r"(sheet .*), rows? (\d+)(?:-(\d+))?", re.DOTALL)
+
+
+def with_rows(sheet: str, first: int, last: int) -> str:
+    """The locator of rows, both ends included: `sheet Prices, rows 2-40`."""
+    return f"{sheet}, row {first}" if first == last else f"{sheet}, rows {first}-{last}"
+
+
+def joined_locator(first: str, last: str) -> str:
+    """Of a passage from one locator to another: where it begins, with all rows of that sheet."""
+    begins, ends = _ROWS.fullmatch(first), _ROWS.fullmatch(last)
+    if not begins or not ends or begins[1] != ends[1]:
+        return first
+    return with_rows(begins[1], int(begins[2]), int(ends[3] or ends[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,7 @@ class QueryResult(Sequence["DocumentMatch"]):
     shortfall: str = ""
     """Why it is no hit, in a sentence."""
     notices: list[str] = field(default_factory=list)
-    """What may be wrong with the question's settings: a filter on a key that no document has."""
+    """What the caller should know: a filter names a key that no document has, for example."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

@@ -177,6 +177,7 @@ class KnowledgeService:
             ),
             metadata=declaration.metadata,
             remove_html=declaration.preprocess.remove_html,
+            html_extractor=declaration.preprocess.html.extractor,
             loading=self._loading,
         )
 

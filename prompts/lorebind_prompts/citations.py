@@ -116,7 +116,7 @@ def label(metadata: Mapping[str, Any]) -> str:
 
 def place_of(metadata: Mapping[str, Any]) -> str:
     """Where in its document a passage stands: `page 4`, `lines 12-30`, or nothing."""
-    return named_place(metadata) or _range("line", metadata)
+    return named_place(metadata) or _lines(metadata)
 
 
 def named_place(metadata: Mapping[str, Any]) -> str:
@@ -124,25 +124,18 @@ def named_place(metadata: Mapping[str, Any]) -> str:
     # Loaders of LangChain count pages from 0, and give the number that is printed on one beside it.
     if (page := metadata.get("page_label") or metadata.get("page")) is not None:
         return f"page {page}"
-    for kind in ("slide", "cell"):
-        if (number := metadata.get(kind)) is not None:
-            return f"{kind} {number}"
-    if (sheet := metadata.get("sheet")) is not None:
-        rows = _range("row", metadata)
-        return f"sheet {sheet}, {rows}" if rows else f"sheet {sheet}"
-    if (chapter := metadata.get("chapter")) is not None:
-        return f'chapter "{chapter}"' if isinstance(chapter, str) else f"chapter {chapter}"
+    if (locator := metadata.get("locator")) is not None:
+        return str(locator)
     if (time := metadata.get("time_start")) is not None:
         return time if isinstance(time, str) else _clock(time)
     return ""
 
 
-def _range(unit: str, metadata: Mapping[str, Any]) -> str:
-    """`lines 12-30`, `row 2`, or nothing."""
-    first, last = metadata.get(f"{unit}_start"), metadata.get(f"{unit}_end")
+def _lines(metadata: Mapping[str, Any]) -> str:
+    first, last = metadata.get("line_start"), metadata.get("line_end")
     if first is None:
         return ""
-    return f"{unit} {first}" if last in (None, first) else f"{unit}s {first}-{last}"
+    return f"line {first}" if last in (None, first) else f"lines {first}-{last}"
 
 
 def _clock(seconds: float) -> str:

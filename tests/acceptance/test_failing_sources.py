@@ -263,7 +263,7 @@ FAILURES: dict[str, tuple[Callable[[World], str], str]] = {
     "binary text": (content("files/a.txt", b"caf\0\xe9"), "binary"),
     "encrypted PDF": (content("files/b.pdf", LOCKED), "is encrypted"),
     "broken PDF": (content("files/b.pdf", b"%PDF-1.4 torn"), "a broken PDF"),
-    "cut-off DOCX": (content("files/c.docx", handbook()[:500]), "holds no Word document"),
+    "cut-off DOCX": (content("files/c.docx", handbook()[:500]), "is a ZIP archive that is broken"),
     "broken DOCX": (content("files/c.docx", torn(handbook())), "broken|not well-formed|damaged"),
 }
 

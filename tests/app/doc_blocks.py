@@ -51,10 +51,14 @@ def commands(block: Block) -> list[Command]:
     return [Command(*part.partition("\n")[::2]) for part in parts[1:]]
 
 
-def run(line: str, folder: Path) -> str:
-    """What a shell prints for a command, standard error included."""
-    scripts = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"]}
+def run(line: str, folder: Path, *found_first: Path) -> str:
+    """What a shell prints for a command, standard error included.
+
+    Args:
+        found_first: folders of programs that come before those of this environment.
+    """
+    folders = [*map(str, found_first), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(folders)}
     done = subprocess.run(
         line,
         shell=True,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lorebind import Project
 from lorebind.cli.commands import app
+from lorebind.cli.ingesting import show_plan
+from lorebind.cli.options import Output
 from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
@@ -243,6 +246,18 @@ def test_what_happens_is_logged_where_that_is_wanted(ready_cli: Cli) -> None:
     assert "DEBUG lorebind.embedder: embedder_called" in more.err
     assert json.loads(told.out)["matches"] == json.loads(plain.out)["matches"]
     assert QUESTION not in more.err
+
+
+@pytest.mark.parametrize("declared", ["", ", format: json, level: error"])
+def test_what_is_logged_anyway_is_not_logged_twice(ready_cli: Cli, declared: str) -> None:
+    """A project that logs is logged once, in its own format, from the level that -v asks for."""
+    logs = f"extensions: [{{ provider: logging{declared} }}]\n"
+    ready_cli.write({"lorebind.yaml": PROJECT + logs})
+    query = ["query", "docs", "-q", QUESTION]
+    told, more = (ready_cli(*query, option).err for option in ("-v", "-vv"))
+    assert (told.count("retrieval_completed"), told.count("embedder_called")) == (1, 0)
+    assert (more.count("retrieval_completed"), more.count("embedder_called")) == (1, 1)
+    assert ('{"time"' in told) == bool(declared)
 
 
 def test_all_knowledge_bases_are_ingested_in_turn(cli: Cli) -> None:
@@ -496,3 +511,15 @@ def test_an_address_is_fetched_once(empty_cli: Cli, socket_enabled: None) -> Non
             assert len(server.asked) == asked
     finally:
         server.close()
+
+
+def test_what_cannot_be_planned_is_noted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ready_cli: Cli
+) -> None:
+    """What a plan has to say beside its counts stands below them."""
+    with Project.load(ready_cli.root) as project:
+        plan = project.plan("docs")
+        plan.notices.append("look at the address")
+        monkeypatch.setattr(project, "plan", lambda *_, **__: plan)
+        show_plan(project, "docs", Output.table)
+    assert capsys.readouterr().out.splitlines()[-1] == "note: look at the address"

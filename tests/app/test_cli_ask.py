@@ -24,7 +24,7 @@ def test_a_folder_answers(empty_cli: Cli) -> None:
     assert "Plan: 4 documents (4 new), 4 chunks, 4 to embed, 0 cached" in done.out
     assert "> Rotate the keys with the rotate command every ninety days. [1]" in done.out
     assert "[1] docs/keys.md, lines 1-3" in done.out
-    assert "skipped 1 file: .bin 1; to read them, set as_text or respect_gitignore" in done.out
+    assert "\nskipped: .bin 1; to read them, see as_text of the source\n" in done.out
     assert re.search(r"Prompt: \d+ tokens \(o200k_base, exact\), \d passages", done.out)
     assert (empty_cli.root / ".lorebind/.gitignore").read_text() == "*\n"
 

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import pytest
 
 from lorebind import Project
 from tests.app.doc_blocks import Block, blocks, commands, run, steady
+from tests.app.forked_python import ForkedPython
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,17 +65,35 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="module")
+def shell_python() -> Iterator[ForkedPython]:
+    """What commands run."""
+    forked = ForkedPython()
+    yield forked
+    forked.close()
+
+
+@pytest.fixture(scope="module")
+def strict_python() -> Iterator[ForkedPython]:
+    """What blocks of Python run in, where warnings are errors."""
+    forked = ForkedPython("-W", "error")
+    yield forked
+    forked.close()
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_the_blocks_of_a_page(page: str, clone: Path) -> None:
+def test_the_blocks_of_a_page(
+    page: str, clone: Path, shell_python: ForkedPython, strict_python: ForkedPython
+) -> None:
     """Each block runs, in order; each command prints what stands below it."""
     folder = clone / PAGES[page]
     for block in blocks(ROOT / page):
         place = f"{page}:{block.line}"
         match block.language:
             case "console":
-                _check_console(ROOT / page, block, folder, place)
+                _check_console(ROOT / page, block, folder, place, shell_python)
             case "python":
-                _check_python(block, folder, place)
+                _check_python(block, folder, place, strict_python)
             case "yaml":
                 _check_yaml(block, folder)
             case "sh":
@@ -86,10 +104,12 @@ def test_the_blocks_of_a_page(page: str, clone: Path) -> None:
                 pytest.fail(f"{place}: no way to check a block of {other!r}")
 
 
-def _check_console(page: Path, block: Block, folder: Path, place: str) -> None:
+def _check_console(
+    page: Path, block: Block, folder: Path, place: str, python: ForkedPython
+) -> None:
     written: list[str] = []
     for command in commands(block):
-        printed = run(command.line, folder)
+        printed = run(command.line, folder, python.commands)
         written.append(f"$ {command.line}\n{printed.strip(chr(10))}\n")
         if not UPDATE:
             assert steady(printed) == steady(command.output), f"{place}: $ {command.line}"
@@ -98,9 +118,9 @@ def _check_console(page: Path, block: Block, folder: Path, place: str) -> None:
         page.write_text(text.replace(block.text, "".join(written), 1), encoding="utf-8")
 
 
-def _check_python(block: Block, folder: Path, place: str) -> None:
+def _check_python(block: Block, folder: Path, place: str, python: ForkedPython) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block.text],
+        [python.commands / "python", "-c", block.text],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -52,6 +52,7 @@ def mail() -> bytes:
 
 FILES: dict[str, tuple[str | bytes, str, str]] = {
     "a.mdx": ("import A from 'a'\n\n# One\n\n<A b={1}>\nThe acacia.\n</A>\n", "acacia", "line"),
+    "a.md": ("---\nchapter: Sales\ncell: A549\n---\nThe mahogany.\n", "mahogany", "line 5"),
     "a.py": (FUNCTIONS, "birch", "lines 9-10"),
     "a.ipynb": (json.dumps({"cells": CELLS}), "cedar", "cell 2"),
     "a.toml": ("[trees]\n" * 9 + "name = 'elder'\n", "elder", "line"),
@@ -108,8 +109,10 @@ def test_source_code_is_cut_by_its_syntax(project: Project) -> None:
 
 
 def test_the_fields_can_be_filtered_by(project: Project) -> None:
-    """Places and headers are metadata like others."""
-    by_slide = project.query("all", "maple", filters={"slide": 2})
+    """Places and headers are metadata like others, and authors' words are not places."""
+    by_chapter = project.query("all", "mahogany", filters={"chapter": "Sales"})
+    assert [match.metadata["uri"] for match in by_chapter] == ["docs/a.md"]
+    by_slide = project.query("all", "maple", filters={"locator": "slide 2"})
     assert [match.metadata["uri"] for match in by_slide] == ["docs/a.pptx"]
     by_sender = project.query("all", "ebony", filters={"from": "ann@example.com"})
     assert [match.metadata["uri"] for match in by_sender] == ["docs/a.eml"]

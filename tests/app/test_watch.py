@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import subprocess
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .helpers import Cli
-
-pytest.importorskip("watchfiles")
 
 _LONGEST_WAIT = 60
 
@@ -45,6 +46,10 @@ class Watching:
         self.process.kill()
         self.process.wait()
         self._reader.join()
+
+    def waiting(self) -> list[str]:
+        """The lines that nobody has read."""
+        return list(self._lines.queue)
 
     def says(self, text: str) -> str:
         """The next line that holds the text."""
@@ -106,10 +111,57 @@ def test_changes_are_ingested(empty_cli: Cli, change: Callable[[str, str], None]
         watch.says("docs: completed")
         assert not [line for line in watch.seen if "rules" in line][1:]  # nothing there changed
 
-        change(".hidden/x.md", "# Hidden\n")
+        # What is hidden is no news, even beside what is.
+        change("docs/.hidden/x.md", "# Hidden\n")
+        time.sleep(1)  # three times as long as a change is waited for
+        assert watch.waiting() == []
+        change("docs/last.md", "# Last\n")
+        assert "3 documents (1 new, 2 unchanged)" in watch.says("Plan: ")
+        watch.says("docs: completed")
         watch.process.send_signal(signal.SIGINT)
         watch.says("interrupted; what was finished is kept")
         assert watch.process.wait(_LONGEST_WAIT) == 130
+
+
+def test_what_is_ignored_and_what_is_hidden(
+    empty_cli: Cli, change: Callable[[str, str], None]
+) -> None:
+    """A `.gitignore` is heeded as it changes, and so is a hidden folder that a pattern names."""
+    for name in ("keys", "more", "last"):
+        change(f"docs/{name}.md", f"# {name}\n\nText of {name}.\n")
+    with_notes = 'paths: ["docs/**/*.md", "docs/.notes/*.md"]'
+    change("lorebind.yaml", PROJECT.replace('path: "docs/**/*.md"', with_notes))
+    with watching(empty_cli.root, "docs") as watch:
+        watch.says("docs: completed")
+        change(".gitignore", "more.md\n")
+        assert "1 removed" in watch.says("Plan: ")
+        watch.says("docs: completed")
+        change("docs/.notes/a.md", "# A\n")
+        assert "1 new" in watch.says("Plan: ")
+
+
+@pytest.mark.enable_socket
+def test_metrics_go_on(empty_cli: Cli, change: Callable[[str, str], None]) -> None:
+    """After a change of the project, also of one that cannot be opened, its port is served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    metrics = f"extensions: [{{ provider: prometheus, port: {port} }}]\n"
+    change("docs/keys.md", "# Keys\n\nRotate the keys.\n")
+    change("lorebind.yaml", PROJECT + metrics)
+    with watching(empty_cli.root, "docs") as watch:
+        watch.says("docs: completed")
+        change("lorebind.yaml", PROJECT.replace("How we work", "How it is done") + metrics)
+        change("docs/bills.md", "# Bills\n")
+        watch.says("docs: completed")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
+        broken = "[{ provider: python, class: nowhere:Nothing }, "
+        change("lorebind.yaml", PROJECT + metrics.replace("[", broken))
+        assert "what was declared before goes on" in watch.says("nowhere")
+        change("docs/more.md", "# More\n")
+        watch.says("docs: completed")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            assert b'knowledge_ingests_total{kb_id="docs"' in answer.read()
 
 
 def test_what_fails_is_survived(empty_cli: Cli, change: Callable[[str, str], None]) -> None:

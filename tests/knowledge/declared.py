@@ -171,7 +171,11 @@ OVERRIDES: Data = {
     "min_results": st.integers(1, 3),
 }
 NULLABLE = {name: value | st.none() for name, value in OVERRIDES.items()}
-preprocess = some(dedupe=st.booleans(), remove_html=st.booleans())
+preprocess = some(
+    dedupe=st.booleans(),
+    remove_html=st.booleans(),
+    html=some(extractor=st.sampled_from(["built_in", "trafilatura"])),
+)
 
 
 @st.composite

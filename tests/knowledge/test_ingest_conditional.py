@@ -61,6 +61,15 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
     assert source.asked == ["", "one", "one"]
 
 
+async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource) -> None:
+    """That nothing has changed means nothing to a new index: the document is asked for again."""
+    await bench.ingest()
+    plan = await bench.plan()
+    report = await bench.ingest(strategy="replace", plan=plan)
+    assert report.documents == counts(added=1)
+    assert source.asked == ["", "one", ""]
+
+
 async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
     """With another chunker a document is read again, whatever its version, and then no more."""
     await bench.ingest()

@@ -170,7 +170,7 @@ async def test_a_plan_keeps_what_there_is_room_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is beyond the limit is read again, and the ingest is the same."""
-    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 60)
+    monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 2100)
     for name in ("a.md", "b.md", "c.md"):
         bench.write(name, f"# {name}\n\nTwenty-four letters here.")
     plan = await bench.plan()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lorebind_knowledge.loaders.base import Cue, LoadedDocument, Place, title_of, well_formed
+from lorebind_knowledge.loaders.base import (
+    MOST_HEADINGS,
+    Cue,
+    LoadedDocument,
+    Place,
+    title_of,
+    well_formed,
+)
 from lorebind_knowledge.loaders.registry import load_document
 
 
@@ -99,6 +108,24 @@ def test_times(start: int, end: int, times: tuple[float, float] | None) -> None:
 def test_title_of(uri: str, title: str) -> None:
     """A document without a title is called after its file, or the last part of its URL."""
     assert title_of(uri) == title
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("a.md", "# a\n"), ("a.rst", "a\n=\n"), ("a.adoc", "= a\n"), ("a.tex", "\\section{a}\n")],
+)
+def test_most_headings(name: str, unit: str) -> None:
+    """Text that is nothing but headings costs no memory beyond a bound."""
+    document = load_document(unit.encode() * (MOST_HEADINGS + 2), name)
+    assert len(document.headings) == MOST_HEADINGS
+    assert document.text.endswith(unit)
+
+
+def test_most_headings_of_a_notebook() -> None:
+    """The bound is for all its cells."""
+    cells = [{"cell_type": "markdown", "source": "# a\n" * MOST_HEADINGS}] * 2
+    document = load_document(json.dumps({"cells": cells}).encode(), "a.ipynb")
+    assert len(document.headings) == MOST_HEADINGS
 
 
 @given(st.text(st.characters()))

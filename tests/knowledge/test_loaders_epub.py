@@ -30,12 +30,42 @@ def test_chapters() -> None:
         (1, "The bag"),
     ]
     places = [
-        document.span(document.text.index(word), 60).chapter for word in ("Cover", "Water", "stuff")
+        document.span(document.text.index(word), 60).locator for word in ("Cover", "Water", "stuff")
     ]
-    assert places == [1, "Loomings", "The bag"]
+    assert places == ["chapter 1", 'chapter "Loomings"', 'chapter "The bag"']
     assert document.heading_path(document.text.index("Water")) == ["Loomings", "The sea"]
     assert (document.title, document.format) == ("The book", "epub")
     assert load_document(epub_bytes(CHAPTERS), "book.epub").title == "book"
+
+
+ODD = {
+    "all.xhtml": "<h1>One</h1><p>apple<h2>Sub</h2><p>beech<h1>Two</h1><p>cherry",
+    "late.xhtml": "<title>Notes</title><p>date words<h1>Three</h1><p>elder",
+    "unnamed.xhtml": "<p>fig words<h2>Four</h2><p>grape",
+    "low.xhtml": "<h2>Part</h2><p>hazel<h1>Five</h1><p>ivy",
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "chapter", "path"),
+    [
+        ("apple", '"One"', ["One"]),
+        ("beech", '"One"', ["One", "Sub"]),
+        ("cherry", '"Two"', ["Two"]),
+        ("date", '"Notes"', ["Notes"]),
+        ("elder", '"Three"', ["Three"]),
+        ("fig", "3", ["The book"]),
+        ("grape", '"Four"', ["Four"]),
+        ("hazel", '"Part"', ["Part"]),
+        ("ivy", '"Five"', ["Five"]),
+    ],
+)
+def test_chapters_within_a_page(word: str, chapter: str, path: list[str]) -> None:
+    """Each top heading begins a chapter, and what stands before the first is not in it."""
+    document = load_document(epub_bytes(ODD, title="The book"), "a.epub")
+    at = document.text.index(word)
+    assert document.span(at, at + 1).locator == f"chapter {chapter}"
+    assert document.heading_path(at) == path
 
 
 ENCRYPTED = '<encryption><CipherReference xmlns="x" URI="book/{}"/></encryption>'

@@ -54,6 +54,59 @@ def test_without_text() -> None:
     assert load_document(b"Subject: Hi\n", "a", "message/rfc822").title == "Hi"
 
 
+def test_texts_around_a_picture() -> None:
+    """All texts are read in their order; those that are attached are only named."""
+    made = mail()
+    made.set_content("Before.")
+    made.add_attachment(b"x", maintype="image", subtype="png", disposition="inline")
+    made.add_attachment("After.", disposition="inline")
+    made.add_attachment("<p>A footer.", subtype="html", disposition="inline")
+    made.add_attachment("not read", filename="notes.txt")
+    text = load_document(made.as_bytes(), "a.eml").text
+    assert text.endswith(
+        "+0000\n\nBefore.\n\nAfter.\n\nA footer.\n\nAttachment: image/png\nAttachment: notes.txt"
+    )
+
+
+def test_attachments_of_the_other_alternative() -> None:
+    """Where the plain text is read, what is attached to the page is named; its pictures are not."""
+    page = EmailMessage()
+    page.set_content("<p>not read", subtype="html")
+    page.add_related(
+        b"x", maintype="image", subtype="png", filename="logo.png", disposition="inline"
+    )
+    page.add_attachment(b"x", maintype="application", subtype="pdf", filename="plan.pdf")
+    made = mail()
+    made.set_content("Plain.")
+    made.make_alternative()
+    made.attach(page)
+    text = load_document(made.as_bytes(), "a.eml").text
+    assert text.endswith("+0000\n\nPlain.\n\nAttachment: plan.pdf")
+
+
+def test_attached_mails() -> None:
+    """They are read with their headers, within each other only so deep."""
+    made = mail("level 7")
+    made.set_content("Text 7.")
+    for level in range(6, 0, -1):
+        outer = mail(f"level {level}")
+        outer.set_content(f"Text {level}.")
+        outer.add_attachment(made)
+        made = outer
+    text = load_document(made.as_bytes(), "a.eml").text
+    assert "Text 1.\n\nFrom: J\u00f6rg <joerg@example.com>\nTo: ann@" in text
+    assert "+0000\nSubject: level 2\n\nText 2.\n\nFrom: " in text
+    assert text.endswith("Text 5.\n\nAttachment: message/rfc822")
+
+
+def test_many_recipients() -> None:
+    """Metadata is repeated with passages, and so is shortened."""
+    to = ", ".join(f"a{number}@example.com" for number in range(200))
+    document = load_document(f"\ufeffTo: {to}\n\nHi".encode(), "a.eml")
+    assert document.text == f"To: {to}\n\nHi"
+    assert document.metadata["to"] == to[:1999] + "\u2026"
+
+
 def test_odd_mails() -> None:
     """Unknown charsets and dates are read as well as can be."""
     data = b"From: a@b.c\nDate: soon\nContent-Type: text/plain; charset=x-none\n\ncaf\xc3\xa9"

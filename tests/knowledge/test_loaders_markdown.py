@@ -104,6 +104,7 @@ def test_front_matter_is_metadata() -> None:
         f"long: {'x' * 2001}",
         f"many: [{'a, ' * 201}]",
         "page: 7",
+        "locator: slide 4",
         "encoding: mine",
     ],
 )

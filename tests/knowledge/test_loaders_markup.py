@@ -50,8 +50,9 @@ TEX = r"""\documentclass{article}
 \title{The \emph{great} guide}
 \begin{document}
 \section[short]{Install \texttt{it}}
-% \section{Not}
-\subsection*{On Linux}
+% \section{Not} \section{Nor}
+Here is \\section{this}
+\subsection*{On {\bf {Linux}}}\label{x} 5\% more \section{Use it} % \section{Not}
 \sectionmark{no}
 """
 
@@ -61,7 +62,7 @@ TEX = r"""\documentclass{article}
     [
         ("a.rst", RST, "Guide", [(1, "Guide"), (2, "Install it"), (3, "On Linux"), (2, "Use it")]),
         ("a.adoc", ASCIIDOC, "Guide", [(1, "Guide"), (2, "Install"), (3, "On Linux")]),
-        ("a.tex", TEX, "The great guide", [(3, "Install it"), (4, "On Linux")]),
+        ("a.tex", TEX, "The great guide", [(3, "Install it"), (4, "On Linux"), (3, "Use it")]),
         ("a.rst", "====\nno\n\ntext\n", "a", []),
         ("a.tex", r"\section{" + "x" * 1001 + "}", "a", []),
         ("a.adoc", "no title", "a", []),
@@ -78,7 +79,23 @@ def test_headings(name: str, text: str, title: str, headings: list[tuple[int, st
 
 
 @pytest.mark.parametrize("name", ["a.rst", "a.adoc", "a.tex"])
-@pytest.mark.parametrize("unit", ["=", "= ", "==\n", "a\n=\n", r"\section{", "\\title[", "{", "\n"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "=",
+        "= ",
+        "==\n",
+        "a\n=\n",
+        r"\section{",
+        r"\section{{a}{",
+        "\\title[",
+        "\\",
+        " ",
+        "%",
+        "{",
+        "\n",
+    ],
+)
 def test_time_grows_with_length(name: str, unit: str) -> None:
     """Nothing that is repeated makes a document slow."""
     start = time.process_time()

@@ -37,8 +37,10 @@ def test_cells() -> None:
         ("Gates", "#"),
     ]
     assert (document.title, document.format) == ("Prices", "notebook")
-    cells = [document.span(document.text.index(word), 60).cell for word in ("Of", "load", "Open")]
-    assert cells == [1, 2, 4]
+    cells = [
+        document.span(document.text.index(word), 60).locator for word in ("Of", "load", "Open")
+    ]
+    assert cells == ["cell 1", "cell 2", "cell 4"]
 
 
 def test_long_outputs_are_left_out() -> None:
@@ -80,4 +82,4 @@ def test_odd_cells(odd: Any) -> None:
     """A cell that is none counts, and says nothing."""
     document = load_document(notebook(odd, cell("code", "\ud800x")), "a.ipynb")
     assert document.text == "\n\n\N{REPLACEMENT CHARACTER}x"
-    assert document.span(3, 4).cell == 2
+    assert document.span(3, 4).locator == "cell 2"

@@ -21,6 +21,23 @@ def test_text() -> None:
     assert load_document(rb"{\rtf1 Hi}", "letters/b.rtf").title == "b"
 
 
+@pytest.mark.parametrize(
+    ("title", "read"),
+    [
+        (rb"Gr\'fc\'dfe", "Gr\u00fc\u00dfe"),
+        (rb"\u1055?\{a\}  b", "\u041f{a} b"),
+        (rb"{\b Keys} 2", "Keys 2"),
+        (rb"{{\b", "a"),
+    ],
+)
+def test_escapes_in_the_title(title: bytes, read: str) -> None:
+    """They are read as in the text."""
+    data = rb"{\rtf1\ansi\ansicpg1252{\info{\title " + title + rb"}}Hi}"
+    assert load_document(data, "a.rtf").title == read
+    cyrillic = rb"{\rtf1\ansi\ansicpg1251{\info{\title \'cf}}Hi}"
+    assert load_document(cyrillic, "a.rtf").title == "\u041f"
+
+
 def test_by_content() -> None:
     """RTF is known by its beginning; what others have read from it is a text."""
     assert load_document(LETTER, "a.doc").format == "rtf"

@@ -8,6 +8,7 @@ import sys
 import zipfile
 
 import pytest
+from openpyxl.worksheet.formula import ArrayFormula
 
 from lorebind_knowledge.errors import MissingDependencyError, SourceError
 from lorebind_knowledge.loaders import packages
@@ -41,19 +42,32 @@ def test_sheets() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
-        ("Prices", "list", ("Prices", 1, 1)),
-        ("front", "gate", ("Prices", 4, 5)),
-        ("gate", "More", ("Prices", 5, 5)),
-        ("Prices", "x", ("Prices", 1, 5)),
-        ("a | b", "x", ("More", 1, 2)),
+        ("Prices", "list", "sheet Prices, row 1"),
+        ("front", "gate", "sheet Prices, rows 4-5"),
+        ("gate", "More", "sheet Prices, row 5"),
+        ("Prices", "x", "sheet Prices, rows 1-5"),
+        ("a | b", "x", "sheet More, rows 1-2"),
     ],
 )
-def test_rows_of_a_passage(first: str, last: str, expected: tuple[str, int, int]) -> None:
+def test_rows_of_a_passage(first: str, last: str, expected: str) -> None:
     """Rows are those of the sheet that the passage begins in."""
     document = load_document(xlsx_bytes({"Prices": PRICES, "More": [["a", "b"], [1, "x"]]}), "a")
     start = document.text.index(first)
     span = document.span(start, document.text.index(last, start) + len(last))
-    assert (span.sheet, span.row_start, span.row_end) == expected
+    assert span.locator == expected
+
+
+def test_formulas() -> None:
+    """A formula is read as its value; as itself where a program did not calculate it."""
+    several = ArrayFormula("D2:D3", "=SUM(B2:B3*C2:C3)")
+    rows = [["a", "b", "c", "d"], ["x", "=1+1", "=B2&A9", "=A9"], ["y", "=2*3", several, None]]
+    data = xlsx_bytes({"S": rows})
+    empty = b'<c r="D2" t="str">'
+    stored = {b"1+1</f><v></v>": b"1+1</f><v>2</v>", b'<c r="D2">': empty, b'<c r="D2" >': empty}
+    document = load_document(_changed(data, stored), "a.xlsx")
+    assert document.text == (
+        "S\na | b | c | d\na: x | b: 2 | c: =B2&A9\na: y | b: =2*3 | c: =SUM(B2:B3*C2:C3)"
+    )
 
 
 def test_blank_rows() -> None:
@@ -61,20 +75,15 @@ def test_blank_rows() -> None:
     rows = [["a", "b"], *[[]] * 500, [1, 2], *[[None]] * 10]
     document = load_document(xlsx_bytes({"S": rows}), "a.xlsx")
     assert document.text == "S\na | b\n" + "\n" * 500 + "a: 1 | b: 2"
-    assert document.span(document.text.index("a: 1"), len(document.text)).row_start == 502
+    assert (
+        document.span(document.text.index("a: 1"), len(document.text)).locator == "sheet S, row 502"
+    )
 
 
 def test_wrong_dimensions() -> None:
     """A sheet is read whole, whatever it says about its size."""
-    packed = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(xlsx_bytes({"S": [["a", "b"], [1, 2]]}))) as source,
-        zipfile.ZipFile(packed, "w") as target,
-    ):
-        for part in source.namelist():
-            content = source.read(part).replace(b'ref="A1:B2"', b'ref="A1"')
-            target.writestr(part, content)
-    assert load_document(packed.getvalue(), "a.xlsx").text == "S\na | b\na: 1 | b: 2"
+    data = _changed(xlsx_bytes({"S": [["a", "b"], [1, 2]]}), {b'ref="A1:B2"': b'ref="A1"'})
+    assert load_document(data, "a.xlsx").text == "S\na | b\na: 1 | b: 2"
 
 
 def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,3 +103,14 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(MissingDependencyError, match=r"lorebind\[office\]"):
         load_document(data, "a.xlsx")
+
+
+def _changed(data: bytes, changes: dict[bytes, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w") as target:
+        for part in source.namelist():
+            content = source.read(part)
+            for old, new in changes.items():
+                content = content.replace(old, new)
+            target.writestr(part, content)
+    return packed.getvalue()

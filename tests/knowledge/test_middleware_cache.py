@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge import KnowledgeService, build_project, tenant
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.embedders.base import Fingerprint
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.index.index import Version
@@ -50,7 +51,8 @@ def _kb(
 ) -> Any:
     """As much of a knowledge base as the cache looks at."""
     index = index or SimpleNamespace(version=lambda owner: version)
-    embedder: Any = SimpleNamespace(fingerprint=SimpleNamespace(key=key))
+    fingerprint = replace(Fingerprint("p", "m"), formerly=(key,))
+    embedder: Any = SimpleNamespace(fingerprint=fingerprint)
     return KnowledgeBase(
         id=namespace.kb,
         namespace=namespace,
@@ -169,6 +171,16 @@ async def test_another_version_makes_answers_old(version: Version) -> None:
     await retrieve(_asked(OWNER))
     await retrieve(_asked(OWNER, version=version))
     assert searches.count == 2
+
+
+async def test_an_index_of_an_earlier_version() -> None:
+    """One that has the embedder's former key is known like one that has its present one."""
+    for key in ("e", Fingerprint("p", "m").key):
+        searches = Searches()
+        retrieve = QueryCache(10, 60).retrieval(searches)
+        for _ in range(2):
+            await retrieve(_asked(OWNER, version=Version(1, 1, key)))
+        assert searches.count == 1
 
 
 @pytest.mark.parametrize("version", [None, Version(1, 1, "another")])

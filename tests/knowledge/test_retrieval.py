@@ -253,7 +253,8 @@ async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
         "no document of knowledge base 'docs' has the key 'titel', which the filter names, in its "
         "metadata; did you mean 'title'; known: "
     )
-    where = {"$or": [{"lang": {"$ne": "en"}}, {"$not": {"lang": "en"}}, {"titel": "x"}]}
+    without = [{"old": {"$ne": "en"}}, {"$not": {"old": "en"}}, {"old": {"$exists": False}}]
+    where = {"$or": [*without, {"lang": {"$in": ["en"]}}, {"titel": "x"}]}
     stages = [{"filters": where, "min_score": 1.0}, {"filters": where, "strategy": "lexical"}]
     result = await bench.ask("words", min_score=1.0, stages=stages)
     names = [notice.partition(",")[0].rpartition(" ")[2] for notice in result.notices]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,8 @@ import pytest
 
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.errors import SourceError
+from lorebind_knowledge.ingest.enumeration import enumerate_sources
+from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import Content
 from lorebind_knowledge.sources.cloud import CloudStorageSource
 from lorebind_knowledge.sources.make import make_source
@@ -57,6 +61,27 @@ def test_pattern_below_a_prefix() -> None:
     assert read(found["memory://shelf/docs/x/b.md"]).data == b"docs/x/b.md"
     found = items(provider="memory", bucket="shelf", prefix="docs/", pattern="*.{md,txt}")
     assert list(found) == ["memory://shelf/docs/a.md", "memory://shelf/docs/d.txt"]
+
+
+@pytest.mark.usefixtures("memory")
+def test_kinds_are_told_by_their_content() -> None:
+    """An object of unknown ending is skipped only where its content says nothing either."""
+    memory = fsspec.filesystem("memory")
+    package = io.BytesIO()
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr("filler", os.urandom(5000))
+        archive.writestr("word/document.xml", "<x/>")
+    objects = {"r.v2": b"%PDF-1.7", "p.aspx": b"<!doctype html><p>x", "m": package.getvalue()}
+    for name, data in (objects | {"z.zzz": b"zzz", "e": b""}).items():
+        memory.pipe_file(f"/kinds/{name}", data)
+    declaration = CloudStorageSource(type="cloud_storage", provider="memory", bucket="kinds")
+    found = enumerate_sources([make_source(declaration, Environment(Path(), {}))])
+    assert sorted(found.items) == [f"memory://kinds/{name}" for name in sorted(objects)]
+    assert skipped_summary(found.sources[0].skipped) == ".zzz 1, no ending 1"
+    named = CloudStorageSource(
+        type="cloud_storage", provider="memory", bucket="kinds", prefix="z.zzz"
+    )
+    assert len(enumerate_sources([make_source(named, Environment(Path(), {}))]).items) == 1
 
 
 @pytest.mark.usefixtures("memory")

@@ -33,7 +33,7 @@ def made(root: Path, folder: Any, *, of_env: bool = True, **declared: Any) -> So
 
 
 def uris(source: Source) -> list[str]:
-    return [item.uri for item in source.items()]
+    return [item.uri for item in source.items() if not item.skipped]
 
 
 def files(root: Path, *names: str) -> Path:
@@ -52,6 +52,31 @@ def test_a_folder_of_the_environment(tmp_path: Path) -> None:
     assert uris(made(tmp_path, "en", path=f"*/{DOCS}/*.md")) == [f"kb/{DOCS}/a.md"]
     both = made(tmp_path, "kb/e", path=f"{DOCS}nv.md", paths=["kb/de/*.md"])
     assert uris(both) == ["kb/de/b.md", f"{DOCS}nv.md"]
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "uri"),
+    [
+        ("**/{}/*.md", "a", "b/{}/banana.md"),
+        ("*/a/{}.md", "banana", "b/a/{}.md"),
+        ("*/a/{}a.md", "banan", "b/a/{}a.md"),
+        ("*/a/*{}.md", "ana", "b/a/ban{}.md"),
+        ("*/{}/*.md", "a/", "b/{}/banana.md"),
+        ("**/{}/*.md", "b/a", "{}/banana.md"),
+    ],
+)
+def test_a_value_behind_a_wildcard(tmp_path: Path, path: str, folder: str, uri: str) -> None:
+    """It is shown as its template where it stands, and other names that hold it stay."""
+    files(tmp_path, "b/a/banana.md")
+    assert uris(made(tmp_path, folder, path=path.format(DOCS))) == [uri.format(DOCS)]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """A template that stands for a whole file would hide its format."""
+    files(tmp_path, "kb/a.md")
+    for path, folder in ((DOCS, "kb/a.md"), (f"kb/{DOCS}", "a.md"), (f"*/{DOCS}", "a.md")):
+        with pytest.raises(SourceError, match=r"}} stands for a file; .*, as in .*}}\.md$"):
+            uris(made(tmp_path, folder, path=path))
 
 
 def test_a_folder_of_a_run(tmp_path: Path) -> None:
@@ -121,9 +146,8 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
     """A folder of the project that is a link to another place is not read."""
     root, outside = files(tmp_path / "project", "a.md"), files(tmp_path / "outside", "b.md")
     (root / "kb").symlink_to(outside)
-    (item,) = made(root, "./kb", path=f"{DOCS}/*.md").items()
-    with pytest.raises(SourceError, match=r"^{{ \.env\.DOCS }}/b\.md: is a link to a place outs"):
-        item.read("")
+    with pytest.raises(SourceError, match=r"\({{ \.env\.DOCS }}/ is skipped: links out of the"):
+        list(made(root, "./kb", path=f"{DOCS}/*.md").items())
 
 
 def test_transcripts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `list` and `get` tell of the indexes, as far as they can be read from here."""
+"""What `list` and `get` show of the indexes, even if some of them cannot be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def project_to_read(path: str) -> Project:
 
 
 class Indexes:
-    """Counts of what is in the indexes of a project, or why they cannot be counted."""
+    """How much the indexes of a project hold, or why that cannot be read."""
 
     def __init__(self, project: Project) -> None:
         self._project = project

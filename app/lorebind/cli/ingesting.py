@@ -66,6 +66,8 @@ def show_plan(
         print_line(plan_line(plan))
         if tokens or plan.cost is not None:
             print_line(tokens_line(plan))
+        for notice in plan.notices:
+            print_line(f"note: {notice}")
     return plan
 
 

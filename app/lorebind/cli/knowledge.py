@@ -153,7 +153,8 @@ def apply(
 ) -> None:
     """Take resources into lorebind.yaml: by id, replaced where they are there, else added.
 
-    Knowledge bases of a workflow are taken into the workflow's own file.
+    Knowledge bases of a workflow are taken into the workflow's own file. All else in the file stays
+    as it is; a resource that is replaced is written anew, without the comments within it.
     """
     from lorebind.cli.printing import print_data, print_table
     from lorebind_knowledge.configuration import apply_resources
@@ -323,6 +324,7 @@ def plan(
                 strategy=strategy,
                 tokens=True,
             )
+            shown.read = None  # no ingest follows
             plans.append(shown)
     if output is not Output.table:
         print_data(plans[0] if kb_id else plans, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind.cli.shared_options import logs_events
+from lorebind.cli.shared_options import log_level
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lorebind.cli.options import Output
     from lorebind.project import Project
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestReport
 
@@ -24,15 +25,30 @@ def open_project(path: str | Path) -> Project:
     Raises:
         ConfigurationError: with every problem of every file.
     """
-    from lorebind.project import Project
+    from lorebind_knowledge.configuration import load_project
 
-    return Project.load(path, extensions=_extensions())
+    return opened(load_project(path))
+
+
+def opened(config: LoadedProject) -> Project:
+    """The same for a project that was read."""
+    from lorebind.project import Project
+    from lorebind_knowledge.extensions.logging import LoggingExtension
+    from lorebind_knowledge.extensions.standard_error import set_level
+
+    level = log_level.get()
+    if level is None:
+        return Project(config)
+    logs = any(isinstance(one, LoggingExtension) for one in config.project.extensions)
+    project = Project(config, extensions=[] if logs else _extensions())
+    set_level(level)  # what is declared has set its own
+    return project
 
 
 def _extensions() -> list[Extension]:
     from lorebind_knowledge.extensions.logging import EventLog
 
-    return [EventLog()] if logs_events.get() else []
+    return [EventLog()] if log_level.get() else []
 
 
 def ingested(project: Project, output: Output) -> list[IngestReport]:

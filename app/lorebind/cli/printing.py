@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
 from lorebind_knowledge.ingest.report import skipped_summary
+from lorebind_knowledge.sources.base import NO_ENDING
+from lorebind_knowledge.sources.folder import GITIGNORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -169,16 +171,26 @@ def print_report(report: IngestReport) -> None:
 
 
 def print_source_reports(sources: Sequence[SourceReport]) -> None:
-    """What the sources skipped, and those that failed."""
-    skipped = [one for source in sources for one in source.skipped]
-    if skipped:
-        print_line(
-            f"skipped {counted(len(skipped), 'file')}: {skipped_summary(skipped)}; "
-            "to read them, set as_text or respect_gitignore on the source"
-        )
+    """What the sources skipped, what may be wrong with them, and those that failed."""
+    if skipped := [one for source in sources for one in source.skipped]:
+        print_line(f"skipped: {skipped_summary(skipped)}{_ways_to_read(sources)}")
     for source in sources:
+        for notice in source.notices:
+            print_line(f"note: source {source.source}: {notice}")
         if source.status == "failed":
             print_line(f"failed source {source.source}: {source.reason}")
+
+
+def _ways_to_read(sources: Iterable[SourceReport]) -> str:
+    """The settings that include what was skipped, of the sources that have them."""
+    files = [one for one in sources if one.source.startswith(("file_glob:", "markdown_glob:"))]
+    reasons = {one.reason for source in files for one in source.skipped}
+    ways = []
+    if any(one == NO_ENDING or (one[0] == "." and one != GITIGNORE) for one in reasons):
+        ways.append("as_text")
+    if GITIGNORE in reasons:
+        ways.append("respect_gitignore: false")
+    return f"; to read them, see {' and '.join(ways)} of the source" if ways else ""
 
 
 def print_matches(result: QueryResult, question: str, *, explain: bool = False) -> None:

@@ -13,8 +13,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-logs_events: ContextVar[bool] = ContextVar("lorebind_logs_events", default=False)
-"""Whether what happens to knowledge bases is to be logged."""
+    from lorebind_knowledge.extensions.standard_error import Level
+
+log_level: ContextVar[Level | None] = ContextVar("lorebind_log_level", default=None)
+"""The level from which events are logged; None if the user has not asked for logs."""
 
 _TENANT = Annotated[
     str | None, typer.Option("--tenant", metavar="NAME", help="Whose knowledge it is about.")
@@ -38,8 +40,9 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             if verbose:
                 from lorebind_knowledge.extensions.standard_error import write_records
 
-                write_records("text", "info" if verbose == 1 else "debug")
-                stack.callback(logs_events.reset, logs_events.set(True))
+                level: Level = "info" if verbose == 1 else "debug"
+                write_records("text", level)
+                stack.callback(log_level.reset, log_level.set(level))
             if tenant is not None:
                 if not tenant:
                     raise typer.BadParameter("the name is empty", param_hint="--tenant")
@@ -53,6 +56,7 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter("verbose", keyword, default=0, annotation=_VERBOSE),
     ]
     parameters = [*own.parameters.values(), *more]
+    # `inspect` reads it where it is set, which the types of functions do not know.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

@@ -17,7 +17,7 @@ def validate(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Check the project's files: file:line:column, what is wrong, and the way out.
+    """Check the project's files: each problem has its place, and says how to fix it.
 
     No database, key or extra is needed. A variable that is not set here is a notice.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,11 +50,12 @@ def watch(
         root = Path(loaded.config.root).resolve()
         print_line(f"Watching {root}; stop with Ctrl-C.", stderr=True)
         begun = float("-inf")
+        named = _named_hidden(loaded)
         knowledge_bases(loaded, kb_id)  # an id that is wrong is told at once
         # Watched from before the first ingest on, so that no change is missed.
         for changes in watchfiles.watch(
             root,
-            watch_filter=_filter(root),
+            watch_filter=_filter(root, named),
             debounce=10 * _QUIET_MILLISECONDS,
             step=_QUIET_MILLISECONDS,
             rust_timeout=500,
@@ -65,6 +67,7 @@ def watch(
             begun = time.monotonic()
             if any(path.endswith(_DECLARATIONS) for _, path in changes):
                 loaded = _loaded_again(loaded, project)
+                named[:] = _named_hidden(loaded)
             _ingest(loaded, kb_id, output)
     finally:
         loaded.close()
@@ -72,16 +75,21 @@ def watch(
 
 def _loaded_again(loaded: Project, path: str) -> Project:
     """The project as it is declared now, or as it was where that is wrong."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.opening import opened
     from lorebind.cli.printing import print_line
+    from lorebind_knowledge.configuration import load_project
 
     try:
-        again = open_project(path)
+        config = load_project(path)
     except LorebindError as error:
         print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
         return loaded
-    loaded.close()
-    return again
+    loaded.close()  # before the other is opened, which may need the same port
+    try:
+        return opened(config)
+    except LorebindError as error:
+        print_line(f"lorebind: {error}; what was declared before goes on", stderr=True)
+        return opened(loaded.config)
 
 
 def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
@@ -105,18 +113,37 @@ def _ingest(loaded: Project, kb_id: str | None, output: Output) -> None:
 
 def _has_news(plan: IngestPlan) -> bool:
     changed = any(plan.documents[name] for name in ("added", "updated", "removed", "failed"))
-    return changed or any(source.status == "failed" for source in plan.sources)
+    return (
+        changed or bool(plan.notices) or any(source.status == "failed" for source in plan.sources)
+    )
 
 
-def _filter(root: Path) -> Callable[[Any, str], bool]:
-    """Whether a change may concern a document: not if it is hidden, or a tool's."""
+def _filter(root: Path, named: list[str]) -> Callable[[Any, str], bool]:
+    """Whether a change may concern a document: not if it is a tool's, or hidden and not named."""
     from watchfiles import DefaultFilter
+
+    from lorebind_knowledge.data_folder import DATA_FOLDER
 
     others = DefaultFilter()
 
     def matters(change: Any, path: str) -> bool:
         parts = Path(path).relative_to(root).parts
-        hidden = parts != (".env",) and any(part.startswith(".") for part in parts)
-        return not hidden and others(change, path)
+        hidden = [part for part in parts if part.startswith(".") and part != ".gitignore"]
+        is_named = all(any(fnmatch(part, one) for one in named) for part in hidden)
+        if parts != (".env",) and (DATA_FOLDER in hidden or not is_named):
+            return False
+        return others(change, path)
 
     return matters
+
+
+def _named_hidden(loaded: Project) -> list[str]:
+    """What patterns of sources call hidden files and folders; a template may stand for any."""
+    parts = [
+        part
+        for kb, _ in loaded.config.every_knowledge_base()
+        for source in kb.sources
+        for pattern in getattr(source, "patterns", ())
+        for part in (".*" if "{{" in pattern else pattern).split("/")
+    ]
+    return [part for part in parts if part.startswith(".")]

@@ -39,7 +39,7 @@ class Embedded:
 
 
 class EmbeddingCache:
-    """Vectors by SHA-256 over (embedder fingerprint, text), kept in the catalog."""
+    """Vectors by SHA-256 over (embedder fingerprint, address, text), kept in the catalog."""
 
     def __init__(
         self,
@@ -189,11 +189,14 @@ def _as_blob(vector: Vector) -> bytes:
 
 
 def _keys(embedder: Embedder, texts: Iterable[str]) -> list[str]:
-    owner = embedder.fingerprint.key
-    return [digest(owner, text) for text in texts]
+    made_by = embedder.fingerprint
+    # At another address the same model may be another one: an ingest only checks one index.
+    owner = [made_by.key, made_by.address] if made_by.address else [made_by.key]
+    return [digest(*owner, text) for text in texts]
 
 
 def _former_keys(embedder: Embedder, by_key: Mapping[str, str]) -> dict[str, str]:
     """The keys of texts by those that they had in earlier versions."""
-    formerly = embedder.fingerprint.formerly
+    made_by = embedder.fingerprint
+    formerly = () if made_by.address else made_by.formerly  # they do not tell the address
     return {digest(owner, text): key for key, text in by_key.items() for owner in formerly}

@@ -38,6 +38,8 @@ class Manifest:
     """Measured, not configured."""
     chunker: str
     """The fingerprint of chunker and loaders, as of the last ingest."""
+    address: str = ""
+    """The digest of the embedder's address, see `Fingerprint.address`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,7 @@ def _place(key: IndexKey) -> dict[str, Any]:
 
 _HERE = f"{OURS} and number = :number"
 
-_MANIFEST_TYPES = (str, str, int, str)
+_MANIFEST_TYPES = (str, str, int, str, str)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )

@@ -61,7 +61,8 @@ def apply_resources(
 ) -> Applied:
     """Take resources into a project's file: those whose id is there are replaced, others added.
 
-    All else in the file stays as it is, comments included. It is written in one step, and only when
+    All else in the file stays as it is, comments included; comments within a resource that is
+    replaced are lost, and it is quoted anew. It is written in one step, and only when
     the project is valid with it. Processes that apply at the same time take turns.
 
     Knowledge bases of a workflow go into its file. A resource that has a file of its own is not

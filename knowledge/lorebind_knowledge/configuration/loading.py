@@ -150,7 +150,7 @@ class _Loading:
     def _declared(self, source: YamlSource, kind: type[D], readable: bool = True) -> D:
         """What a source declares; where it has problems, as much of it as is valid.
 
-        Of what is not readable nothing is said, as that was said already.
+        If the source is not readable, its problems have been reported already.
         """
         if not readable:
             return partial(kind, source)

@@ -42,7 +42,7 @@ _HINT = (
 
 
 class _AnyVariable(LazyScope):
-    """Whether a variable is set is no question of what is written, see `unset_variables`."""
+    """Stands for every variable: `unset_variables` checks which of them are set."""
 
     def __getitem__(self, name: str) -> Any:
         return ANYTHING

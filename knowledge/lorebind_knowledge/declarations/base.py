@@ -139,19 +139,27 @@ def within(value: Any, data: Any = None, path: Path = ()) -> Iterator[tuple[Decl
     """A declaration and all that it holds, each with its path; `data` tells the keys as written."""
     if isinstance(value, Declaration):
         yield value, path
+        written = data if isinstance(data, dict) else {}
         for name, info in type(value).model_fields.items():
-            names = written_names(name, info)
-            written = data if isinstance(data, dict) else {}
-            key = next((key for key in [*names, name] if key in written), names[0])
-            yield from within(getattr(value, name), written.get(key), (*path, key))
+            item = getattr(value, name)
+            if isinstance(item, _HOLDING):
+                names = written_names(name, info)
+                key = next((key for key in [*names, name] if key in written), names[0])
+                yield from within(item, written.get(key), (*path, key))
     elif isinstance(value, dict):
         for key, item in value.items():
-            inner = data.get(key) if isinstance(data, dict) else None
-            yield from within(item, inner, (*path, key))
+            if isinstance(item, _HOLDING):
+                inner = data.get(key) if isinstance(data, dict) else None
+                yield from within(item, inner, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            inner = data[index] if isinstance(data, list) and index < len(data) else None
-            yield from within(item, inner, (*path, index))
+            if isinstance(item, _HOLDING):
+                inner = data[index] if isinstance(data, list) and index < len(data) else None
+                yield from within(item, inner, (*path, index))
+
+
+_HOLDING = (Declaration, dict, list)
+"""What declarations may be in; most values are others, and a project is gone through often."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "
 
 
 class LoadingDeclaration(Declaration):
-    """What reading one PDF or Word document may take. A document that takes more fails alone."""
+    """What reading one document may take, of a format that can be made to take much: PDF, Word,
+    PowerPoint, Excel, EPUB, RTF and mail. A document that takes more fails alone."""
 
     max_memory: Size = Field(
         "384 MiB",

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Declaration
+
+
+class HtmlDeclaration(Declaration):
+    """How HTML pages become text."""
+
+    extractor: Literal["built_in", "trafilatura"] = Field(
+        "built_in",
+        description="What finds the main content of a page. `trafilatura` (extra `html`) is better "
+        "at news and blogs, and worse at documentation.",
+    )
 
 
 class PreprocessDeclaration(Declaration):
@@ -16,4 +28,7 @@ class PreprocessDeclaration(Declaration):
     )
     remove_html: bool = Field(
         False, description="Remove HTML tags from Markdown and text. HTML pages never keep theirs."
+    )
+    html: HtmlDeclaration = Field(
+        default_factory=HtmlDeclaration, description="How HTML pages are read."
     )

@@ -76,7 +76,7 @@ class ProjectDeclaration(Declaration):
     )
     loading: LoadingDeclaration = Field(
         default_factory=LoadingDeclaration,
-        description="Limits for reading one PDF or Word document.",
+        description="What reading one document may take.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -30,7 +31,10 @@ class Fingerprint:
     document_prefix: str = ""
     query_prefix: str = ""
     formerly: tuple[str, ...] = field(default=(), compare=False)
-    """The keys of the same embedder in earlier versions; no part of what it is."""
+    """The keys that earlier versions gave this embedder. They do not tell embedders apart."""
+    address: str = field(default="", compare=False)
+    """A digest of its address, see `address_digest`. It does not tell embedders apart either: an
+    ingest at another address checks once that the vectors are the same."""
 
     @property
     def key(self) -> str:
@@ -47,8 +51,13 @@ class Fingerprint:
 
 @lru_cache(maxsize=64)  # every question asks for it
 def _key(fingerprint: Fingerprint) -> str:
-    named = {name: value for name, value in asdict(fingerprint).items() if name != "formerly"}
-    return digest(*(f"{name}={value}" for name, value in named.items()))
+    told = [one.name for one in fields(fingerprint) if one.compare]
+    return digest(*(f"{name}={getattr(fingerprint, name)}" for name in told))
+
+
+def address_digest(*addresses: str) -> str:
+    """What an index keeps of the addresses that made it: neither them nor their passwords."""
+    return digest(*(re.sub("//[^/]*@", "//", one) for one in addresses)) if addresses else ""
 
 
 @runtime_checkable

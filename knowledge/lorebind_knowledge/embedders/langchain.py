@@ -15,7 +15,7 @@ from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
 from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import ConfigMap
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, address_digest, encodable
 from lorebind_knowledge.embedders.failures import said_by_provider
 from lorebind_knowledge.embedders.openai import OPENAI_DIMENSIONS
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
@@ -89,7 +89,8 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         Embeddings,
         failure=EmbedderError,
     )
-    embeddings = kind(**environment.fill(written | secret))
+    filled = environment.fill(written | secret)
+    embeddings = kind(**filled)
     if not isinstance(embeddings, Embeddings):
         raise EmbedderError(
             f"embedder {declaration.id!r}: {declaration.class_path} is not a LangChain Embeddings"
@@ -100,6 +101,7 @@ def make(declaration: LangChainEmbedderDeclaration, environment: PartEnvironment
         embeddings,
         model=declaration.model or str(known.get("model", "")),
         settings=known,
+        address=_address(embeddings, filled),
         batch_size=declaration.batch_size,
         say=partial(said_by_provider, holder=embeddings, values=environment.told),
     )
@@ -117,6 +119,12 @@ def _told(embeddings: Embeddings) -> dict[str, Any]:
     return {name: value for name, value in told.items() if isinstance(value, str | int)}
 
 
+def _address(embeddings: Embeddings, given: Mapping[str, Any]) -> str:
+    """A digest of where an object asks, as far as it tells or was told."""
+    told = [given.get(name) or getattr(embeddings, name, None) for name in _ADDRESSES]
+    return address_digest(*(one for one in told if isinstance(one, str) and one))
+
+
 def _revision(embeddings: Embeddings, settings: Mapping[str, Any]) -> str:
     kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
     return f"{kind} {json.dumps(settings, sort_keys=True, default=str)}"
@@ -131,6 +139,7 @@ class LangChainEmbedder(Embedder):
         *,
         model: str = "",
         settings: Mapping[str, Any] | None = None,
+        address: str | None = None,
         batch_size: int = 64,
         say: Callable[[Exception], str] | None = None,
     ) -> None:
@@ -140,6 +149,7 @@ class LangChainEmbedder(Embedder):
             model: what it is called in messages and manifests; the class's name when empty.
             settings: what it was configured with, secrets left out: all but addresses are part of
                 its identity, since LangChain objects carry none.
+            address: a digest of where it asks; None means what the object tells.
             batch_size: texts per call.
             say: an exception's words without secrets; None knows of those that the object holds.
         """
@@ -150,7 +160,10 @@ class LangChainEmbedder(Embedder):
         self._is_openai = (model or str((settings or {}).get("model"))) in OPENAI_DIMENSIONS
         settings = dict(settings or {})
         telling = {name: value for name, value in settings.items() if name not in _ADDRESSES}
-        found = Fingerprint("langchain", self._model, _revision(embeddings, telling))
+        if address is None:
+            address = _address(embeddings, {})
+        revision = _revision(embeddings, telling)
+        found = Fingerprint("langchain", self._model, revision, address=address)
         if telling != settings:  # it used to be another embedder at another address
             former = replace(found, revision=_revision(embeddings, settings))
             found = replace(found, formerly=(former.key,))

@@ -13,7 +13,13 @@ from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
 from lorebind_knowledge.declarations.embedders import EmbedderBase, RetryConfig
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import WebAddress
-from lorebind_knowledge.embedders.base import Embedder, Fingerprint, embed_documents, encodable
+from lorebind_knowledge.embedders.base import (
+    Embedder,
+    Fingerprint,
+    address_digest,
+    embed_documents,
+    encodable,
+)
 from lorebind_knowledge.embedders.failures import UnreadableAnswerError, said_by_provider
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.embedders.tokens import OPENAI_ENCODING, TokenCount, counted, estimated
@@ -192,12 +198,12 @@ class OpenAIEmbedder(Embedder):
     def fingerprint(self) -> Fingerprint:
         stripped = "newlines stripped" if self._strip_newlines else ""
         found = Fingerprint("openai", self._model, stripped, self._dimension)
-        if not self._address:
+        if not self._base_url:
             return found
         # It used to be another embedder at another address.
         address = re.sub("//[^/]*@", "//", self._address)
         former = replace(found, revision=f"{address} {stripped}".rstrip())
-        return replace(found, formerly=(former.key,))
+        return replace(found, formerly=(former.key,), address=address_digest(self._base_url))
 
     def count_truncated(self, texts: Sequence[str]) -> int:
         if self._own_dimension is None:

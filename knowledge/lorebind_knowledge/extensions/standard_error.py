@@ -28,8 +28,13 @@ def write_records(form: Format, level: Level = "info") -> None:
         handler = ours[0] if ours else _ToStandardError()
         text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
         handler.setFormatter(_JsonLines() if form == "json" else text)
-        logger.setLevel(level.upper())
+        set_level(level)
         logger.addHandler(handler)
+
+
+def set_level(level: Level) -> None:
+    """Let the loggers below `lorebind` make records from this level on."""
+    logging.getLogger("lorebind").setLevel(level.upper())
 
 
 _writing = threading.Lock()
@@ -41,7 +46,7 @@ class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
-        except Exception:
+        except Exception:  # as the handlers of `logging` do: a log must not break the program
             self.handleError(record)
 
 

@@ -73,6 +73,7 @@ class Version(NamedTuple):
     birth: int
     number: int
     embedder_key: str
+    address: str = ""
 
 
 class Index:
@@ -146,7 +147,8 @@ class Index:
             state = None if index is None else chunks.state_of(sql, index.birth)
         if index is None or state is None:
             return None
-        return Version(index.birth, state.version, index.manifest.embedder_key)
+        about = index.manifest
+        return Version(index.birth, state.version, about.embedder_key, about.address)
 
     def _views(self, sql: Sql, namespaces: Sequence[Namespace]) -> dict[Namespace, View]:
         views = {}
@@ -314,6 +316,17 @@ class Index:
         """All that the embedder read of chunks whose vectors were lost, by number."""
         with self.catalog.reading() as sql:
             return chunks.embedded_texts(sql, index.birth, numbers)
+
+    def sample(self, index: IndexEntry, count: int) -> list[tuple[str, Vector | None]]:
+        """What the embedder read of a few chunks that are live, with their vectors if there."""
+        with self.catalog.reading() as sql:
+            numbers = chunks.newest_numbers(sql, index.birth, count)
+            texts = chunks.embedded_texts(sql, index.birth, numbers)
+            kept = chunks.kept_vectors(sql, index.birth, numbers)
+        known: Mapping[int, Vector | None] = kept
+        if self.store.gives_vectors:
+            known = finish(self.store.get(index.space, numbers))
+        return [(text, known.get(number)) for number, text in texts.items()]
 
     def restore(self, lease: Lease, index: IndexEntry, vectors: Mapping[int, Vector]) -> None:
         """Add vectors that were lost, under the numbers that they had."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +23,22 @@ if TYPE_CHECKING:
 _LENGTHS_KEPT = 100_000
 
 
+@dataclass(slots=True)
+class KnownKeys:
+    """What is known of the metadata of one version of an index."""
+
+    there: set[str] = field(default_factory=set)
+    """Keys that some chunk has."""
+    every: list[str] | None = None
+    """All that there are, sorted, once that was asked for."""
+
+
 class Memory:
     """Everything in it can be read anew. Safe to share among threads."""
 
     def __init__(self) -> None:
         self._masks: dict[int, tuple[int, Masks]] = {}
-        self._keys: dict[int, tuple[int, dict[str, bool]]] = {}
+        self._keys: dict[int, tuple[int, KnownKeys]] = {}
         self._owners: dict[int, Owners] = {}
 
     def forget(self, birth: int) -> None:
@@ -46,12 +57,12 @@ class Memory:
             self._masks[birth] = version, masks
         return masks
 
-    def keys(self, view: View) -> dict[str, bool]:
-        """Of keys whether the metadata of any chunk have them, at the moment of a view."""
+    def keys(self, view: View) -> KnownKeys:
+        """What is known of the metadata's keys, at the moment of a view."""
         birth, version = view.index.birth, view.state.version
         known = self._keys.get(birth)
         if known is None or known[0] != version:
-            known = self._keys[birth] = version, {}
+            known = self._keys[birth] = version, KnownKeys()
         return known[1]
 
     def owners(self, view: View) -> Owners:

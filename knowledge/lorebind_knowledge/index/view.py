@@ -84,13 +84,20 @@ class View:
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
         known = self._memory.keys(self)
-        if name not in known:
-            known[name] = chunks.has_metadata_key(self._sql, self.index.birth, name)
-        return known[name]
+        if known.every is not None:
+            return name in known.every
+        if name not in known.there:
+            if not chunks.has_metadata_key(self._sql, self.index.birth, name):
+                return False
+            known.there.add(name)
+        return True
 
     def metadata_keys(self) -> list[str]:
         """All keys that the metadata of chunks have, sorted; it looks at every chunk."""
-        return chunks.metadata_keys(self._sql, self.index.birth)
+        known = self._memory.keys(self)
+        if known.every is None:
+            known.every = chunks.metadata_keys(self._sql, self.index.birth)
+        return known.every
 
     def nearest(
         self, vector: Vector, k: int, where: Mapping[str, Any] | None = None

@@ -26,5 +26,7 @@ class Corpus:
     """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
     remove_html: bool = False
     """Whether HTML tags are taken out of Markdown and text."""
+    html_extractor: str = "built_in"
+    """What finds the main content of HTML pages, see `HtmlDeclaration`."""
     loading: Loading = field(default_factory=Loading)
     """What reading one of the documents may take."""

@@ -26,19 +26,21 @@ from lorebind_knowledge.errors import (
 )
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.index.turn import turn
+from lorebind_knowledge.ingest.embedder_address import at_address
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.preparation import (
-    attempts_of,
     chunker_fingerprint,
     prepare_documents,
     read_ahead,
 )
+from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import Failure, IngestPlan, IngestReport
 from lorebind_knowledge.ingest.restoring import restore_lost
 from lorebind_knowledge.ingest.successors import (
     begin_index,
+    cannot_mend,
     index_to_mend,
-    index_to_write,
+    indexes_to_write,
     settle,
 )
 from lorebind_knowledge.records import Record
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.corpus import Corpus
     from lorebind_knowledge.ingest.enumeration import Enumeration
     from lorebind_knowledge.ingest.planned import PlannedDocuments
-    from lorebind_knowledge.ingest.preparation import Chunk, PreparedDocument
+    from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
     from lorebind_knowledge.records import Matrix
 
 STRATEGIES = ("upsert", "replace")
@@ -226,14 +228,25 @@ class _Run:
         """The index to write: the one in use, or the successor that is, or has to be, begun."""
         kb = self._kb
         self._serves_nothing = await call(self._ledger.index, kb.namespace, "active") is None
-        if self._only_failed or (self._added is not None and not self._serves_nothing):
-            return await call(index_to_mend, kb)
-        index = await call(index_to_write, kb, self._report.strategy)
-        if index is None:
-            index = await begin_index(self._corpus, self._lease)
-            if self._serves_nothing:
-                about = index.manifest
-                self._emit("collection_created", embedder=about.embedder, dimension=about.dimension)
+        mends = self._only_failed or (self._added is not None and not self._serves_nothing)
+        if mends:
+            found = [await call(index_to_mend, kb)]
+        else:
+            found = await call(indexes_to_write, kb, self._report.strategy)
+        for index in found:
+            same = await at_address(kb, self._lease, index, self._vectors)
+            if same is not None:
+                return same
+        if found:
+            why = f"has other vectors than {kb.embedder.fingerprint} makes at its new address"
+            if mends:
+                raise cannot_mend(kb, why)
+            self._report.notices.append(f"the index {why}; all documents are embedded anew")
+            self._planned = None  # it was made for the other index
+        index = await begin_index(self._corpus, self._lease)
+        if self._serves_nothing:
+            about = index.manifest
+            self._emit("collection_created", embedder=about.embedder, dimension=about.dimension)
         return index
 
     # Step two: reading, embedding and writing overlap, held together by bounded queues.

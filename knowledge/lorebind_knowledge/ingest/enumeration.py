@@ -85,10 +85,17 @@ def enumerate_sources(sources: Iterable[Source]) -> Enumeration:
             continue
         for uri, item in items.items():
             result.items.setdefault(uri, (source.key, item))
-        result.sources.append(SourceReport(source.key, "ok", len(items), skipped=skipped))
+        notices = list(getattr(source, "notices", ()))
+        result.sources.append(
+            SourceReport(source.key, "ok", len(items), skipped=skipped, notices=notices)
+        )
     return result
 
 
 def _unreadable(item: SourceItem) -> str:
     """Its ending where no loader reads such documents, and nobody asked for it by name."""
-    return "" if item.peek is None or can_load(item.uri, item.peek) else ending_of(item.uri)
+    try:
+        readable = item.peek is None or can_load(item.uri, item.peek)
+    except SourceError:  # reading it will say why
+        readable = True
+    return "" if readable else ending_of(item.uri)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.ingest.preparation import PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.loaders.base import LoadedDocument
     from lorebind_knowledge.namespace import Namespace
 
-_MOST_KEPT = 16_000_000
+_MOST_KEPT = 32_000_000
 """Characters of texts and bytes of what was fetched; what is beyond is read again."""
+_OF_A_CHUNK = 2_000
+"""What a chunk takes beside its text, in bytes."""
 
 
 class PlannedDocuments:
@@ -40,11 +42,12 @@ class PlannedDocuments:
 
     def keep_cut(self, document: PreparedDocument) -> None:
         """Keep a document with its passages."""
-        if self._has_room(sum(len(chunk.text) for chunk in document.chunks)):
+        if self._has_room(sum(len(chunk.text) + _OF_A_CHUNK for chunk in document.chunks)):
             self._cut[document.uri, document.signature] = document
 
-    def has_fetched(self, uri: str) -> bool:
-        return uri in self._fetched
+    def has_fetched(self, uri: str, version: str) -> bool:
+        """Whether there is an answer for who has a version, an empty text for who has none."""
+        return uri in self._fetched and bool(version or self._fetched[uri] is not None)
 
     def fetched(self, uri: str) -> Any:
         return self._fetched.pop(uri)

@@ -9,14 +9,15 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.ingest.engine import check_strategy
 from lorebind_knowledge.ingest.enumeration import enumerate_corpus
 from lorebind_knowledge.ingest.planned import PlannedDocuments
-from lorebind_knowledge.ingest.preparation import attempts_of, prepare_documents
+from lorebind_knowledge.ingest.preparation import prepare_documents
+from lorebind_knowledge.ingest.prepared import attempts_of
 from lorebind_knowledge.ingest.report import Failure, IngestPlan
-from lorebind_knowledge.ingest.successors import index_to_write
+from lorebind_knowledge.ingest.successors import indexes_to_write
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.ingest.corpus import Corpus
-    from lorebind_knowledge.ingest.preparation import PreparedDocument
+    from lorebind_knowledge.ingest.prepared import PreparedDocument
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
@@ -35,13 +36,19 @@ async def plan(
     """
     check_strategy(strategy)
     kb = corpus.kb
-    index = await call(index_to_write, kb, strategy)
+    indexes = await call(indexes_to_write, kb, strategy)
+    index = indexes[0] if indexes else None
     known = await call(kb.catalog.ledger.documents, index.key) if index else {}
     enumeration = await call(enumerate_corpus, corpus)
     counter = kb.embedder.count_tokens([])
     result = IngestPlan(
         kb.id, sources=enumeration.sources, tokenizer=counter.tokenizer, exact=counter.exact
     )
+    if index is not None and index.manifest.address != kb.embedder.fingerprint.address:
+        result.notices.append(
+            f"the embedder {kb.embedder.fingerprint} has another address than at the last ingest, "
+            "which checks that its vectors are the same; if not, all documents are embedded anew"
+        )
     result.read = PlannedDocuments(kb.namespace)
     to_embed: set[str] = set()
     documents = prepare_documents(corpus, enumeration, known, keep_in=result.read)

@@ -7,7 +7,7 @@ import json
 from collections import Counter, deque
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,10 +16,17 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.events import kind_of
 from lorebind_knowledge.identity import chunk_id, digest
+from lorebind_knowledge.ingest.prepared import Chunk, PreparedDocument
 from lorebind_knowledge.loaders.code import language_of
 from lorebind_knowledge.loaders.html_removal import without_html
+from lorebind_knowledge.loaders.html_trafilatura import trafilatura_version
 from lorebind_knowledge.loaders.readers import Readers
-from lorebind_knowledge.loaders.registry import begin_load, loaders_version, newer_version
+from lorebind_knowledge.loaders.registry import (
+    begin_load,
+    is_html,
+    loaders_version,
+    newer_version,
+)
 from lorebind_knowledge.sources.base import Content
 
 if TYPE_CHECKING:
@@ -39,50 +46,6 @@ _TEXT_AT_ONCE = 2_000_000
 
 _BEGUN_FOR_EACH = 2
 """Documents begun for each process that reads: one that takes long keeps no other from its work."""
-
-
-class Chunk(NamedTuple):
-    """A passage on its way into an index."""
-
-    id: str
-    text: str
-    context: str
-    """What it stands under: the title and the headings."""
-    metadata: Mapping[str, Any]
-
-    @property
-    def embedded_text(self) -> str:
-        """What the embedder reads: the passage under its title and headings."""
-        return f"{self.context}\n{self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document compared with the ledger; one that is new or changed carries its chunks."""
-
-    uri: str
-    source: str
-    action: str
-    """`added`, `updated`, `unchanged` or `failed`: the names that reports count."""
-    title: str = ""
-    signature: str = ""
-    chunks: list[Chunk] = field(default_factory=list)
-    reason: str = ""
-    kind: str = ""
-    """The class of the error, where it failed."""
-    version: str = ""
-    """What its source calls the version that was read."""
-    recipe: str = ""
-    """What decided, beside its content, how it was made into chunks."""
-    refused: str = ""
-    """Where a limit was exceeded: what must change before it is read again, see `Loading.key`."""
-
-
-def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:
-    """How often a document that failed was tried; one that is refused unread was not."""
-    before = entry.attempts if entry else 0
-    again = entry is not None and entry.refused and entry.refused == document.refused
-    return before if again else before + 1
 
 
 async def prepare_documents(
@@ -151,12 +114,14 @@ class _Preparer:
         self._readers = readers
         self._known = known
         self._shared_recipe = recipe_of(corpus)
+        extractor = corpus.html_extractor
+        self._extractor = "" if extractor == "built_in" else f"{extractor} {trafilatura_version()}"
         self.fetched: dict[str, Content | SourceError | None] = {}
         """What was fetched beforehand, by uri."""
 
     async def fetch(self, item: SourceItem) -> tuple[str, Content | SourceError | None]:
         uri = item.uri
-        if self._planned and self._planned.has_fetched(uri):
+        if self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
             return uri, self._planned.fetched(uri)
         try:
             content = await call(item.read, self._version_to_ask_for(uri))
@@ -192,12 +157,19 @@ class _Preparer:
         usable = entry is not None and entry.state == "ready" and entry.recipe == self._recipe(uri)
         return entry.version if entry is not None and usable else ""
 
-    def _recipe(self, uri: str) -> str:
-        """The recipe of one document: of source code, also how its language is cut."""
+    def _recipe(self, uri: str, content: Content | None = None) -> str:
+        """The recipe of one document: of source code, also how its language is cut.
+
+        As long as its content is not known, it counts as HTML, so that its source is asked for
+        the content when the extractor of HTML changes.
+        """
         declared = self._corpus.chunker
         chunker = declared.for_language(language_of(uri))
         own = [newer_version(uri), chunker.fingerprint if chunker is not declared else ""]
-        return digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+        recipe = digest(self._shared_recipe, *own) if any(own) else self._shared_recipe
+        if self._extractor and (content is None or is_html(content.data, uri, content.media_type)):
+            recipe = digest(recipe, self._extractor)
+        return recipe
 
     def _begin(self, source: str, item: SourceItem) -> PreparedDocument | _Reading:
         """Read a document, compare it, and chunk it or have another process begin to read it."""
@@ -206,7 +178,7 @@ class _Preparer:
             content: Any
             if uri in self.fetched:
                 content = self.fetched.pop(uri)
-            elif self._planned and self._planned.has_fetched(uri):
+            elif self._planned and self._planned.has_fetched(uri, self._version_to_ask_for(uri)):
                 content = self._planned.fetched(uri)
             else:
                 content = item.read(self._version_to_ask_for(uri))
@@ -222,17 +194,18 @@ class _Preparer:
         entry, corpus = self._known.get(uri), self._corpus
         if isinstance(content, SourceError):
             raise content
-        if content is None and entry is not None:  # not changed since the version we have
+        if content is None and entry is not None and self._version_to_ask_for(uri):
             return _unchanged(source, entry)
         if not isinstance(content, Content):
             raise SourceError(
                 f"{uri}: its source gave {type(content).__name__} instead of a content"
             )
         said = json.dumps(dict(content.metadata), sort_keys=True)
-        recipe = self._recipe(uri)
-        signature = digest(content.data, content.media_type, said, recipe)
+        signature = digest(content.data, content.media_type, said, self._recipe(uri, content))
         if entry and entry.state == "ready" and entry.signature == signature:
-            return _unchanged(source, entry._replace(version=content.version, recipe=recipe))
+            return _unchanged(
+                source, entry._replace(version=content.version, recipe=self._recipe(uri))
+            )
         if (entry and entry.refused) or corpus.loading.exceeded:
             key = corpus.loading.key(uri, signature)
             refused = entry.reason if entry and entry.refused == key else ""
@@ -243,7 +216,8 @@ class _Preparer:
         document: LoadedDocument | Future[LoadedDocument] | None
         document = self._planned.loaded(uri, signature) if self._planned else None
         if document is None:
-            document = begin_load(content.data, uri, content.media_type, self._readers.begin)
+            begin, extractor = self._readers.begin, corpus.html_extractor
+            document = begin_load(content.data, uri, content.media_type, begin, extractor)
         reading = _Reading(source, uri, signature, content.metadata, content.version, document)
         return reading if isinstance(document, Future) else self._finish(reading)
 

@@ -43,6 +43,8 @@ class SourceReport:
     reason: str = ""
     skipped: list[Skipped] = field(default_factory=list)
     """What it found beside its documents."""
+    notices: list[str] = field(default_factory=list)
+    """What may be wrong with its declaration: a pattern that matches nothing."""
 
 
 def skipped_summary(skipped: Iterable[Skipped]) -> str:
@@ -60,7 +62,7 @@ def _chunk_counts() -> dict[str, int]:
     return dict.fromkeys(("added", "removed", "unchanged", "total"), 0)
 
 
-@dataclass(slots=True)
+@dataclass
 class IngestPlan:
     """What an ingest would do now. Making it touches nothing."""
 
@@ -79,8 +81,12 @@ class IngestPlan:
     cache_hits: int = 0
     failures: list[Failure] = field(default_factory=list)
     sources: list[SourceReport] = field(default_factory=list)
-    read: PlannedDocuments | None = field(default=None, repr=False, compare=False)
-    """What it has fetched and cut, for the ingest that is given the plan."""
+    notices: list[str] = field(default_factory=list)
+    """What cannot be planned."""
+
+    def __post_init__(self) -> None:
+        self.read: PlannedDocuments | None = None
+        """What it has fetched and cut, for the ingest that is given the plan. It is no data."""
 
 
 @dataclass(slots=True)

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 
-def index_to_write(kb: KnowledgeBase, strategy: str) -> IndexEntry | None:
-    """The index that an ingest goes on with; None if it has to begin a new one."""
-    for state in ("active", "building") if strategy == "upsert" else ("building",):
-        index = kb.catalog.ledger.index(kb.namespace, state)
-        if index is not None and _is_of_embedder(kb, index):
-            return index
-    return None
+def indexes_to_write(kb: KnowledgeBase, strategy: str) -> list[IndexEntry]:
+    """The indexes that an ingest can go on with, the best first; where none is, it begins one."""
+    states = ("active", "building") if strategy == "upsert" else ("building",)
+    found = [kb.catalog.ledger.index(kb.namespace, state) for state in states]
+    return [index for index in found if index is not None and _is_of_embedder(kb, index)]
 
 
 def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
@@ -36,11 +34,16 @@ def index_to_mend(kb: KnowledgeBase) -> IndexEntry:
     active = kb.catalog.ledger.index(kb.namespace, "active")
     if active is None or not _is_of_embedder(kb, active):
         why = "was built with another embedder" if active else "is not there yet"
-        raise IngestRefusedError(
-            f"the index of {kb.id!r} {why}, and only some documents were to be read; "
-            f"ingest everything first: {kb.ingest_command}"
-        )
+        raise cannot_mend(kb, why)
     return active
+
+
+def cannot_mend(kb: KnowledgeBase, why: str) -> IngestRefusedError:
+    """The refusal to read only some documents where all have to be."""
+    return IngestRefusedError(
+        f"the index of {kb.id!r} {why}, and only some documents were to be read; "
+        f"ingest everything first: {kb.ingest_command}"
+    )
 
 
 async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
@@ -52,7 +55,7 @@ async def begin_index(corpus: Corpus, lease: Lease) -> IndexEntry:
     fingerprint = kb.embedder.fingerprint
     dimension = fingerprint.dimension or len(await embed_query(kb.embedder, "dimension"))
     chunker = chunker_fingerprint(corpus)
-    manifest = Manifest(str(fingerprint), fingerprint.key, dimension, chunker)
+    manifest = Manifest(str(fingerprint), fingerprint.key, dimension, chunker, fingerprint.address)
     return await call(ledger.create_index, lease, manifest)
 
 

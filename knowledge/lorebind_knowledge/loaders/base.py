@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from lorebind_knowledge.errors import SourceError
-from lorebind_knowledge.records import Span
+from lorebind_knowledge.records import Span, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +24,9 @@ MAX_CHARACTERS = 20_000_000
 LONGEST_TITLE = 1000
 """Of a document or heading, in characters. Titles are repeated with passages: what is longer is
 text."""
+
+MOST_HEADINGS = 50_000
+"""Of one document whose text is full of marks. What follows them is text."""
 
 _BLOCK = 2**16
 
@@ -53,9 +56,11 @@ class Place:
 
     start: int
     kind: Literal["page", "slide", "cell", "chapter", "sheet"]
-    """Its key in the metadata of passages."""
     name: int | str
-    """Its number or its title. The first line of a sheet is its name, each further line a row."""
+    """Its number, or its title as citations show it.
+
+    The first line of a sheet is its name, each further line a row.
+    """
 
 
 @dataclass(frozen=True)
@@ -98,14 +103,17 @@ class LoadedDocument:
         if not after:
             return {}
         place = self.places[after - 1]
+        if place.kind == "page":
+            return {"page": place.name}
+        locator = f"{place.kind} {place.name}"
         if place.kind != "sheet":
-            return {place.kind: place.name}
+            return {"locator": locator}
         if after < len(self.places):
             end = min(end, self.places[after].start)
         said = self.text[start:end].rstrip()
         name_line = self._line(place.start)
         first, last = (self._line(at) - name_line for at in (start, start + len(said) - 1))
-        return {"sheet": place.name, "row_start": max(first, 1), "row_end": max(last, 1)}
+        return {"locator": with_rows(locator, max(first, 1), max(last, 1))}
 
     def _times(self, start: int, end: int) -> dict[str, Any]:
         """From the first cue that the passage touches to the end of the last."""
@@ -158,6 +166,12 @@ def name_of(uri: str) -> PurePosixPath:
 def title_of(uri: str) -> str:
     """What a document is called that has no title of its own."""
     return name_of(uri).stem or uri
+
+
+def as_title(text: str) -> str:
+    """A title on one line; empty where it is too long to be one."""
+    title = well_formed(" ".join(text.split()))
+    return title if len(title) <= LONGEST_TITLE else ""
 
 
 def well_formed(text: str) -> str:

@@ -10,13 +10,12 @@ from xml.etree import ElementTree
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     Heading,
     LoadedDocument,
     Place,
+    as_title,
     joined,
     title_of,
-    well_formed,
 )
 from lorebind_knowledge.loaders.decoding import decode
 from lorebind_knowledge.loaders.html import load_html, meta_charset
@@ -24,7 +23,6 @@ from lorebind_knowledge.loaders.html_open import EMPTY
 from lorebind_knowledge.loaders.packages import reading_package
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from zipfile import ZipFile
 
 _CONTAINER = "META-INF/container.xml"
@@ -36,7 +34,9 @@ _BETWEEN_CHAPTERS = "\n\n"
 
 
 def load_epub(data: bytes, uri: str) -> LoadedDocument:
-    """Each chapter's title is a heading, and the other headings of the chapter stand under it.
+    """A chapter begins at each top heading of a page; its other headings stand under it.
+
+    What stands before the first is called what the page is, else it has the page's number.
 
     Raises:
         SourceError: when it is broken, encrypted, or unpacks to too much.
@@ -48,14 +48,24 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
     with reading_package(data, uri, "EPUB") as archive:
         title, parts = _spine(archive, uri)
         for number, part in enumerate(parts, 1):
-            chapter = load_html(_page(archive, part, uri), "")
-            if not chapter.text:
+            page = load_html(_page(archive, part, uri), "")
+            if not page.text:
                 continue
-            name = _chapter_title(chapter, title)
-            places.append(Place(start, "chapter", name or number))
-            headings += _headings(chapter, name, start)
-            texts.append(chapter.text)
-            start += len(chapter.text) + len(_BETWEEN_CHAPTERS)
+            top = min((heading.level for heading in page.headings), default=0)
+            if not page.headings or page.headings[0].start > 0:
+                known = {title, *(heading.title for heading in page.headings)}
+                name = "" if page.title in known else page.title
+                places.append(Place(start, "chapter", f'"{name}"' if name else number))
+                if name or headings:  # it does not stand under the last chapter
+                    headings.append(Heading(start, 1, name or title or title_of(uri)))
+            for one in page.headings:
+                at, level = start + one.start, min(one.level + 1, 9)
+                if one.level == top or one.start == 0:
+                    level = 1
+                    places.append(Place(at, "chapter", f'"{one.title}"'))
+                headings.append(Heading(at, level, one.title))
+            texts.append(page.text)
+            start += len(page.text) + len(_BETWEEN_CHAPTERS)
     return LoadedDocument(
         joined(texts, uri, separator=_BETWEEN_CHAPTERS),
         title or title_of(uri),
@@ -85,8 +95,7 @@ def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
         hidden = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
         if not {unquote(one.get("URI", "")) for one in hidden}.isdisjoint(parts):
             raise SourceError(f"{uri}: is encrypted; only its seller's programs can read it")
-    title = " ".join((book.findtext(".//{*}metadata/{*}title") or "").split())
-    return (well_formed(title) if len(title) <= LONGEST_TITLE else ""), parts
+    return as_title(book.findtext(".//{*}metadata/{*}title") or ""), parts
 
 
 def _xml(archive: ZipFile, name: str) -> ElementTree.Element:
@@ -99,17 +108,3 @@ def _page(archive: ZipFile, name: str, uri: str) -> str:
     return _ENDS_ITSELF.sub(
         lambda tag: tag[0] if tag[1].lower() in EMPTY else f"<{tag[1]}{tag[2]}></{tag[1]}>", text
     )
-
-
-def _chapter_title(chapter: LoadedDocument, book_title: str) -> str:
-    """The first heading, else what the page is called, unless that is the book's title."""
-    if chapter.headings:
-        return chapter.headings[0].title
-    return "" if chapter.title == book_title else chapter.title
-
-
-def _headings(chapter: LoadedDocument, title: str, start: int) -> Iterator[Heading]:
-    if title:
-        yield Heading(start, 1, title)
-    for one in chapter.headings[1:]:
-        yield Heading(start + one.start, min(one.level + 1, 9), one.title)

@@ -25,7 +25,7 @@ _BLOCK = re.compile(
 
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?\Z")
 
-_LONGEST_VALUE = 2_000
+LONGEST_VALUE = 2_000
 _MOST_ENTRIES = 200
 """Metadata is repeated with each passage; what is longer is content, or an attack."""
 
@@ -69,7 +69,7 @@ def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
     """
     kept: dict[str, Any] = {}
     for name, value in values.items():
-        if not isinstance(name, str) or name in _RESERVED or len(name) > _LONGEST_VALUE:
+        if not isinstance(name, str) or name in _RESERVED or len(name) > LONGEST_VALUE:
             continue
         if isinstance(value, list):
             scalars = [_scalar(entry) for entry in value[: _MOST_ENTRIES + 1]]
@@ -82,7 +82,7 @@ def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _scalar(value: object) -> str | int | float | None:
     match value:
-        case str() if len(value) <= _LONGEST_VALUE:
+        case str() if len(value) <= LONGEST_VALUE:
             return well_formed(value)
         case int() if -(2**63) <= value < 2**63:  # bool is an int, and stays one
             return value

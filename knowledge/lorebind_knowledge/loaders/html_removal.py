@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import html
 import io
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import words
+from lorebind_knowledge.loaders.markdown_code import InlineCode, outside_fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
-_TICKS = re.compile(r"`+")
-_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _TAG = re.compile(
     r"<(/?)([A-Za-z][A-Za-z0-9-]*+)"
     r"(?:\s++[A-Za-z_:@][\w.:@-]*+(?:\s*+=\s*+(?:[^\s\"'=<>`]++|'[^'<]*+'|\"[^\"<]*+\"))?+)*+\s*+(/?)>"
@@ -91,12 +87,12 @@ def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
 def _edits_between(
     text: str, position: int, end: int, closed: set[str]
 ) -> Iterator[tuple[int, int, str]]:
-    ticks = _Ticks(text, position, end)
+    code = InlineCode(text, position, end)
     missing: set[str] = set()  # what was looked for up to the end once, and is not there
     while mark := _MARK.search(text, position, end):
         position = mark.end()
         if mark[0][0] == "`":
-            position = ticks.end_of_code(mark.start(), mark.end())
+            position = code.end(mark.start(), mark.end())
         elif mark[0] == "&":
             if entity := _ENTITY.match(text, mark.start(), end):
                 position = entity.end()
@@ -139,38 +135,3 @@ def _find(mark: str, text: str, start: int, end: int, missing: set[str]) -> int:
         missing.add(mark)
         return -1
     return found.end()
-
-
-def outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """The stretches of text between fenced blocks of code."""
-    fence = ""
-    for mark in _FENCE.finditer(text, start):
-        if fence:
-            if mark[1].startswith(fence) and not mark[2].strip():
-                fence, start = "", mark.end()
-        elif not (mark[1][0] == "`" and "`" in mark[2]):
-            yield start, mark.start()
-            fence = mark[1]
-    if not fence:
-        yield start, len(text)
-
-
-class _Ticks:
-    """Inline code: a run of ticks up to the next run of the same length in the paragraph."""
-
-    def __init__(self, text: str, start: int, end: int) -> None:
-        self._runs: dict[int, list[int]] = defaultdict(list)
-        for run in _TICKS.finditer(text, start, end):
-            self._runs[len(run[0])].append(run.start())
-        self._blank_lines = [blank.start() for blank in _BLANK_LINE.finditer(text, start, end)]
-
-    def end_of_code(self, start: int, after: int) -> int:
-        """Where the code ends that the run of ticks opens, or the run's own end if it does not."""
-        runs = self._runs[after - start]
-        following = bisect.bisect_right(runs, start)
-        blank = bisect.bisect_left(self._blank_lines, after)
-        if following == len(runs) or (
-            blank < len(self._blank_lines) and self._blank_lines[blank] < runs[following]
-        ):
-            return after
-        return runs[following] + (after - start)

@@ -1,27 +1,32 @@
-"""Mail: who wrote to whom and when, the text, and the names of what is attached."""
+"""Mail: who wrote to whom and when, the texts, attached mails, and the names of attachments."""
 
 from __future__ import annotations
 
+import codecs
 import email
 import email.policy
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     LoadedDocument,
+    as_title,
     joined,
     title_of,
     well_formed,
 )
 from lorebind_knowledge.loaders.decoding import decode
-from lorebind_knowledge.loaders.front_matter import flat_values
+from lorebind_knowledge.loaders.front_matter import LONGEST_VALUE, flat_values
 from lorebind_knowledge.loaders.html import load_html
 
 if TYPE_CHECKING:
-    from email.message import EmailMessage
+    from collections.abc import Iterator, Sequence
+    from email.message import MIMEPart
 
 _HEADERS = ("From", "To", "Date")
+_TEXTS = ("text/plain", "text/html")
+_MOST_LEVELS = 5
+"""Of mails within mails; those that are deeper are named."""
 
 
 def load_mail(data: bytes, uri: str) -> LoadedDocument:
@@ -31,41 +36,81 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
         SourceError: when it has no headers, or its text cannot be read.
     """
     try:
-        mail = email.message_from_bytes(data, policy=email.policy.default)
+        mail = email.message_from_bytes(
+            data.removeprefix(codecs.BOM_UTF8), policy=email.policy.default
+        )
         headers = {name: _header(mail, name) for name in _HEADERS}
         title = _header(mail, "Subject")
-        body = _body(mail, uri)
-        attached = [_name(part) for part in mail.iter_attachments()]
+        if not any(headers.values()) and not title:
+            raise SourceError(f"{uri}: is not a mail: it has none of From, To, Date and Subject")
+        text = joined(filter(None, _blocks(mail, _HEADERS, uri, 1)), uri, separator="\n\n")
+        if date := mail["date"]:
+            headers["Date"] = date.datetime.isoformat() if date.datetime else str(date)
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # hostile headers make the parser raise anything
         raise SourceError(f"{uri}: a broken mail: {type(error).__name__}: {error}") from error
-    if not any(headers.values()) and not title:
-        raise SourceError(f"{uri}: is not a mail: it has none of From, To, Date and Subject")
-    said = {name.lower(): value for name, value in headers.items() if value}
-    if date := mail["date"]:
-        said["date"] = date.datetime.isoformat() if date.datetime else str(date)
-    blocks = [
-        "\n".join(f"{name}: {value}" for name, value in headers.items() if value),
-        body,
-        "\n".join(f"Attachment: {name}" for name in attached),
-    ]
+    said = {name.lower(): _shortened(value) for name, value in headers.items() if value}
     return LoadedDocument(
-        joined(filter(None, blocks), uri, separator="\n\n"),
-        title if 0 < len(title) <= LONGEST_TITLE else title_of(uri),
+        text,
+        as_title(title) or title_of(uri),
         metadata=flat_values(said),
         format="mail",
     )
 
 
-def _header(mail: EmailMessage, name: str) -> str:
+def _header(mail: MIMEPart, name: str) -> str:
     return well_formed(" ".join(str(mail.get(name, "")).split()))
 
 
-def _body(mail: EmailMessage, uri: str) -> str:
-    part = mail.get_body(("plain", "html"))
-    content = part.get_payload(decode=True) if part else None
-    if part is None or not isinstance(content, bytes):
+def _shortened(value: str) -> str:
+    return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
+
+
+def _blocks(mail: MIMEPart, names: Sequence[str], uri: str, level: int) -> Iterator[str]:
+    """The headers, the texts and the mails within it in their order, then what is attached."""
+    headers = ((name, _header(mail, name)) for name in names)
+    yield "\n".join(f"{name}: {value}" for name, value in headers if value)
+    attached: list[str] = []
+    for part in _leaves(mail, attached):
+        inner = next(part.iter_parts(), None)  # of a mail that is attached
+        if inner is not None and inner.keys() and level < _MOST_LEVELS:
+            yield from _blocks(inner, (*_HEADERS, "Subject"), uri, level + 1)
+        elif part.is_attachment() or part.get_content_type() not in _TEXTS:
+            attached.append(_name(part))
+        else:
+            yield _text(part, uri)
+    yield "\n".join(f"Attachment: {name}" for name in attached)
+
+
+def _leaves(part: MIMEPart, attached: list[str]) -> Iterator[MIMEPart]:
+    """The parts that are not made of parts: of alternatives those of one, of pages no pictures."""
+    if part.get_content_maintype() != "multipart":
+        yield part
+        return
+    parts = list(part.iter_parts())
+    match part.get_content_subtype():
+        case "alternative":
+            by_choice = (
+                one for kind in ("plain", "html") for one in parts if one.get_body((kind,))
+            )
+            if chosen := next(by_choice, None):
+                others = (leaf for one in parts if one is not chosen for leaf in one.walk())
+                attached += [_name(leaf) for leaf in others if leaf.is_attachment()]
+                parts = [chosen]
+        case "related":
+            parts = [
+                one
+                for one in parts
+                if one.is_attachment() or one.get_content_maintype() in ("text", "multipart")
+            ]
+    for one in parts:
+        yield from _leaves(one, attached)
+
+
+def _text(part: MIMEPart, uri: str) -> str:
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes):
         return ""
     text, _ = decode(content, uri, part.get_content_charset() or "")
     if part.get_content_type() == "text/html":
@@ -73,5 +118,5 @@ def _body(mail: EmailMessage, uri: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().split("\n"))
 
 
-def _name(part: EmailMessage) -> str:
+def _name(part: MIMEPart) -> str:
     return " ".join(well_formed(part.get_filename() or part.get_content_type()).split())

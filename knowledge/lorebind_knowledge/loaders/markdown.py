@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.base import (
     LONGEST_TITLE,
+    MOST_HEADINGS,
     Heading,
     LoadedDocument,
     title_of,
@@ -32,7 +34,7 @@ _MARKUP = re.compile(r"(`++)(.+?)(?<!`)\1(?!`)|[*`]+|</?[A-Za-z][^<>]*>")
 def load_markdown(text: str, uri: str) -> LoadedDocument:
     """The title is the front matter's, else the first heading's, else the file's name."""
     values, body_start = read_front_matter(text)
-    headings = tuple(_headings(text, body_start))
+    headings = tuple(islice(headings_of(text, body_start), MOST_HEADINGS))
     title = values.get("title")
     if not isinstance(title, str) or not 0 < len(title.strip()) <= LONGEST_TITLE:
         title = headings[0].title if headings else title_of(uri)
@@ -46,7 +48,7 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
     )
 
 
-def _headings(text: str, start: int) -> Iterator[Heading]:
+def headings_of(text: str, start: int) -> Iterator[Heading]:
     fence = ""
     above: int | None = None  # where a paragraph starts that an underline would make a heading
     for line in _LINE.finditer(text, start):

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.loaders.base import LONGEST_TITLE, Heading, LoadedDocument, title_of
+from lorebind_knowledge.loaders.base import (
+    LONGEST_TITLE,
+    MOST_HEADINGS,
+    Heading,
+    LoadedDocument,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,8 +22,9 @@ _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")
 _ASCIIDOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
 _ASCIIDOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|={4,}|`{3,})\s*+$")
 _TEX_HEADING = re.compile(
-    r"^[ \t]*+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
-    r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{[^{}]*+\})*+)\}",
+    r"\\[\\%]|%[^\n]*+"  # a line break, a percent sign and a comment are none
+    r"|(?:^[ \t]++)?+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
+    r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)\}",
     re.MULTILINE,
 )
 _TEX_LEVELS = {
@@ -43,7 +51,9 @@ def load_asciidoc(text: str, uri: str) -> LoadedDocument:
 
 def load_tex(text: str, uri: str) -> LoadedDocument:
     """The title is what `title` says, else the first heading's, else the file's name."""
-    found = [(one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text)]
+    found = [
+        (one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text) if one[1]
+    ]
     named = [title for _, command, title in found if command == "title" and title]
     headings = (
         Heading(start, _TEX_LEVELS[command], title)
@@ -56,7 +66,7 @@ def load_tex(text: str, uri: str) -> LoadedDocument:
 def _titled(
     text: str, uri: str, form: str, found: Iterable[Heading], *named: str
 ) -> LoadedDocument:
-    headings = tuple(one for one in found if len(one.title) <= LONGEST_TITLE)
+    headings = tuple(one for one in islice(found, MOST_HEADINGS) if len(one.title) <= LONGEST_TITLE)
     titles = [*(title for title in named if len(title) <= LONGEST_TITLE)]
     titles += [headings[0].title] if headings else [title_of(uri)]
     return LoadedDocument(text, titles[0], headings, format=form)

@@ -6,35 +6,78 @@ import re
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.loaders.front_matter import read_front_matter
-from lorebind_knowledge.loaders.html_removal import outside_fences
 from lorebind_knowledge.loaders.markdown import load_markdown
+from lorebind_knowledge.loaders.markdown_code import InlineCode, outside_fences
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
+_NAMES = r"(?:[\w$]++|\{[^{}]*+\}|\*[ \t]*+as[ \t]++[\w$]++)"
+_IMPORT = (
+    rf"import\b[ \t]*+(?:{_NAMES}(?:[ \t]*+,[ \t]*+{_NAMES})?[ \t]*+from\b[ \t]*+)?"
+    r"(?:\"[^\"\n]++\"|'[^'\n]++')[ \t]*+;?[ \t]*+(?://[^\n]*+)?\r?(?:\n|\Z)"
+)
+_EXPORT = (
+    r"export[ \t]++(?:(?:const|let|var)[ \t]++(?:[\w$]++|[{\[][^\n=]*+)[ \t]*+="
+    r"|(?:default[ \t]++)?(?:async[ \t]++)?function\b[ \t]*+\*?[ \t]*+[\w$]*+[ \t]*+\("
+    r"|(?:default[ \t]++)?class\b[ \t\w$.]*+\{"
+    r"|default[ \t]++(?:[\w$.]++[ \t]*+;?[ \t\r]*+$|[\w$.]*+[(\[{])"
+    r"|[{*])"
+    rf"(?:[^\n{{]++|{_BRACES}|\{{|\n(?![ \t\r]*+(?:\n|\Z)))*+"
+)
 _FOR_PROGRAMS = re.compile(
-    r"(?P<code>(`++)[^`]++\2(?!`))"
-    r"|^(?<![^\n]\n)"  # where a paragraph begins
-    r"(?:import\s++(?:[\"'{*]|[^\n]*?\bfrom\s++[\"'])"
-    r"|export\s++(?:(?:default|const|let|var|function|class|async)\b|[{*]))"
-    r"[^\n]*+(?:\n[^\n]*\S[^\n]*+)*+"
-    rf"|</?[A-Z][\w.]*+(?:[^<>\"'{{}}]|\"[^\"]*+\"|'[^']*+'|{_BRACES})*+>"
-    r"|</?>|\{/\*(?:(?!\{/\*).)*?\*/\}",
+    r"(?P<ticks>`++)"
+    r"|^(?<![^\n]\n)(?=import|export)"  # where a paragraph begins
+    rf"(?:{_IMPORT})*+(?:{_EXPORT}|(?=[ \t\r]*+(?:\n|\Z)))"
+    rf"|<[A-Z][\w.]*+(?P<attributes>(?:[^<>\"'{{}}]|\"[^\"]*+\"|'[^']*+'|{_BRACES})*+)>"
+    r"|</[A-Z][\w.]*+\s*+>|</?>|\{/\*(?:(?!\{/\*).)*?\*/\}",
     re.MULTILINE | re.DOTALL,
 )
-"""Inline code first, which is kept. A component's name begins with a capital."""
+"""A component's name begins with a capital. A paragraph is a program's if all of it is one."""
+_FIRST_IMPORTS = re.compile(rf"(?:{_IMPORT}|[ \t\r]*+\n)*+")
+_SAID = re.compile(
+    r"(?<![\w-])(?:alt|answer|caption|description|header|heading|label|question|subtitle|summary"
+    r"|text|tip|title)\s*+=\s*+\{?\s*+([\"'`])(.*?)\1",
+    re.DOTALL,
+)
+"""Attributes that readers of the page see."""
 
 
 def load_mdx(text: str, uri: str) -> LoadedDocument:
-    """Imports, exports, comments and the tags of components are left out; lines count as before."""
-    _, start = read_front_matter(text)
-    pieces = [text[:start]]
+    """Imports, exports, comments and the tags of components are left out; lines count as before.
+
+    What a tag shows, such as its title, is kept, and so is a paragraph that only looks like an
+    import.
+    """
+    _, body = read_front_matter(text)
+    found = _FIRST_IMPORTS.match(text, body)
+    start = found.end() if found else body
+    pieces = [text[:body], _line_breaks(text[body:start])]
     for first, last in outside_fences(text, start):
-        pieces += [text[start:first], _FOR_PROGRAMS.sub(_line_breaks, text[first:last])]
+        pieces += [text[start:first], *_without_programs(text[first:last])]
         start = last
     return load_markdown("".join([*pieces, text[start:]]), uri)
 
 
-def _line_breaks(found: re.Match[str]) -> str:
-    return found["code"] or "\n" * found[0].count("\n")
+def _without_programs(text: str) -> Iterator[str]:
+    code = InlineCode(text, 0, len(text))
+    position = 0
+    while found := _FOR_PROGRAMS.search(text, position):
+        yield text[position : found.start()]
+        position = found.end()
+        if found["ticks"]:
+            position = code.end(found.start(), position)
+            yield text[found.start() : position]
+            continue
+        for attribute in _SAID.finditer(found["attributes"] or ""):
+            if said := " ".join(attribute[2].split()):
+                yield f" {said} "
+        yield _line_breaks(found[0])
+    yield text[position:]
+
+
+def _line_breaks(text: str) -> str:
+    return "\n" * text.count("\n")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
+    MOST_HEADINGS,
     Heading,
     LoadedDocument,
     Place,
@@ -13,8 +15,9 @@ from lorebind_knowledge.loaders.base import (
     title_of,
     well_formed,
 )
+from lorebind_knowledge.loaders.front_matter import read_front_matter
 from lorebind_knowledge.loaders.json_values import parsed_json
-from lorebind_knowledge.loaders.markdown import load_markdown
+from lorebind_knowledge.loaders.markdown import headings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +41,10 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
         is_prose = cell.get("cell_type") in ("markdown", "heading")
         content = well_formed(_text(cell.get("source", cell.get("input"))).strip())
         if is_prose:
+            _, body = read_front_matter(content)
             headings += (
                 Heading(start + one.start, one.level, one.title)
-                for one in load_markdown(content, uri).headings
+                for one in islice(headings_of(content, body), MOST_HEADINGS - len(headings))
             )
         content = "\n".join([content, *_outputs(cell)]).strip("\n")
         places.append(Place(start, "cell", number))

@@ -26,9 +26,14 @@ _OLE = b"\xd0\xcf\x11\xe0"
 """Begins Microsoft's formats before 2007, and today's when they are encrypted."""
 
 
+def is_archive(data: bytes) -> bool:
+    """Whether what begins so is a ZIP archive."""
+    return data.startswith(_ZIP)
+
+
 def package_format(data: bytes) -> str:
     """The format of an archive by the part that its format must have; empty where it has none."""
-    if not data.startswith(_ZIP):
+    if not is_archive(data):
         return ""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -76,7 +81,5 @@ def reading_package(data: bytes, uri: str, kind: str) -> Iterator[zipfile.ZipFil
             yield archive
     except (SourceError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # broken parts make zipfile and the formats' libraries raise anything
+    except Exception as error:  # a broken part makes the libraries raise anything
         raise SourceError(f"{uri}: a broken {kind}: {error}") from error

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     Heading,
     LoadedDocument,
     Place,
+    as_title,
     joined,
     title_of,
     well_formed,
@@ -35,7 +35,7 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
     with reading_package(data, uri, "PowerPoint presentation"):
         presentation = pptx.Presentation(io.BytesIO(data))
         slides = [_slide(slide) for slide in presentation.slides]
-        title = _line(str(presentation.core_properties.title or ""))
+        title = as_title(str(presentation.core_properties.title or ""))
     headings: list[Heading] = []
     places: list[Place] = []
     blocks: list[str] = []
@@ -61,7 +61,7 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
 def _slide(slide: Any) -> tuple[str, list[str]]:
     """The title, empty where there is none, and the texts of everything else."""
     title_shape = slide.shapes.title
-    title = _line(title_shape.text_frame.text) if title_shape is not None else ""
+    title = as_title(title_shape.text_frame.text) if title_shape is not None else ""
     texts = [
         _text(shape)
         for shape in _shapes(slide.shapes)
@@ -99,8 +99,3 @@ def _lines(text: str) -> str:
     """Paragraphs as lines; within one, PowerPoint breaks lines by a vertical tab."""
     lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
     return well_formed("\n".join(filter(None, lines)))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return well_formed(line) if len(line) <= LONGEST_TITLE else ""

@@ -120,7 +120,9 @@ _LONGEST_PROLOGUE = 1024
 """How far into a document its first tag is looked for, behind an XML declaration."""
 
 
-def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument:
+def load_document(
+    data: bytes, uri: str, media_type: str = "", extractor: str = "built_in"
+) -> LoadedDocument:
     """Read a document's bytes, in this process.
 
     Args:
@@ -128,39 +130,45 @@ def load_document(data: bytes, uri: str, media_type: str = "") -> LoadedDocument
         uri: its path or URL; the ending of the name counts where content and media type say
             nothing.
         media_type: what its source says it is, as `text/html; charset=iso-8859-1`.
+        extractor: what reads HTML, see `HtmlDeclaration`.
 
     Raises:
         SourceError: when no loader knows the document, or the content is not what it says.
         MissingDependencyError: when its loader needs an extra that is not installed.
     """
-    return begin_load(data, uri, media_type, _load_here)
+    return begin_load(data, uri, media_type, _load_here, extractor)
 
 
-def can_load(uri: str, peek: Callable[[], bytes]) -> bool:
-    """Whether there is a loader for a document, as far as its name and its first bytes tell.
+def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
+    """Whether there is a loader for a document, by its name or else its content.
 
     Args:
         uri: its path or URL.
-        peek: gives the first bytes; called where the name tells nothing.
+        peek: gives its first so many bytes, or all for None; called where the name tells nothing.
     """
     suffix = name_of(uri).suffix.lower()
     if suffix in _SUFFIXES or suffix in plugged_suffixes():
         return True
-    return bool(_by_content(peek()))
+    head = peek(_LONGEST_PROLOGUE)
+    if packages.is_archive(head):  # what it holds stands at its end
+        head = peek(None)
+    return bool(_by_content(head))
 
 
 def begin_load(
-    data: bytes, uri: str, media_type: str, begin: Callable[[str, bytes, str], T]
+    data: bytes,
+    uri: str,
+    media_type: str,
+    begin: Callable[[str, bytes, str], T],
+    extractor: str = "built_in",
 ) -> LoadedDocument | T:
     """Read a document's bytes, or begin to, where its format is one of `worker.FORMATS`.
 
     Args:
-        data, uri, media_type: as for `load_document`, which says what is raised.
+        data, uri, media_type, extractor: as for `load_document`, which says what is raised.
         begin: called with the format, the data and the uri; what it returns is returned.
     """
-    said, _, parameters = media_type.partition(";")
-    said = said.strip().lower()
-    suffix = name_of(uri).suffix.lower()
+    said, parameters, suffix = _names(uri, media_type)
     known = _by_content(data)
     if not known:
         plugged = load_plugged(data, uri, (said, suffix), BUILT_IN)
@@ -180,6 +188,8 @@ def begin_load(
         return begin(form, data, uri)
     charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
     content, encoding = decode(data, uri, charset)
+    if form == "html" and extractor != "built_in":
+        return begin(extractor, f"{encoding}\n{content}".encode(), uri)
     document = _TEXT[form](content, uri)
     if encoding == "utf-8":
         return document
@@ -200,6 +210,18 @@ def loaders_version() -> str:
 def newer_version(uri: str) -> str:
     """What has changed in reading a document since `LOADERS_VERSION`; empty for most."""
     return _NEWER.get(name_of(uri).suffix.lower(), "")
+
+
+def is_html(data: bytes, uri: str, media_type: str) -> bool:
+    """Whether a document is read as HTML, unless a plugin reads it."""
+    said, _, suffix = _names(uri, media_type)
+    return (_by_content(data) or _MEDIA_TYPES.get(said) or _SUFFIXES.get(suffix)) == "html"
+
+
+def _names(uri: str, media_type: str) -> tuple[str, str, str]:
+    """A document's media type, the parameters of that, and the ending of its name."""
+    said, _, parameters = media_type.partition(";")
+    return said.strip().lower(), parameters, name_of(uri).suffix.lower()
 
 
 def _by_content(data: bytes) -> str:

@@ -6,14 +6,15 @@ import re
 
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     LoadedDocument,
+    as_title,
     check_length,
     title_of,
     well_formed,
 )
 
-_TITLE = re.compile(r"\{\\title ([^{}\\]++)\}")
+_TITLE = re.compile(r"\{\\title\b((?:[^{}\\]|\\.|\{(?:[^{}\\]|\\.)*+\})*+)\}", re.DOTALL)
+_CODE_PAGE = re.compile(r"\\ansicpg\d++")
 
 
 def load_rtf(data: bytes, uri: str) -> LoadedDocument:
@@ -22,21 +23,28 @@ def load_rtf(data: bytes, uri: str) -> LoadedDocument:
     Raises:
         SourceError: when it is no RTF, or broken.
     """
-    from striprtf.striprtf import rtf_to_text
-
     markup = data.decode("latin-1")
     if not markup.lstrip().startswith("{\\rtf"):
         raise SourceError(f"{uri}: is not RTF: it does not begin with {{\\rtf")
     try:
-        text = str(rtf_to_text(markup, errors="replace"))  # type: ignore[no-untyped-call]
+        text, title = _text(markup), as_title(_text(_title(markup)))
     except MemoryError:
         raise
     except Exception as error:  # the library converts whatever numbers it finds
         raise SourceError(f"{uri}: broken RTF: {error}") from error
     check_length(len(text), uri)
-    found = _TITLE.search(markup)
-    title = " ".join(found[1].split()) if found else ""
-    if not 0 < len(title) <= LONGEST_TITLE:
-        title = title_of(uri)
-    lines = (line.rstrip() for line in well_formed(text).strip().split("\n"))
-    return LoadedDocument("\n".join(lines), well_formed(title), format="rtf")
+    lines = (line.rstrip() for line in text.strip().split("\n"))
+    return LoadedDocument("\n".join(lines), title or title_of(uri), format="rtf")
+
+
+def _text(markup: str) -> str:
+    from striprtf.striprtf import rtf_to_text
+
+    # The library has no types.
+    return well_formed(str(rtf_to_text(markup, errors="replace")))  # type: ignore[no-untyped-call]
+
+
+def _title(markup: str) -> str:
+    """The title as a document of its own, in the same code page."""
+    title, code_page = _TITLE.search(markup), _CODE_PAGE.search(markup)
+    return f"{{\\rtf1{code_page[0] if code_page else ''} {title[1] if title else ''}}}"

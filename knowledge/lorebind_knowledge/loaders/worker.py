@@ -42,9 +42,10 @@ _LOADERS = {
     "epub": "lorebind_knowledge.loaders.epub:load_epub",
     "rtf": "lorebind_knowledge.loaders.rtf:load_rtf",
     "eml": "lorebind_knowledge.loaders.mail:load_mail",
+    "trafilatura": "lorebind_knowledge.loaders.html_trafilatura:load_with_trafilatura",
 }
 FORMATS = frozenset(_LOADERS)
-"""The formats whose libraries cannot be bounded from within."""
+"""The formats whose libraries cannot be bounded from within, and the library that reads HTML."""
 
 
 def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.loaders.base import (
-    LONGEST_TITLE,
     Heading,
     LoadedDocument,
     Place,
+    as_title,
     joined,
     title_of,
     well_formed,
@@ -22,12 +23,20 @@ from lorebind_knowledge.loaders.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from zipfile import ZipFile
 
 _BETWEEN_SHEETS = "\n\n"
+_NOT_CALCULATED = re.compile(
+    rb"</?(?:\w+:)?f\b[^<>]*+>\s*+(?:<(?:\w+:)?v\s*+(?:/>|></(?:\w+:)?v>)\s*+)?</(?:\w+:)?c>"
+)
+"""The end of a cell that has a formula and no value."""
+_AT_ONCE = 2**20
 
 
 def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
-    """A formula is read as the value that was last calculated. Sheets without values are left out.
+    """A formula is read as the value that was last calculated, as itself where none is stored.
+
+    Hidden sheets are read too. Sheets without values are left out.
 
     The first row of more than one cell is the header, where it can be one; what stands above it is
     read as it is.
@@ -41,11 +50,14 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
     places: list[Place] = []
     texts: list[str] = []
     start = 0
-    with reading_package(data, uri, "Excel workbook"):
+    with reading_package(data, uri, "Excel workbook") as archive:
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        for sheet in book.worksheets:
-            sheet.reset_dimensions()  # some programs write wrong ones
-            rows = _records(([_shown(value) for value in row] for row in _values(sheet)), uri)
+        sheets = map(_values, book.worksheets)
+        if _lacks_values(archive):
+            formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)
+            sheets = map(_values_or_formulas, book.worksheets, formulas.worksheets)
+        for sheet, values in zip(book.worksheets, sheets, strict=True):
+            rows = _records(([_shown(value) for value in row] for row in values), uri)
             text = well_formed(joined(_without_last_blanks(rows), uri))
             if not text:
                 continue
@@ -54,21 +66,43 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
             places.append(Place(start, "sheet", name))
             texts.append(f"{name}\n{text}")
             start += len(texts[-1]) + len(_BETWEEN_SHEETS)
-        title = " ".join(str(book.properties.title or "").split())
-    if not 0 < len(title) <= LONGEST_TITLE:
-        title = title_of(uri)
+        title = as_title(str(book.properties.title or ""))
     return LoadedDocument(
         joined(texts, uri, separator=_BETWEEN_SHEETS),
-        well_formed(title),
+        title or title_of(uri),
         tuple(headings),
         format="xlsx",
         places=tuple(places),
     )
 
 
-def _values(sheet: Any) -> Iterator[tuple[Any, ...]]:
+def _values(sheet: Any) -> Iterator[Iterable[Any]]:
+    sheet.reset_dimensions()  # some programs write wrong ones
     rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(values_only=True)
     return rows
+
+
+def _values_or_formulas(sheet: Any, formulas: Any) -> Iterator[Iterable[Any]]:
+    sheet.reset_dimensions()
+    for cells, written in zip(sheet.iter_rows(), _values(formulas), strict=True):
+        yield [
+            # A text (`str`) that was calculated may be empty.
+            cell.value if cell.value is not None or cell.data_type == "str" else formula
+            for cell, formula in zip(cells, written, strict=True)
+        ]
+
+
+def _lacks_values(archive: ZipFile) -> bool:
+    """Whether there are formulas without values: programs other than Excel do not calculate."""
+    for name in archive.namelist():
+        if name.endswith(".xml"):
+            with archive.open(name) as part:
+                end = b""
+                while content := part.read(_AT_ONCE):
+                    if _NOT_CALCULATED.search(end + content):
+                        return True
+                    end = content[-200:]
+    return False
 
 
 def _records(rows: Iterator[list[str]], uri: str) -> Iterator[str]:
@@ -101,4 +135,4 @@ def _shown(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         is_date = value.time() == datetime.time.min
         return value.date().isoformat() if is_date else value.isoformat(" ", "minutes")
-    return str(value)
+    return str(getattr(value, "text", value))  # formulas of several cells are objects

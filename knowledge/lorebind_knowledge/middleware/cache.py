@@ -81,7 +81,7 @@ class QueryCache(Wrapper):
             if not isinstance(kb, KnowledgeBase):
                 return None
             version = kb.index.version(kb.namespace)
-            if version is None or version.embedder_key != kb.embedder.fingerprint.key:
+            if version is None or not kb.embedder.fingerprint.made(version.embedder_key):
                 return None
             found.append(version)
         return tuple(found)

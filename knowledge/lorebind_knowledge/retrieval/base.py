@@ -28,7 +28,7 @@ class Search(ABC):
     missing: Mapping[str, str]
     """Why knowledge bases were not searched that were not, by id."""
     notices: Mapping[str, str]
-    """What may be wrong with the filter, by field."""
+    """What the caller should know of the settings and the indexes, each by a name of its own."""
 
     @property
     @abstractmethod

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.records import DocumentMatch, Span
+from lorebind_knowledge.records import DocumentMatch, Span, joined_locator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,10 +57,9 @@ def _joined(match: DocumentMatch, chunks: Sequence[StoredChunk]) -> DocumentMatc
     first, last = chunks[0].metadata, chunks[-1].metadata
     span: dict[str, Any] = {key: first[key] for key in _FIRST if key in first}
     span |= {key: last[key] for key in _LAST if key in last}
-    for about in (chunk.metadata for chunk in chunks):
-        # A passage that goes on in another sheet is cited with the rows of its first.
-        if "row_end" in about and about.get("sheet") == first.get("sheet"):
-            span["row_end"] = about["row_end"]
+    locators = (str(chunk.metadata.get("locator", "")) for chunk in chunks)
+    if locator := reduce(joined_locator, locators):
+        span["locator"] = locator
     return replace(match, text=text, metadata={**match.metadata, **span})
 
 

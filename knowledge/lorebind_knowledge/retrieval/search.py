@@ -13,7 +13,7 @@ from lorebind_knowledge.errors import (
     UsageError,
     did_you_mean,
 )
-from lorebind_knowledge.filters import fields_of
+from lorebind_knowledge.filters import wanted_fields
 from lorebind_knowledge.retrieval.base import Search, check_question, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.hybrid import hybrid
@@ -142,20 +142,30 @@ class _IndexSearch(Search):
             self.missing = {kb.id: not_ingested(kb) for kb in self.kbs if kb.id not in views}
             if not views:
                 raise NotIngestedError(self.missing[self.kbs[0].id])
+            self._compare_addresses(views)
             answer = ask(Query(self.question, vector, settings, views))
             # The filter is well-formed, or there would be no answer.
-            self._look_for_keys(fields_of(settings.filters), views.values())
+            self._look_for_keys(wanted_fields(settings.filters), views.values())
             return answer
 
         # A catalog in memory lets in one reader at a time: all take their turns in one order.
         return _with_views(sorted(self.kbs, key=lambda kb: id(kb.index)), {}, asked)
 
+    def _compare_addresses(self, views: Mapping[str, View]) -> None:
+        """Notice an index that the embedder may not have made: it is asked at another address."""
+        embedder = self.kbs[0].embedder.fingerprint
+        for kb in self.kbs:
+            if kb.id in views and views[kb.id].index.manifest.address != embedder.address:
+                self.notices[f"address of {kb.id}"] = (
+                    f"the index of {kb.id!r} was not made at the present address of the embedder "
+                    f"{embedder}, where another model may answer; to check it: {kb.ingest_command}"
+                )
+
     def _look_for_keys(self, names: Sequence[str], views: Collection[View]) -> None:
-        """Notice a key that is in no metadata: the filter holds for nothing, or for everything."""
+        """Notice a key that is in no metadata, so that the filter lets nothing through by it."""
         views = [view for view in views if view.state.live]
         for name in names:
-            there = name in self.notices or any(view.has_metadata_key(name) for view in views)
-            if views and not there:
+            if views and not any(view.has_metadata_key(name) for view in views):
                 known = {key for view in views for key in view.metadata_keys()}
                 self.notices[name] = (
                     f"no document of {self.name} has the key {name!r}, which the filter names, in "

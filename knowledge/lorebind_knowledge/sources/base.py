@@ -51,19 +51,26 @@ class SourceItem:
     document is not missed under the name that it had."""
     skipped: str = ""
     """Why the source passes over it, in a word or two. It is reported and not read."""
-    peek: Callable[[], bytes] | None = None
-    """Gives the first bytes of a document that was found by a pattern. One of a kind that no loader
-    reads is then skipped, where one that was asked for by its name fails."""
+    peek: Callable[[int | None], bytes] | None = None
+    """Gives the first so many bytes of a document that was found by a pattern, all of it for None;
+    raises SourceError if it cannot. One of a kind that no loader reads is then skipped, where one
+    that was asked for by its name fails."""
+
+
+NO_ENDING = "no ending"
 
 
 def ending_of(uri: str) -> str:
     """How reports call the kind of a document that cannot be read: the ending of its name."""
     _, dot, ending = uri.rpartition("/")[2].rpartition(".")
-    return f"{dot}{ending.lower()}" if dot else "no ending"
+    return f"{dot}{ending.lower()}" if dot else NO_ENDING
 
 
 class Source(Protocol):
-    """Lists the documents of one declared source."""
+    """Lists the documents of one declared source.
+
+    It may have `notices`, a list of texts: what reports say of it after `items` has ended.
+    """
 
     @property
     def key(self) -> str:

@@ -167,6 +167,7 @@ class FolderBucket:
             folder,
             max_bytes=max_bytes,
             respect_gitignore=False,
+            all_folders=True,
             place="its bucket",
         )
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
 A_PATH: dict[str, Any] = {"required": ["path"], "properties": {"path": {"type": "string"}}}
-_PEEK = 1024
 PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minItems": 1}}}
 
 
@@ -124,6 +123,7 @@ class FileSource:
         endings: tuple[str, ...] = (),
         respect_gitignore: bool = True,
         in_folder: str = EVERY_FILE,
+        all_folders: bool = False,
         as_text: Sequence[str] = (),
         place: str = "the project folder",
         shown_as: Sequence[str] | None = None,
@@ -136,7 +136,7 @@ class FileSource:
             exclude: patterns of files to leave out.
             max_bytes: the size of the largest document.
             endings: endings, in lower case, of which a name must have one; none takes every name.
-            respect_gitignore, in_folder: as for `files_below`.
+            respect_gitignore, in_folder, all_folders: as for `files_below`.
             as_text: patterns of files that are plain text, whatever they are called.
             place: what messages call the folder.
             shown_as: what messages call the patterns; themselves if left out.
@@ -148,7 +148,8 @@ class FileSource:
         self._max_bytes = max_bytes
         self._endings = endings
         self._respect_gitignore = respect_gitignore
-        self._in_folder = in_folder
+        self._in_folder, self._all_folders = in_folder, all_folders
+        self.notices: list[str] = []
         self._as_text = matcher(as_text)
         self._place = place
         self._shown_as = list(shown_as or patterns)
@@ -161,16 +162,24 @@ class FileSource:
     def items(self) -> Iterator[SourceItem]:
         if not self._root.is_dir():
             raise SourceError(f"the folder {self._root} is not there")
-        found = files_below(
+        found, unmatched = files_below(
             self._root,
             self._patterns,
             exclude=self._exclude,
             respect_gitignore=self._respect_gitignore,
             in_folder=self._in_folder,
+            all_folders=self._all_folders,
         )
-        if not found:
+        # In a templated pattern a value stands in the place of what was written.
+        shown = dict(zip(self._patterns, self._shown_as, strict=True))
+        self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched]
+        if not any(one.name[-1] != "/" for one in found):
             kinds = f"{' or '.join(self._endings)} file" if self._endings else "file"
-            raise SourceError(f"no {kinds} in {self._root} matches {' or '.join(self._shown_as)}")
+            passed = ", ".join(f"{one.name} is skipped: {one.skipped}" for one in found[:9])
+            raise SourceError(
+                f"no {kinds} in {self._root} matches {' or '.join(self._shown_as)}"
+                f"{f' ({passed})' if passed else ''}"
+            )
         home = os.path.realpath(self._root)
         for one in found:
             # A file's name may be bytes that are no text; a uri is always text.
@@ -183,12 +192,13 @@ class FileSource:
             read = partial(self._read, home, one.name, uri, "text/plain" if is_text else "")
             yield SourceItem(uri, read, skipped=skipped, peek=peek)
 
-    def _peek(self, home: str, path: str) -> bytes:
+    def _peek(self, home: str, path: str, size: int | None) -> bytes:
         try:
             with open_inside(home, path) as file:
-                return file.read(_PEEK) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-        except (OutsideError, OSError):
-            return b""
+                is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+                return file.read(self._max_bytes if size is None else size) if is_file else b""
+        except (OutsideError, OSError) as error:
+            raise SourceError(f"{path}: cannot be read") from error
 
     def _read(self, home: str, path: str, name: str, media_type: str, version: str) -> Content:
         try:

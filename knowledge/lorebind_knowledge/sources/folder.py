@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EVERY_FILE = "**/*"
-_GITIGNORE = ".gitignore"
+GITIGNORE = ".gitignore"
 _FOLDERS_OF_TOOLS = frozenset({"node_modules", "__pycache__"})
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 """The file that tells a virtual environment, whatever its folder is called."""
-_LONGEST_GITIGNORE = 256 * 1024
-_SLOW_RULE = re.compile(r"(?:[*?][^*?/]*){4}")
-"""With so many wildcards in one name, comparing a single file could take minutes."""
+_LONGESTGITIGNORE = 256 * 1024
+_MOST_RULES = 1000
+_SLOW_RULE = re.compile(r"(?:[*?][^*?/]*){4}|(?:\*\*.*){4}")
+"""With so many wildcards in one name, or `**`, comparing a single file could take minutes."""
 
 
 class Found(NamedTuple):
@@ -34,6 +35,15 @@ class Found(NamedTuple):
     """Whether a pattern without wildcards names it."""
 
 
+class Listing(NamedTuple):
+    """What is below a folder."""
+
+    found: list[Found]
+    """Sorted by name."""
+    unmatched: list[str]
+    """The patterns that match nothing."""
+
+
 def files_below(
     root: Path,
     patterns: Sequence[str],
@@ -41,50 +51,80 @@ def files_below(
     exclude: Sequence[str] = (),
     respect_gitignore: bool = True,
     in_folder: str = EVERY_FILE,
-) -> list[Found]:
-    """The files that any of the patterns matches, sorted by path.
+    all_folders: bool = False,
+) -> Listing:
+    """The files that any of the patterns matches.
 
     `**` crosses folders, `{md,txt}` are alternatives, and endings match in upper and lower case.
-    Hidden files and folders are not looked at, and links to folders are not followed. What a
-    `.gitignore` names, virtual environments, `node_modules` and `__pycache__` are passed over, but
-    not a folder that a pattern names itself.
+    Hidden files and folders are not looked at unless a pattern writes the dot, and links to folders
+    are not followed. What a `.gitignore` names, virtual environments, `node_modules` and
+    `__pycache__` are passed over, but not a folder that a pattern names itself.
 
     Args:
         root: the folder to search.
         patterns: relative to it. One that names a folder means the files below that.
-        exclude: patterns of files to leave out, without a word.
+        exclude: patterns of files to leave out without a word, or names of folders.
         respect_gitignore: heed `.gitignore` files, also those above `root` in the same repository.
         in_folder: which files of a folder that is named, as a pattern.
+        all_folders: look into virtual environments and folders of tools too.
 
     Raises:
         SourceError: a folder cannot be listed.
     """
-    excluded = matcher(exclude)
-    by_folder: dict[str, list[str]] = {}
+    home = os.path.realpath(root)
+    excluded = matcher(exclude, folders=True)
+    by_folder: dict[str, dict[str, str]] = {}  # the patterns, each with the one it was written as
     found: dict[str, Found] = {}
-    for pattern in _alternatives(patterns):
+    matched: set[str] = set()
+    for written, pattern in _alternatives(patterns):
         folder, rest = _literal_folder(pattern)
         last = None if "/" in rest else _literal(rest)
-        name = _join(folder, last or "")
-        if last is not None and os.path.isdir(root / name):
-            by_folder.setdefault(name, []).extend(_alternatives([in_folder]))
-        elif last is not None and os.path.lexists(root / name):
-            found[name] = Found(name, named=True)
-        elif os.path.isdir(root / folder):
-            by_folder.setdefault(folder, []).append(rest)
-    for folder, rests in by_folder.items():
+        # A name may hold what patterns are written with.
+        for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
+            if os.path.isdir(root / name):
+                below = by_folder.setdefault(name, {})
+                below.update({one: written for _, one in _alternatives([in_folder])})
+            elif os.path.lexists(root / name):
+                found[name] = Found(name, named=True)
+                matched.add(written)
+        if last is None and os.path.isdir(root / folder):
+            by_folder.setdefault(folder, {})[rest] = written
+        elif last is not None and not os.path.lexists(root / folder / last):
+            by_folder.setdefault(folder, {})[rest] = written  # perhaps its ending is in capitals
+    for folder, wanted in by_folder.items():
+        if not (os.path.realpath(root / folder) + os.sep).startswith(os.path.join(home, "")):
+            found[f"{folder}/"] = Found(f"{folder}/", "links out of the folder")
+            continue
+        if not os.path.isdir(root / folder):
+            continue
         rules = _rules_for(root, folder) if respect_gitignore else None
-        for one in _Walk(root, folder, rests, rules).files():
+        walk = _Walk(root, folder, list(wanted), rules, excluded, all_folders=all_folders)
+        for one in walk.files():
             if one.name not in found or found[one.name].skipped:
                 found[one.name] = one
-    return [one for _, one in sorted(found.items()) if not excluded(one.name)]
+        matched |= {wanted[pattern] for pattern in walk.matched}
+    listed = [one for _, one in sorted(found.items()) if not excluded(one.name)]
+    return Listing(listed, [pattern for pattern in patterns if pattern not in matched])
 
 
 class _Walk:
     """The files below one folder whose path from there matches any of some patterns."""
 
-    def __init__(self, root: Path, folder: str, patterns: list[str], rules: _Rules | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        folder: str,
+        patterns: list[str],
+        rules: _Rules | None,
+        excluded: Callable[[str], bool],
+        *,
+        all_folders: bool,
+    ) -> None:
+        self.matched: set[str] = set()
+        """The patterns that matched a file so far."""
         self._root, self._folder, self._rules = root, folder, rules
+        self._excluded, self._all_folders = excluded, all_folders
+        self._matchers = {pattern: matcher([pattern]) for pattern in patterns}
         self._matches = matcher(patterns)
         self._deepest = max(
             len(pattern.split("/")) if "**" not in pattern else 10**6 for pattern in patterns
@@ -104,21 +144,33 @@ class _Walk:
             for entry in _listed(self._root, folder):
                 name = _join(below, entry.name)
                 is_folder = entry.is_dir()
-                if entry.name.startswith(".") and is_folder and not self._hidden:
-                    continue
-                if is_folder and not goes_on:
-                    continue
-                if not (is_folder or self._matches(name)):
-                    continue
                 shown = _join(self._folder, name) + "/" * is_folder
+                if is_folder and not (goes_on and self._is_wanted(entry, shown)):
+                    continue
+                if not is_folder and not self._is_matched(name):
+                    continue
                 if rules is not None and rules.ignore(shown):
-                    yield Found(shown, _GITIGNORE)
+                    yield Found(shown, GITIGNORE)
                 elif not is_folder:
                     yield Found(shown)
-                elif why := _no_documents(entry):
+                elif why := _no_documents(entry, all_folders=self._all_folders):
                     yield Found(shown, why)
                 else:
                     waiting.append((name, rules))
+
+    def _is_wanted(self, folder: os.DirEntry[str], shown: str) -> bool:
+        """Whether anything below a folder may be listed, or is skipped with a word."""
+        if folder.name.startswith(".") and not self._hidden:
+            return False
+        # All files in it, and in its folders.
+        return not (self._excluded(f"{shown}x") and self._excluded(f"{shown}x/x"))
+
+    def _is_matched(self, name: str) -> bool:
+        if not self._matches(name):
+            return False
+        if len(self.matched) < len(self._matchers):
+            self.matched |= {one for one, matches in self._matchers.items() if matches(name)}
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +221,16 @@ def _read_rules(folder: Path) -> Any:
     from pathspec import GitIgnoreSpec
     from pathspec.patterns.gitignore import GitIgnorePatternError
 
-    file = folder / _GITIGNORE
+    file = folder / GITIGNORE
     try:
         if not file.is_file():  # a pipe would be waited for
             return None
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            lines = opened.read(_LONGEST_GITIGNORE).splitlines()
+        with file.open(encoding="utf-8-sig", errors="replace") as opened:
+            lines = opened.read(_LONGESTGITIGNORE).splitlines()
     except OSError:
         return None
     rules: list[Any] = []
-    for line in lines:
+    for line in lines[:_MOST_RULES]:
         if not _SLOW_RULE.search(line):
             try:
                 rules += GitIgnoreSpec.from_lines([line]).patterns
@@ -193,26 +245,30 @@ def _listed(root: Path, folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         where = folder or root
-        raise SourceError(f"{where}: cannot be listed: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        hint = "make it readable, or exclude it"
+        raise SourceError(f"{where}: cannot be listed: {why}; {hint}") from error
 
 
-def _no_documents(folder: os.DirEntry[str]) -> str:
+def _no_documents(folder: os.DirEntry[str], *, all_folders: bool) -> str:
     """Why the files of a folder are not documents; empty where they may be."""
     if folder.is_symlink():
         return "links to folders"
+    if all_folders:
+        return ""
     if folder.name in _FOLDERS_OF_TOOLS:
         return folder.name
     is_environment = os.path.lexists(os.path.join(folder.path, _VIRTUAL_ENVIRONMENT))
     return "virtual environments" if is_environment else ""
 
 
-def _alternatives(patterns: Sequence[str]) -> Iterator[str]:
-    """Each pattern without braces, and without parts that say nothing."""
+def _alternatives(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each pattern as it is written, with every one it stands for: without braces."""
     import bracex
 
     for pattern in patterns:
-        for one in bracex.expand(pattern, keep_escapes=True, limit=0):
-            yield "/".join(part for part in one.split("/") if part not in ("", "."))
+        for one in dict.fromkeys([*bracex.iexpand(pattern, keep_escapes=True, limit=0)]):
+            yield pattern, "/".join(part for part in one.split("/") if part not in ("", "."))
 
 
 def _literal_folder(pattern: str) -> tuple[str, str]:
@@ -234,14 +290,18 @@ def _literal(part: str) -> str | None:
     return re.sub(r"\\(.)", r"\1", part)
 
 
-def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether any of the patterns matches a path; without patterns, none does."""
+def matcher(patterns: Sequence[str], *, folders: bool = False) -> Callable[[str], bool]:
+    """Whether any of the patterns matches a path; with `folders`, also a folder that it is in."""
     from wcmatch import glob
 
     if not patterns:
         return lambda _: False
-    flags = glob.GLOBSTAR | glob.BRACE | glob.FORCEUNIX
-    compiled = glob.compile([_lower_ending(one) for one in patterns], flags=flags, limit=0)
+    wanted = []
+    for _, pattern in _alternatives(patterns):
+        wanted.append(_lower_ending(pattern))
+        if folders and _literal(pattern.rpartition("/")[2]) is not None:
+            wanted.append(f"{pattern}/**")
+    compiled = glob.compile(wanted, flags=glob.GLOBSTAR | glob.FORCEUNIX, limit=0)
     return lambda name: bool(compiled.match(_lower_ending(name)))
 
 

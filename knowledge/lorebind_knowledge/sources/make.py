@@ -81,6 +81,7 @@ class RedactingSource:
         self._names = not declaration.declares_uris
         self._max_bytes = declaration.max_bytes
         self._inner, self._environment = inner, environment
+        self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         with self._redacting(f"{self.key}: cannot be listed"):
@@ -88,6 +89,7 @@ class RedactingSource:
                 uri = self._shown(item.uri) if self._names else item.uri
                 read, formerly = self._reading(item, uri), item.formerly or item.uri
                 yield replace(item, uri=uri, read=read, formerly=formerly)
+        self.notices = [self._shown(one) for one in getattr(self._inner, "notices", ())]
 
     def _reading(self, item: SourceItem, uri: str) -> Callable[[str], Any]:
         read: Callable[[str], Any] = item.read

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lorebind_knowledge.configuration.templates import Reference
-    from lorebind_knowledge.sources.base import SourceItem
+    from lorebind_knowledge.sources.base import Source, SourceItem
     from lorebind_knowledge.sources.environment import SourceEnvironment
-    from lorebind_knowledge.sources.files import FileSource
 
 _WILDCARD = re.compile(r"[*?\[{]")
+_EDGES = r"/*?\[\]{},()|"
+_BESIDE_LEFT = re.compile(rf"(?P<edge>[{_EDGES}]|^)(?P<text>[^{_EDGES}]*)$")
+_BESIDE_RIGHT = re.compile(rf"(?P<text>[^{_EDGES}]*)(?P<edge>[{_EDGES}]|$)")
+"""What was written beside a template, as far as the next wildcard or the end of the name."""
 
 
 class TemplatedFiles:
@@ -32,7 +35,7 @@ class TemplatedFiles:
 
     def __init__(
         self,
-        files: Callable[[Sequence[str], Sequence[str]], FileSource],
+        files: Callable[[Sequence[str], Sequence[str]], Source],
         patterns: Sequence[str],
         exclude: Sequence[str],
         environment: SourceEnvironment,
@@ -49,6 +52,7 @@ class TemplatedFiles:
         self._exclude = list(exclude)
         self._environment = environment
         self.key = files(patterns, exclude).key
+        self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         """
@@ -59,7 +63,15 @@ class TemplatedFiles:
         exclude = [_Filled(text, "exclude", self._environment) for text in self._exclude]
         files = self._files([one.pattern for one in filled], [one.pattern for one in exclude])
         for item in files.items():
-            yield replace(item, uri=_shown(item.uri, filled))
+            uri = _shown(item.uri, filled)
+            # Nothing of such a uri says what format it has.
+            if uri != item.uri and uri.endswith("}}") and not item.skipped:
+                raise SourceError(
+                    f"path: {uri} stands for a file; let the template stand for its folder, or for "
+                    f"its name without the ending, and write the rest behind it, as in {uri}.md"
+                )
+            yield replace(item, uri=uri)
+        self.notices = getattr(files, "notices", [])
 
 
 class _Filled:
@@ -69,21 +81,23 @@ class _Filled:
         self._written, self._field, self._environment = written, field, environment
         self.start = self.shown_start = ""
         """What all its files begin with, as it is and as it is shown."""
-        self.within: dict[str, str] = {}
-        """Values of variables that come after a wildcard, each with its template."""
+        self.within: list[tuple[str, str, str]] = []
+        """What has a value of a variable after a wildcard: a regular expression for it, the text,
+        and the text as it is shown."""
         self.is_plain = True
         """Whether it has no wildcard."""
         try:
             parts = list(templates.parts(written))
         except templates.TemplateError as error:
             raise SourceError(f"{field}: {error}") from error
-        self.pattern = "".join(self._part(part) for part in parts)
+        self._parts = parts
+        self.pattern = "".join(self._part(number, part) for number, part in enumerate(parts))
         unescaped = "".join(part if isinstance(part, str) else self._name(part) for part in parts)
         if leaves_project(unescaped):
             raise SourceError(f"{field}: {written} leads out of the project folder")
         self.start = self.start.removeprefix("./")
 
-    def _part(self, part: str | Reference) -> str:
+    def _part(self, number: int, part: str | Reference) -> str:
         """What stands for a part in the pattern."""
         from wcmatch import glob
 
@@ -98,10 +112,24 @@ class _Filled:
         if self.is_plain:
             self.start += name
             self.shown_start += confided.shown(name)
-        else:
-            self.within |= confided.values_in(name)
+        elif isinstance(name, Confided):
+            self._note_within(number, name)
         is_magic = glob.is_magic(name, flags=glob.GLOBSTAR | glob.BRACE)
         return glob.escape(str(name)) if is_magic else str(name)
+
+    def _note_within(self, number: int, name: Confided) -> None:
+        """A value is the whole of a name in the path, or stands beside what was written there."""
+        before, after = (
+            self._parts[beside] if 0 <= beside < len(self._parts) else "/"
+            for beside in (number - 1, number + 1)
+        )
+        left = _BESIDE_LEFT.search(before) if isinstance(before, str) else None
+        right = _BESIDE_RIGHT.match(after) if isinstance(after, str) else None
+        text = f"{left['text'] if left else ''}{name}{right['text'] if right else ''}"
+        shown = text.replace(str(name), name.shown)
+        starts = "(?<![^/])" if left and left["edge"] == "/" else ""
+        ends = "(?![^/])" if right and right["edge"] == "/" else ""
+        self.within.append((starts + re.escape(text) + ends, text, shown))
 
     def _name(self, reference: Reference) -> str:
         """The folder that a template stands for."""
@@ -138,6 +166,8 @@ def _shown(uri: str, patterns: Sequence[_Filled]) -> str:
         if one.start != one.shown_start and (uri == one.start or uri.startswith(below)):
             head, rest = one.shown_start, uri[len(one.start) :]
             break
-    for value, template in {k: v for one in patterns for k, v in one.within.items()}.items():
-        rest = rest.replace(value, template)
-    return head + rest
+    within = [one for pattern in patterns for one in pattern.within]
+    if not within:
+        return head + rest
+    shown = {text: as_shown for _, text, as_shown in within}
+    return head + re.sub("|".join(one for one, *_ in within), lambda found: shown[found[0]], rest)

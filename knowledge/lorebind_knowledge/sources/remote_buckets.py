@@ -121,9 +121,8 @@ class RemoteBucket:
                 uri = f"{self.address}/{name}"
                 as_listed = (info["size"], _version_of(info))
                 read = partial(self._read, path, uri, as_listed, outage)
-                # One without ending may have a media type, or be told by what it begins with.
-                has_ending = "." in name.rpartition("/")[2]
-                yield SourceItem(name, read, peek=bytes if has_ending else None)
+                peek = partial(self._peek, path, uri, info["size"], outage)
+                yield SourceItem(name, read, peek=peek)
 
     def _files(self) -> Any:
         if not self._made:
@@ -168,7 +167,7 @@ class RemoteBucket:
             data = files.cat_file(path, start=0, end=end, **bound) if size else b""
             # An object that changed since it was listed is read again next time.
             same = listed and _version_of(files.info(path, **bound)) == listed
-        except Exception as error:  # as above
+        except Exception as error:  # any provider's own exceptions
             said = self._said(error)
             outage.count(error, said)
             raise SourceError(f"{uri}: cannot be read: {said}") from error
@@ -176,6 +175,20 @@ class RemoteBucket:
         if len(data) > self._max_bytes:
             raise too_large(uri, self._max_bytes)
         return Content(data, version=listed if same else "")
+
+    def _peek(self, path: str, uri: str, there: int, outage: _Outage, size: int | None) -> bytes:
+        if not there or (size is None and there > self._max_bytes):
+            return b""
+        if outage.failures >= _FAILURES_IN_A_ROW:
+            raise SourceError(f"{uri}: not tried, as those before it failed: {outage.last}")
+        end = self._max_bytes if size is None else size
+        try:
+            data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
+        except Exception as error:  # any provider's own exceptions
+            said = self._said(error)
+            outage.count(error, said)
+            raise SourceError(f"{uri}: cannot be read: {said}") from error
+        return data
 
     def _seconds_to_read(self) -> dict[str, float]:
         seconds = _SECONDS_TO_READ + self._max_bytes / 1024**2

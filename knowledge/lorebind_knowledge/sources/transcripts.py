@@ -95,7 +95,9 @@ class Transcripts:
     def __init__(self, key: str, parts: Sequence[Source]) -> None:
         self.key = key
         self._parts = parts
+        self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
         for part in self._parts:
             yield from part.items()
+        self.notices = [one for part in self._parts for one in getattr(part, "notices", ())]

@@ -1,0 +1,50 @@
+"""Where Markdown is code, in which tags are no tags: fenced blocks, and runs of ticks."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
+_TICKS = re.compile(r"`+")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+
+
+def outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """The stretches of text between fenced blocks of code."""
+    fence = ""
+    for mark in _FENCE.finditer(text, start):
+        if fence:
+            if mark[1].startswith(fence) and not mark[2].strip():
+                fence, start = "", mark.end()
+        elif not (mark[1][0] == "`" and "`" in mark[2]):
+            yield start, mark.start()
+            fence = mark[1]
+    if not fence:
+        yield start, len(text)
+
+
+class InlineCode:
+    """Inline code: a run of ticks up to the next run of the same length in the paragraph."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self._runs: dict[int, list[int]] = defaultdict(list)
+        for run in _TICKS.finditer(text, start, end):
+            self._runs[len(run[0])].append(run.start())
+        self._blank_lines = [blank.start() for blank in _BLANK_LINE.finditer(text, start, end)]
+
+    def end(self, start: int, after: int) -> int:
+        """Where the code ends that the run of ticks opens, or the run's own end if it does not."""
+        runs = self._runs[after - start]
+        following = bisect.bisect_right(runs, start)
+        blank = bisect.bisect_left(self._blank_lines, after)
+        if following == len(runs) or (
+            blank < len(self._blank_lines) and self._blank_lines[blank] < runs[following]
+        ):
+            return after
+        return runs[following] + (after - start)

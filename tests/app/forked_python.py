@@ -1,0 +1,144 @@
+"""Python programs, each in a forked child of a process that has their libraries imported.
+
+Importing LangChain, LangGraph and the like takes two seconds of processor time, and what our pages
+show are many small programs. Nothing of ours is imported before a program asks for it.
+
+Run as a program, this file is the process that forks. `python` and `lorebind` in `commands` are
+scripts that hand their arguments, folder, variables and streams to it, and exit as the child does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import types
+from importlib import import_module
+from pathlib import Path
+
+LIBRARIES = (
+    *("chromadb", "langchain.agents", "langchain_chroma", "langchain_text_splitters"),
+    *("langchain_core.prompts", "langchain_core.runnables", "langchain_core.vectorstores"),
+    *("langgraph.checkpoint.memory", "langgraph.graph", "langgraph.prebuilt"),
+    *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml"),
+)
+
+SCRIPT = """\
+#!{python} -IS
+import json, os, socket, sys
+arguments = {before!r} + sys.argv[1:]
+if arguments[0].startswith("-") and arguments[0] != "-c":
+    os.execv({python!r}, [{python!r}, *arguments])
+asked = json.dumps({{"arguments": arguments, "folder": os.getcwd(), "variables": dict(os.environ)}})
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    socket.send_fds(server, [len(asked.encode()).to_bytes(4, "big")], [0, 1, 2])
+    server.sendall(asked.encode())
+    sys.exit(int(server.recv(16)))
+"""
+
+
+class ForkedPython:
+    """The process that forks, and the folder of the scripts that have it run programs."""
+
+    def __init__(self, *options: str) -> None:
+        """Args: options of the interpreter, as `-W`, `error`."""
+        self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
+        folder = Path(self._folder.name)
+        address = str(folder / "socket")
+        self.commands = folder / "commands"
+        self.commands.mkdir()
+        lorebind = str(Path(sys.executable).with_name("lorebind"))
+        for name, before in (("python", []), ("lorebind", [lorebind])):
+            script = self.commands / name
+            script.write_text(SCRIPT.format(python=sys.executable, before=before, address=address))
+            script.chmod(0o755)
+        self._process = subprocess.Popen(
+            [sys.executable, *options, __file__, address],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def close(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+        self._folder.cleanup()
+
+
+def _serve(address: str) -> None:
+    """Answer requests, each in a child that runs a program, and one that waits for its end."""
+    for name in LIBRARIES:
+        import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    os.write(1, b"ready\n")
+    while True:
+        connection, _ = listener.accept()
+        if not os.fork():
+            listener.close()
+            break
+        connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    size = int.from_bytes(head, "big")
+    asked = json.loads(connection.recv(size, socket.MSG_WAITALL))
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        connection.sendall(str(code if code >= 0 else 128 - code).encode())
+        os._exit(0)
+    connection.close()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["variables"])
+    code = _run(asked["arguments"])
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    # Libraries would wait for threads of theirs that a forked child has not.
+    os._exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a program as the interpreter does: as `__main__`, its folder first on the path."""
+    program = types.ModuleType("__main__")
+    if arguments[0] == "-c":
+        code, file, folder = arguments[1], "<string>", ""
+        arguments = ["-c", *arguments[2:]]
+    else:
+        file = program.__file__ = arguments[0]
+        code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
+    sys.argv = arguments
+    sys.path[0] = folder
+    sys.modules["__main__"] = program
+    try:
+        exec(compile(code, file, "exec"), program.__dict__)
+    except SystemExit as left:
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+            return 1
+        return int(left.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
