@@ -94,5 +94,6 @@ def test_counted_at_the_end(index: Index) -> None:
     index.finish_load(entry)
     assert count() == DOCUMENTS * PASSAGES
     with index.catalog.reading() as sql:
-        found = postgres_words.figures(sql.driver, entry.birth, "word5", 10, ())
-    assert len(found) >= 10
+        found = postgres_words.postings(sql.driver, entry.birth, "word5")
+    assert found is not None
+    assert len(found.numbers) >= 10

@@ -1,19 +1,23 @@
-"""Words in PostgreSQL have the figures that FTS5 gives them in SQLite."""
+"""Words are kept alike in SQLite and PostgreSQL, and have the figures that FTS5 gives them."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from lorebind_knowledge.bm25.figures import rarity, saturated
+from lorebind_knowledge.bm25.query import query_words
+from lorebind_knowledge.bm25.tokenize import wanted_words
 from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     import psycopg
 
@@ -44,28 +48,51 @@ def passages(count: int, *, first: int = 1, seed: int = 5) -> list[tuple[int, st
     ]
 
 
+def held(
+    module: ModuleType, db: Any, question: str, space: int = SPACE
+) -> dict[str, dict[int, int]]:
+    """Of each word of a question, which passages hold it how often."""
+    found = {word: module.postings(db, space, word) for word in wanted_words(question)}
+    return {
+        word: dict(zip(one.numbers.tolist(), one.times.tolist(), strict=True))
+        for word, one in found.items()
+        if one is not None
+    }
+
+
+def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
+    """What SQLite itself makes of a question."""
+    table = words._table(SPACE)
+    asked = " OR ".join(f'"{word}"' for word in query_words(question))
+    if not asked:
+        return {}
+    query = f"select rowid, -rank from {table} where {table} match ?"
+    return dict(db.execute(query, (asked,)).fetchall())
+
+
+def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
+    """The BM25 of passages."""
+    passages, length = module.totals(db, SPACE)
+    found: dict[int, float] = {}
+    for word, times in held(module, db, question).items():
+        lengths = module.lengths(db, SPACE, list(times))
+        weight = wanted_words(question)[word] * rarity(passages, len(times))
+        for number, often in times.items():
+            part = saturated(often, lengths[number], length / passages)
+            found[number] = found.get(number, 0.0) + weight * part
+    return found
+
+
 def agree(
-    postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection, question: str, k: int = 1000
+    postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection, question: str
 ) -> dict[int, float]:
-    """The figures of both, which are the same."""
-    theirs = words.figures(sqlite_db, SPACE, question, k, ())
-    ours = postgres_words.figures(postgres_db, SPACE, question, k, ())
-    assert ours == pytest.approx({number: theirs[number] for number in ours}, rel=1e-9)
-    best = sorted(theirs.values(), reverse=True)[:k]
-    # Neither of those that are given nor of those that are not is any worse or better.
-    assert sorted(ours.values(), reverse=True)[:k] == pytest.approx(best, rel=1e-9)
+    """The figures of both, which are those of FTS5."""
+    assert held(postgres_words, postgres_db, question) == held(words, sqlite_db, question)
+    theirs = pytest.approx(figures_of_fts5(sqlite_db, question), rel=1e-9)
+    assert figures(words, sqlite_db, question) == theirs
+    ours = figures(postgres_words, postgres_db, question)
+    assert ours == theirs
     return ours
-
-
-@pytest.mark.parametrize("also", [(), (700,)])
-def test_the_best_of_many(sqlite_db: sqlite3.Connection, also: tuple[int, ...]) -> None:
-    """Where many hold the words, the best are given with all that tie with the last of them."""
-    words.add(sqlite_db, SPACE, [(number, "bread") for number in range(1, 601)])
-    words.add(sqlite_db, SPACE, [(number, f"bread x{number} y z") for number in range(601, 1201)])
-    words.add(sqlite_db, SPACE, [(number, "nothing") for number in range(1201, 3601)])
-    assert set(range(1, 601)) <= words.figures(sqlite_db, SPACE, "bread", 5, also).keys()
-    best = words.figures(sqlite_db, SPACE, "bread x700", 1, also)
-    assert max(best, key=best.__getitem__) == 700
 
 
 @pytest.mark.parametrize(
@@ -88,43 +115,36 @@ def test_the_figures_are_those_of_fts5(
         module.remove(db, SPACE, gone)
     found = agree(postgres_db, sqlite_db, question)
     assert not found.keys() & {number for number, _ in gone}
-    for k in (1, 7, 50):
-        assert len(agree(postgres_db, sqlite_db, question, k)) >= min(k, len(found))
 
 
 def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
     """A question may have any number of words; one that is said more often counts more."""
     for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
         module.add(db, SPACE, passages(200))
-    agree(postgres_db, sqlite_db, " ".join(f"run word{number}" for number in range(200)), 20)
-
-
-def test_the_best_with_all_that_tie(postgres_db: psycopg.Connection) -> None:
-    """Of equal passages all are given or none, and of others those that are asked for."""
-    rows = [(number, "keys keys" if number % 3 else "keys bill") for number in range(1, 31)]
-    postgres_words.add(postgres_db, SPACE, [*rows, (31, "rules"), (32, "")])
-    found = postgres_words.figures(postgres_db, SPACE, "keys", 2, ())
-    assert sorted(found) == [number for number in range(1, 31) if number % 3]
-    found = postgres_words.figures(postgres_db, SPACE, "keys", 2, [3, 31, 32, 99])
-    assert set(found) == {3, *(number for number in range(1, 31) if number % 3)}
+    agree(postgres_db, sqlite_db, " ".join(f"run word{number}" for number in range(200)))
 
 
 def test_an_identifier_is_looked_for_by_its_words(postgres_db: psycopg.Connection) -> None:
     """A passage that has any of them is found."""
     postgres_words.add(postgres_db, SPACE, [(1, "max_tokens"), (2, "token"), (3, "none")])
-    found = postgres_words.figures(postgres_db, SPACE, "max_tokens", 9, ())
-    assert set(found) == {1, 2}
+    found = held(postgres_words, postgres_db, "max_tokens")
+    assert found == {"max": {1: 1}, "token": {1: 1, 2: 1}}
 
 
-def test_nothing_to_find(postgres_db: psycopg.Connection) -> None:
-    """Without words there are no figures: not before the first, not of empty passages."""
-    assert postgres_words.figures(postgres_db, SPACE, "keys", 9, [1]) == {}
-    postgres_words.remove(postgres_db, SPACE, [(1, "keys")])
-    postgres_words.add(postgres_db, SPACE, [(1, ""), (2, "?!")])
-    assert postgres_words.figures(postgres_db, SPACE, "keys", 9, [1]) == {}
-    postgres_words.add(postgres_db, SPACE, [(3, "keys")])
-    assert set(postgres_words.figures(postgres_db, SPACE, "keys", 9, ())) == {3}
-    assert postgres_words.figures(postgres_db, SPACE, "what is the", 9, ()) == {}
+def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
+    """Passages without words count as passages, and are found by none."""
+    for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
+        module.add(db, SPACE, [(1, "keys")])
+        module.remove(db, SPACE, [(1, "keys")])
+        assert held(module, db, "keys") == {}
+        assert module.totals(db, SPACE) == (0, 0)
+        module.add(db, SPACE, [(1, ""), (2, "?!")])
+        assert held(module, db, "keys") == {}
+        assert module.totals(db, SPACE) == (2, 0)
+        module.add(db, SPACE, [(3, "lamps and a lamp")])
+        assert held(module, db, "lamp") == {"lamp": {3: 2}}
+        assert module.totals(db, SPACE) == (3, 4)
+        assert module.lengths(db, SPACE, [1, 3, 9]) == {1: 0, 3: 4}
 
 
 def test_dropping(postgres_db: psycopg.Connection) -> None:
@@ -132,8 +152,8 @@ def test_dropping(postgres_db: psycopg.Connection) -> None:
     for space in (SPACE, OTHER):
         postgres_words.add(postgres_db, space, [(1, "keys")])
     postgres_words.drop(postgres_db, SPACE)
-    assert postgres_words.figures(postgres_db, SPACE, "keys", 9, ()) == {}
-    assert set(postgres_words.figures(postgres_db, OTHER, "keys", 9, ())) == {1}
+    assert held(postgres_words, postgres_db, "keys") == {}
+    assert held(postgres_words, postgres_db, "keys", OTHER) == {"kei": {1: 1}}
 
 
 def test_words_are_of_the_callers_transaction(dsn: str, postgres_db: psycopg.Connection) -> None:
@@ -143,9 +163,9 @@ def test_words_are_of_the_callers_transaction(dsn: str, postgres_db: psycopg.Con
     postgres_db.rollback()
     postgres_words.add(postgres_db, SPACE, [(2, "keys")])
     with closing(PostgresAddress(dsn).connect(autocommit=True)) as other:
-        assert postgres_words.figures(other, SPACE, "keys", 9, ()) == {}
+        assert held(postgres_words, other, "keys") == {}
         postgres_db.commit()
-        assert set(postgres_words.figures(other, SPACE, "keys", 9, ())) == {2}
+        assert held(postgres_words, other, "keys") == {"kei": {2: 1}}
 
 
 def test_words_of_other_indexes_are_other_words() -> None:

@@ -157,14 +157,14 @@ def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
         )
 
 
-def owners_from(sql: Sql, space: int, number: int) -> list[tuple[int, str]]:
-    """The uris of the documents of all chunks from a number on, staged and dead ones too."""
+def owners_of(sql: Sql, space: int, numbers: Collection[int]) -> list[tuple[int, str]]:
+    """The uris of the documents of chunks by number, staged and dead ones too."""
     return sql.run(
         "select distinct c.number, v.uri from catalog_chunks as c"
         " join catalog_versions as v on v.version = c.version"
-        " where c.space = :space and c.number >= :number",
+        " where c.space = :space and c.number in (:*numbers)",
         space=space,
-        number=number,
+        numbers=list(numbers),
     )
 
 

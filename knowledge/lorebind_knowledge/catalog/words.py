@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorebind_knowledge.bm25.documents import Postings
-from lorebind_knowledge.bm25.query import query_words
-from lorebind_knowledge.bm25.tokenize import TOKENIZER, wanted_words
+from lorebind_knowledge.bm25.figures import Postings
+from lorebind_knowledge.bm25.tokenize import TOKENIZER
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
-
-SAME_SCORE = 1e-6
-"""Scores are shares of the best figure, in so many decimals: closer figures make the same score."""
-_FEW = 256
 
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
@@ -35,53 +30,26 @@ def remove(db: sqlite3.Connection, space: int, passages: Sequence[tuple[int, str
     db.executemany(f"insert into {table} ({table}, rowid, text) values ('delete', ?, ?)", passages)
 
 
-def figures(
-    db: sqlite3.Connection, space: int, question: str, k: int, also: Collection[int]
-) -> dict[int, float]:
-    """The BM25 of passages that hold any word of a question, by number; higher is better.
-
-    Args:
-        db: a transaction.
-        space: the index; something has been published in it.
-        question: its words are looked for; one that comes twice counts twice.
-        k: the best so many are among them, with all that tie with the last; more may be.
-        also: these are among them too, those that hold a word.
-    """
-    table = _table(space)
-    words = query_words(question)
-    if not words:
-        return {}
-    wanted = " OR ".join(f'"{word}"' for word in words)
-    matching = f"select rowid, -rank as figure from {table} where {table} match ?"
-    if not also and k < _FEW:
-        # FTS5 ranks every passage; but few of them are quicker to pick out there than here.
-        best = db.execute(f"{matching} order by figure desc limit {_FEW}", (wanted,)).fetchall()
-        if len(best) < _FEW or best[-1][1] < best[k - 1][1] - SAME_SCORE * best[0][1]:
-            return dict(best)
-    return dict(db.execute(matching, (wanted,)).fetchall())
-
-
-def postings(db: sqlite3.Connection, space: int, question: str) -> list[Postings]:
-    """Of each word of a question the passages that hold it; words that none holds are left out."""
+def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
+    """Where a word is found, as it is kept; None if nowhere."""
     vocabulary = f"temp.{_table(space)}_places"
     db.execute(
         f"create virtual table if not exists {vocabulary}"
         f" using fts5vocab (main, '{_table(space)}', 'instance')"
     )
-    found = []
-    for word, weight in wanted_words(question).items():
-        query = f"select group_concat(doc, ' ') from {vocabulary} where term = ?"
-        ((places,),) = db.execute(query, (word,))
-        if places:
-            found.append(Postings(weight, np.array(places.split(), np.int64)))
-    return found
+    # One line is quicker than a row for each time that it is said.
+    said = db.execute(f"select group_concat(doc, ' ') from {vocabulary} where term = ?", (word,))
+    ((places,),) = said
+    if not places:
+        return None
+    return Postings(*np.unique(np.fromstring(places, np.int64, sep=" "), return_counts=True))
 
 
-def total_length(db: sqlite3.Connection, space: int) -> int:
-    """How many words all passages have together."""
+def totals(db: sqlite3.Connection, space: int) -> tuple[int, int]:
+    """How many passages there are, and how many words they have together."""
     ((counts,),) = db.execute(f"select block from {_table(space)}_data where id = 1")
-    _, length = _varints(counts)
-    return length
+    passages, words = _varints(counts) if counts else (0, 0)
+    return passages, words
 
 
 def lengths(db: sqlite3.Connection, space: int, numbers: Collection[int]) -> dict[int, int]:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lorebind_knowledge.catalog import chunks
-from lorebind_knowledge.catalog.versions import words_in
 from lorebind_knowledge.index.masks import Masks
+from lorebind_knowledge.index.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from numpy.typing import NDArray
-
-    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.index.view import View
-
-_LENGTHS_KEPT = 100_000
 
 
 @dataclass(slots=True)
@@ -39,11 +28,11 @@ class Memory:
     def __init__(self) -> None:
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._keys: dict[int, tuple[int, KnownKeys]] = {}
-        self._owners: dict[int, Owners] = {}
+        self._words: dict[int, Words] = {}
 
     def forget(self, birth: int) -> None:
         """Forget an index that is no more."""
-        for kept in (self._masks, self._keys, self._owners):
+        for kept in (self._masks, self._keys, self._words):
             kept.pop(birth, None)
 
     def masks(self, view: View) -> Masks:
@@ -65,50 +54,7 @@ class Memory:
             known = self._keys[birth] = version, KnownKeys()
         return known[1]
 
-    def owners(self, view: View) -> Owners:
-        """Which document each chunk belongs to, at any moment."""
-        return self._owners.setdefault(view.index.birth, Owners())
-
-
-def _lengths_of(sql: Sql, space: int, versions: Collection[int]) -> dict[int, float]:
-    rows = chunks.numbers_of(sql, versions)
-    words = words_in(sql).lengths(sql.driver, space, [number for _, number in rows])
-    found = dict.fromkeys(versions, 0.0)
-    for version, number in rows:
-        found[version] += words.get(number, 0)
-    return found
-
-
-class Owners:
-    """The document of each chunk, as a number from 0. A chunk never goes to another document."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._documents: dict[str, int] = {}
-        self._of_chunk = np.full(0, -1, np.int64)
-        self._lengths: dict[int, float] = {}
-
-    def of(self, sql: Sql, space: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The documents of chunks, by the numbers of these, which the transaction can see."""
-        with self._lock:
-            if int(numbers.max(initial=-1)) >= len(self._of_chunk):
-                self._read_more(sql, space, int(numbers.max()))
-            return self._of_chunk[numbers]
-
-    def _read_more(self, sql: Sql, space: int, last: int) -> None:
-        known = len(self._of_chunk)  # numbers are given in their order
-        rows = chunks.owners_from(sql, space, known)
-        last = max(last, *(number for number, _ in rows))
-        self._of_chunk = np.concatenate([self._of_chunk, np.full(last + 1 - known, -1, np.int64)])
-        for number, uri in rows:
-            self._of_chunk[number] = self._documents.setdefault(uri, len(self._documents))
-
-    def lengths(self, sql: Sql, space: int, versions: Collection[int]) -> dict[int, float]:
-        """How many words versions of documents have; what a version holds never changes."""
-        missing = [version for version in versions if version not in self._lengths]
-        found = _lengths_of(sql, space, missing) if missing else {}
-        if len(self._lengths) + len(found) > _LENGTHS_KEPT:
-            self._lengths = {}
-        self._lengths |= found
-        known = self._lengths | found
-        return {version: known.get(version, 0.0) for version in versions}
+    def words(self, view: View) -> Words:
+        """Its words, at any moment."""
+        birth = view.index.birth
+        return self._words.setdefault(birth, Words(birth))

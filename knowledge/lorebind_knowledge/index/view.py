@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.bm25.documents import Documents, document_figures
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
-from lorebind_knowledge.catalog.versions import words_in
 from lorebind_knowledge.cosines import MARGIN, cosines, direction_of, score_of
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter, without_fields
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.index.memory import Memory
+    from lorebind_knowledge.index.words import Asked
     from lorebind_knowledge.records import Vector
     from lorebind_knowledge.stores.base import Nominees, VectorStore
 
@@ -156,15 +155,12 @@ class View:
         only = self._filter(k, where)
         if only.total == 0:
             return [], {}
-        wanted = k
-        while True:
-            figures = words_in(self._sql).figures(
-                self._sql.driver, self._space.birth, question, wanted, also
-            )
-            best = self._best_worded(figures, k, only)
-            if len(best) == k or len(figures) < wanted:
-                return best, figures
-            wanted = max(wanted * _GROWTH, len(figures) + 1)
+        numbers, figures = self._asked(question).passages()
+        best = self._best_worded(numbers, figures, k, only)
+        at = np.searchsorted(numbers, list(also))
+        inside = [one for one in zip(also, at.tolist(), strict=True) if one[1] < len(numbers)]
+        others = {number: float(figures[at]) for number, at in inside if numbers[at] == number}
+        return best, others | {one.number: one.figure for one in best}
 
     def document_figures(self, question: str, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks the BM25 of the documents that they belong to, by number.
@@ -172,23 +168,7 @@ class View:
         How rare a word is, is counted over the documents that are live in the index. What holds no
         word of the question is left out.
         """
-        space, words = self.index.birth, words_in(self._sql)
-        postings = words.postings(self._sql.driver, space, question)
-        versions = chunks.versions_of(self._sql, space, numbers)
-        if not postings or not versions:
-            return {}
-        memory = self._memory.owners(self)
-        wanted = np.array(list(versions), np.int64)
-        owners = memory.of(self._sql, space, wanted)
-        lengths = memory.lengths(self._sql, space, set(versions.values()))
-        ids, first, back = np.unique(owners, return_index=True, return_inverse=True)
-        length = [lengths[versions[int(wanted[at])]] for at in first]
-        count = chunks.count_documents(self._sql, space)
-        average = words.total_length(self._sql.driver, space) / max(count, 1)
-        documents = Documents(ids, np.array(length), count, average)
-        held = ((one, memory.of(self._sql, space, one.numbers)) for one in postings)
-        figures = document_figures(held, documents)[back]
-        return {n: f for n, f in zip(wanted.tolist(), figures.tolist(), strict=True) if f}
+        return self._asked(question).documents(numbers) if self.state.live else {}
 
     def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks their cosines with a vector, by number."""
@@ -309,19 +289,26 @@ class View:
         others = [Found(number, name, near[number]) for number, name in names.items()]
         return _in_order([*related, *others])[:k]
 
-    def _best_worded(self, figures: Mapping[int, float], k: int, only: _Filter) -> list[Found]:
+    def _best_worded(
+        self, numbers: NDArray[np.int64], figures: NDArray[np.float64], k: int, only: _Filter
+    ) -> list[Found]:
         if only.among is not None:
-            figures = {n: figures[n] for n in _inside(list(figures), only.among)}
+            inside = _are_inside(numbers, only.among)
+            numbers, figures = numbers[inside], figures[inside]
         wanted = k
         while True:
             some = _best_of(figures, wanted)
-            names = self._passing(some, only)
-            hits = [Found(n, names[n], figures[n]) for n in some if n in names]
+            names = self._passing(numbers[some].tolist(), only)
+            pairs = zip(numbers[some].tolist(), figures[some].tolist(), strict=True)
+            hits = [Found(n, names[n], figure) for n, figure in pairs if n in names]
             if len(hits) >= k or len(some) == len(figures):
                 break
             wanted *= _GROWTH
         scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
         return [one for *_, one in sorted(scored)[:k]]
+
+    def _asked(self, question: str) -> Asked:
+        return self._memory.words(self).at(self._sql, self.state.version, question)
 
     def _check(self, vector: Vector) -> None:
         if vector.shape != (self._space.dimension,):
@@ -372,18 +359,22 @@ def _inside(numbers: Sequence[int], among: NDArray[np.int64] | None) -> Sequence
     """Those that are among some, which are in their order and not empty; None means all."""
     if among is None:
         return numbers
-    next_to = among.take(np.searchsorted(among, numbers), mode="clip").tolist()
-    return [number for number, there in zip(numbers, next_to, strict=True) if number == there]
+    there = _are_inside(np.asarray(numbers), among).tolist()
+    return [number for number, inside in zip(numbers, there, strict=True) if inside]
 
 
-def _best_of(figures: Mapping[int, float], count: int) -> list[int]:
-    """The best so many with all that may have the score of the last of them, best first."""
-    some: Iterable[int] = figures
+def _are_inside(numbers: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.bool_]:
+    there: NDArray[np.bool_] = among.take(np.searchsorted(among, numbers), mode="clip") == numbers
+    return there
+
+
+def _best_of(figures: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Where the best so many are with all that may have the score of the last, best first."""
+    some = np.arange(len(figures))
     if count < len(figures):
-        values = np.fromiter(figures.values(), np.float64, len(figures))
-        least = np.partition(values, -count)[-count] - MARGIN * values.max()
-        some = [number for number, figure in figures.items() if figure >= least]
-    return sorted(some, key=figures.__getitem__, reverse=True)
+        least = np.partition(figures, -count)[-count] - MARGIN * figures.max()
+        some = np.flatnonzero(figures >= least)
+    return some[np.argsort(-figures[some], kind="stable")]
 
 
 def _in_order(found: Iterable[Found]) -> list[Found]:
