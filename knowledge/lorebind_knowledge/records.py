@@ -105,6 +105,8 @@ class Record:
     """JSON values only; what `DocumentMatch.metadata` gives back."""
     context: str = ""
     """What the text stands under, its title and headings: its words are searched too."""
+    language: str = "en"
+    """Its document's, by its code in ISO 639-1: whose endings are taken off its words."""
 
 
 @dataclass(frozen=True, slots=True)

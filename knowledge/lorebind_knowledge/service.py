@@ -178,6 +178,7 @@ class KnowledgeService:
             metadata=declaration.metadata,
             remove_html=declaration.preprocess.remove_html,
             html_extractor=declaration.preprocess.html.extractor,
+            language=declaration.language,
             loading=self._loading,
         )
 

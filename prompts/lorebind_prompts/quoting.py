@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bm25.query import STOP_WORDS as SEARCH_STOP_WORDS
+from lorebind_knowledge.bm25.languages import stop_words
 from lorebind_prompts.units import Unit, split_units
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _ASKING = """
 cannot done get give gives let like may me might much must need needed one please shall tell use
 used using via want way us whose without yes show explain describe make makes
 """
-STOP_WORDS = SEARCH_STOP_WORDS | frozenset(_ASKING.split())
 
 _WORD = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
@@ -80,8 +79,13 @@ def stems(text: str) -> list[str]:
     `CORSMiddleware` is two words; `response_model` is three, because it is a name besides.
     """
     words = _WORD.findall(_HUMP.sub(" ", text))
-    plain = [stem(word) for word in map(str.lower, words) if word not in STOP_WORDS]
+    plain = [stem(word) for word in map(str.lower, words) if word not in _empty_words()]
     return plain + [name.lower() for name in _IDENTIFIER.findall(text)]
+
+
+@functools.cache
+def _empty_words() -> frozenset[str]:
+    return stop_words("en") | frozenset(_ASKING.split())
 
 
 @functools.lru_cache(maxsize=65536)

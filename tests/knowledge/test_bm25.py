@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from contextlib import closing
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lorebind_knowledge.bm25 import tokenize
-from lorebind_knowledge.bm25.query import query_words
+from lorebind_knowledge.bm25.languages import (
+    DETECTED,
+    SNOWBALL,
+    detect_among,
+    detect_language,
+    stop_words,
+)
+from lorebind_knowledge.bm25.tokenize import kept_words, wanted_words
 
-TEXTS = [
+HARD = [
     "",
     " _x_ a_b Running runs RUN",
     "don’t “Go” — naïve, naive 🜚 📝tip",
@@ -20,48 +27,129 @@ TEXTS = [
     "before\0after 漢字 Ⅷ ½ e\u0301 \ue000 İstanbul ﬁne",
     "\u00a0a«b·c»d×e\u2011f–g—h‘i’j“k”l„m…n‹o›p→q⇒r≤s═t▶u★v☃w✓x\ufe0fy🌍z📝",
 ]
-pieces = st.sampled_from(["’", "“", "—", "é", "e\u0301", " ", ".", "\0", "running", "Runs", "漢"])
+languages = st.sampled_from(sorted(SNOWBALL))
+pieces = st.sampled_from(
+    ["’", "“", "—", "é", "e\u0301", " ", ".", "\0", "running", "漢", "แม", "हि"]
+)
 texts = st.lists(pieces | st.text(max_size=5) | st.text(st.characters(max_codepoint=127))).map(
     "".join
-)
+) | st.sampled_from(HARD)
 
 
-def counted_by_fts5(text: str) -> Counter[str]:
-    """The words of a whole text as FTS5 has them in its index."""
+@given(texts, languages)
+def test_fts5_keeps_words_as_they_are(text: str, language: str) -> None:
+    """Whatever characters a text is in, SQLite has the words that were made of it, as often."""
+    words = kept_words(text, language)
     with closing(sqlite3.connect(":memory:")) as db:
-        db.execute(f"create virtual table t using fts5 (text, tokenize='{tokenize.TOKENIZER}')")
+        db.execute("create virtual table t using fts5 (text, tokenize='ascii')")
         db.execute("create virtual table w using fts5vocab (t, 'instance')")
-        db.execute("insert into t values (?)", [text])
-        return Counter(term for (term,) in db.execute("select term from w"))
+        db.execute("insert into t values (?)", [" ".join(words)])
+        assert sorted(term for (term,) in db.execute("select term from w")) == sorted(words)
 
 
-def test_words_are_those_of_fts5() -> None:
-    """Every text has the words that FTS5 gives it, as often, whatever characters it is in."""
-    assert tokenize.count_words(TEXTS) == [counted_by_fts5(text) for text in TEXTS]
+@given(texts, languages)
+def test_what_a_text_says_is_found(text: str, language: str) -> None:
+    """Each word of a text, asked for, is one that the text is kept under."""
+    assert wanted_words(text, [language]).keys() <= set(kept_words(text, language))
 
 
-@given(st.lists(texts, max_size=4))
-def test_any_texts(some: list[str]) -> None:
-    """The same for any texts together, and when their pieces are known already."""
-    for _ in range(2):
-        assert tokenize.count_words(some) == [counted_by_fts5(text) for text in some]
+@pytest.mark.parametrize(
+    ("language", "said", "asked"),
+    [
+        ("en", "The engines were running", "run engine"),
+        ("en", "a naïve CAFÉ", "naive cafe"),
+        ("de", "Die Häuser der Straßen", "Haus Straße"),
+        ("fr", "les chevaux nationaux", "cheval national"),
+        ("es", "las canciones bailadas", "canción bailar"),
+        ("it", "le città abbandonate", "citta abbandonato"),
+        ("ru", "новые книги", "новая книга"),
+        ("fi", "taloissa", "talo"),
+        ("hi", "लड़कियों", "लड़की"),
+        ("en", "ｆｕｌｌ width Ⅷ", "full viii"),
+    ],
+)
+def test_forms_of_words(language: str, said: str, asked: str) -> None:
+    """In its language a word is found in other forms, and with or without accents."""
+    assert wanted_words(asked, [language]).keys() <= set(kept_words(said, language))
 
 
-def test_pieces_are_forgotten() -> None:
-    """A bounded number of pieces is remembered, no long one among them, and words stay right."""
-    size = tokenize._REMEMBERED // 2
-    for start in range(0, 4 * size, size):
-        text = "running " + " ".join(f"{number}x" for number in range(start, start + size))
-        (words,) = tokenize.count_words([text])
-        assert len(words) == size + 1
-        assert words["run"] == words[f"{start}x"] == 1
-        assert len(tokenize._known) <= tokenize._REMEMBERED + size + 1
-    tokenize.count_words(["long" * 100])
-    assert b"long" * 100 not in tokenize._known
+@pytest.mark.parametrize(
+    ("said", "asked", "other"),
+    [
+        ("東京タワーへ行きました。", "東京タワー", "京都"),
+        ("我喜欢学习中文", "学习", "习学"),
+        ("แมวกินปลา", "กินปลา", "ปากกา"),
+        ("고양이는 생선을 먹는다", "고양이", "강아지"),
+        ("使用Python3编程", "python3", "java"),
+        ("猫が好き", "猫", "犬"),
+    ],
+)
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_scripts_without_spaces(said: str, asked: str, other: str, language: str) -> None:
+    """They are cut into pairs of characters, in texts of every language; one alone is found too."""
+    kept = set(kept_words(said, language))
+    assert wanted_words(asked, [language]).keys() <= kept
+    assert not wanted_words(other, [language]).keys() & kept
+
+
+def test_words_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bounded number of words is remembered, and they stay right."""
+    monkeypatch.setattr(tokenize, "_REMEMBERED", 100)
+    for start in range(0, 1000, 50):
+        said = kept_words("running " + " ".join(f"{n}x" for n in range(start, start + 50)), "en")
+        assert said == ["run", *(f"{n}x" for n in range(start, start + 50))]
+        assert len(tokenize._stems("en")) <= 151
 
 
 def test_words_of_a_question() -> None:
     """Words in lower case, as often as they are said, without stop words and single letters."""
-    assert query_words("What is the Port of a Proxy's port?") == ["port", "proxy", "port"]
-    assert query_words("max_tokens b 漢 é") == ["max", "tokens", "漢", "é"]
-    assert query_words("what is it?") == []
+    asked = "What is the Port of a Proxy's port?"
+    assert wanted_words(asked, ["en"]) == {"port": 2, "proxi": 1}
+    assert wanted_words("max_tokens b 漢 é", ["en"]) == {"max": 1, "token": 1, "漢": 1, "e": 1}
+    assert wanted_words("what is it?", ["en"]) == {}
+
+
+def test_a_question_to_texts_of_several_languages() -> None:
+    """Its words are looked for as each of them keeps them; what it leaves out is its own."""
+    assert wanted_words("Häuser", ["de", "en"]) == {"haus": 1, "hauser": 1}
+    assert wanted_words("why do batteries die?", ["de", "en"]).keys() >= {"die", "batteri"}
+    assert wanted_words("die Katze", ["de", "en"]).keys() == {"katz"}
+    assert wanted_words("running running", ["de", "en"]) == {"run": 2, "running": 2}
+
+
+LINES = {
+    "en": "The service keeps a copy of every document and searches it when you ask a question.",
+    "da": "Tjenesten gemmer en kopi af hvert dokument, og den søger i det, når du spørger.",
+    "de": "Der Dienst behält eine Kopie von jedem Dokument und durchsucht sie, wenn du fragst.",
+    "es": "El servicio guarda una copia de cada documento y la busca cuando se hace una pregunta.",
+    "fi": "Palvelu säilyttää kopion, ja se hakee siitä kun kysyt, mutta ei silloin kun et kysy.",
+    "fr": "Le service garde une copie de chaque document et la parcourt quand vous le demandez.",
+    "hu": "A szolgáltatás megőrzi a dokumentumot, és abban keres, ha valaki azt kéri.",
+    "it": "Il servizio conserva una copia di ogni documento e la cerca quando si fa una domanda.",
+    "nl": "De dienst bewaart een kopie van elk document en zoekt daarin als je een vraag hebt.",
+    "no": "Tjenesten beholder en kopi av hvert dokument, og den søker i det når dere spør.",
+    "pt": "O serviço guarda uma cópia de cada documento e procura nela quando você a faz.",
+    "ru": "Служба хранит копию каждого документа и ищет в ней, когда вы её о чём-то спрашиваете.",
+    "sv": "Tjänsten behåller en kopia av varje dokument och söker i den när du frågar om något.",
+    "tr": "Hizmet her belgenin bir kopyasını saklar ve siz bir şey sorduğunuz zaman ona bakar.",
+}
+
+
+@pytest.mark.parametrize("language", DETECTED)
+def test_detection(language: str) -> None:
+    """A few sentences tell the language of a document, and a question that of its words."""
+    assert stop_words(language)
+    assert detect_language(LINES[language]) == language
+    assert detect_among(LINES[language], DETECTED) == language
+
+
+@pytest.mark.parametrize("text", ["", "SKU-4711 12,50 €", "42", "東京タワー", "der die das"])
+def test_what_does_not_say_its_language(text: str) -> None:
+    """Texts with hardly any stop words count as English, where all words stay what they are."""
+    assert detect_language(text) == "en"
+
+
+def test_a_question_that_does_not_say_its_language() -> None:
+    """Then the stop words of all of them are left out."""
+    assert detect_among("Kubernetes", ["de", "en"]) is None
+    assert detect_among("Kubernetes", ["de"]) == "de"

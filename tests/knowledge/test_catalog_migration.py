@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 NEW_TABLES = ("catalog_leases", "catalog_versions", "catalog_chunks", "catalog_vectors")
 UNDONE = {
+    7: (
+        "ALTER TABLE catalog_versions DROP COLUMN language",
+        "ALTER TABLE catalog_indexes DROP COLUMN words",
+    ),
     6: ("DROP TABLE catalog_added",),
     5: (
         *(f"DROP TABLE {table}" for table in NEW_TABLES),

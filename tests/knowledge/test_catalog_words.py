@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.bm25.figures import rarity, saturated
-from lorebind_knowledge.bm25.query import query_words
 from lorebind_knowledge.bm25.tokenize import wanted_words
 from lorebind_knowledge.catalog import postgres_words, words
+from lorebind_knowledge.catalog.versions import Passage
 from lorebind_knowledge.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
@@ -40,19 +40,21 @@ def sqlite_db() -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def passages(count: int, *, first: int = 1, seed: int = 5) -> list[tuple[int, str]]:
+def said(*texts: str, first: int = 1) -> list[Passage]:
+    return [Passage(number, text, "en") for number, text in enumerate(texts, start=first)]
+
+
+def passages(count: int, *, first: int = 1, seed: int = 5) -> list[Passage]:
     rng = np.random.default_rng(seed)
-    return [
-        (number, " ".join(rng.choice(SAID, rng.integers(0, 30))))
-        for number in range(first, first + count)
-    ]
+    texts = [" ".join(rng.choice(SAID, rng.integers(0, 30))) for _ in range(count)]
+    return said(*texts, first=first)
 
 
 def held(
     module: ModuleType, db: Any, question: str, space: int = SPACE
 ) -> dict[str, dict[int, int]]:
     """Of each word of a question, which passages hold it how often."""
-    found = {word: module.postings(db, space, word) for word in wanted_words(question)}
+    found = {word: module.postings(db, space, word) for word in wanted_words(question, ["en"])}
     return {
         word: dict(zip(one.numbers.tolist(), one.times.tolist(), strict=True))
         for word, one in found.items()
@@ -63,7 +65,7 @@ def held(
 def figures_of_fts5(db: sqlite3.Connection, question: str) -> dict[int, float]:
     """What SQLite itself makes of a question."""
     table = words._table(SPACE)
-    asked = " OR ".join(f'"{word}"' for word in query_words(question))
+    asked = " OR ".join(f'"{word}"' for word in wanted_words(question, ["en"]).elements())
     if not asked:
         return {}
     query = f"select rowid, -rank from {table} where {table} match ?"
@@ -76,7 +78,7 @@ def figures(module: ModuleType, db: Any, question: str) -> dict[int, float]:
     found: dict[int, float] = {}
     for word, times in held(module, db, question).items():
         lengths = module.lengths(db, SPACE, list(times))
-        weight = wanted_words(question)[word] * rarity(passages, len(times))
+        weight = wanted_words(question, ["en"])[word] * rarity(passages, len(times))
         for number, often in times.items():
             part = saturated(often, lengths[number], length / passages)
             found[number] = found.get(number, 0.0) + weight * part
@@ -114,7 +116,7 @@ def test_the_figures_are_those_of_fts5(
         module.add(db, SPACE, more)
         module.remove(db, SPACE, gone)
     found = agree(postgres_db, sqlite_db, question)
-    assert not found.keys() & {number for number, _ in gone}
+    assert not found.keys() & {one.number for one in gone}
 
 
 def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
@@ -126,7 +128,7 @@ def test_a_long_question(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Con
 
 def test_an_identifier_is_looked_for_by_its_words(postgres_db: psycopg.Connection) -> None:
     """A passage that has any of them is found."""
-    postgres_words.add(postgres_db, SPACE, [(1, "max_tokens"), (2, "token"), (3, "none")])
+    postgres_words.add(postgres_db, SPACE, said("max_tokens", "token", "none"))
     found = held(postgres_words, postgres_db, "max_tokens")
     assert found == {"max": {1: 1}, "token": {1: 1, 2: 1}}
 
@@ -134,14 +136,14 @@ def test_an_identifier_is_looked_for_by_its_words(postgres_db: psycopg.Connectio
 def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Connection) -> None:
     """Passages without words count as passages, and are found by none."""
     for module, db in ((postgres_words, postgres_db), (words, sqlite_db)):
-        module.add(db, SPACE, [(1, "keys")])
-        module.remove(db, SPACE, [(1, "keys")])
+        module.add(db, SPACE, said("keys"))
+        module.remove(db, SPACE, said("keys"))
         assert held(module, db, "keys") == {}
         assert module.totals(db, SPACE) == (0, 0)
-        module.add(db, SPACE, [(1, ""), (2, "?!")])
+        module.add(db, SPACE, said("", "?!"))
         assert held(module, db, "keys") == {}
         assert module.totals(db, SPACE) == (2, 0)
-        module.add(db, SPACE, [(3, "lamps and a lamp")])
+        module.add(db, SPACE, said("lamps and a lamp", first=3))
         assert held(module, db, "lamp") == {"lamp": {3: 2}}
         assert module.totals(db, SPACE) == (3, 4)
         assert module.lengths(db, SPACE, [1, 3, 9]) == {1: 0, 3: 4}
@@ -150,22 +152,22 @@ def test_nothing_to_find(postgres_db: psycopg.Connection, sqlite_db: sqlite3.Con
 def test_dropping(postgres_db: psycopg.Connection) -> None:
     """A dropped index has no words; others keep theirs."""
     for space in (SPACE, OTHER):
-        postgres_words.add(postgres_db, space, [(1, "keys")])
+        postgres_words.add(postgres_db, space, said("keys"))
     postgres_words.drop(postgres_db, SPACE)
     assert held(postgres_words, postgres_db, "keys") == {}
-    assert held(postgres_words, postgres_db, "keys", OTHER) == {"kei": {1: 1}}
+    assert held(postgres_words, postgres_db, "keys", OTHER) == {"key": {1: 1}}
 
 
 def test_words_are_of_the_callers_transaction(dsn: str, postgres_db: psycopg.Connection) -> None:
     """What is rolled back does not count; what is committed counts for everybody."""
     postgres_db.commit()
-    postgres_words.add(postgres_db, SPACE, [(1, "keys")])
+    postgres_words.add(postgres_db, SPACE, said("keys"))
     postgres_db.rollback()
-    postgres_words.add(postgres_db, SPACE, [(2, "keys")])
+    postgres_words.add(postgres_db, SPACE, said("keys", first=2))
     with closing(PostgresAddress(dsn).connect(autocommit=True)) as other:
         assert held(postgres_words, other, "keys") == {}
         postgres_db.commit()
-        assert held(postgres_words, other, "keys") == {"kei": {2: 1}}
+        assert held(postgres_words, other, "keys") == {"key": {2: 1}}
 
 
 def test_words_of_other_indexes_are_other_words() -> None:

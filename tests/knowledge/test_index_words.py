@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_knowledge.bm25.query import query_words
-from lorebind_knowledge.bm25.tokenize import count_words
+from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
 from lorebind_knowledge.errors import UsageError
-from lorebind_knowledge.index.index import NoIndexError
+from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
 
 from .every_catalog import OnEveryCatalog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Record
 
@@ -57,13 +59,17 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
 def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
     """BM25 over documents, each all of its chunks, as its formula says it."""
     words = {
-        uri: sum(count_words([f"{one.context}\n{one.text}" for one in chunks]), Counter())
+        uri: Counter(
+            word
+            for one in chunks
+            for word in kept_words(f"{one.context}\n{one.text}", one.language)
+        )
         for uri, chunks in live.items()
         if chunks
     }
     average = sum(found.total() for found in words.values()) / len(words)
     figures = dict.fromkeys(words, 0.0)
-    for word, weight in count_words([" ".join(query_words(question))])[0].items():
+    for word, weight in wanted_words(question, ["en"]).items():
         having = sum(word in found for found in words.values())
         rarity = max(log((len(words) - having + 0.5) / (having + 0.5)), 1e-6)
         for uri, found in words.items():
@@ -211,6 +217,48 @@ class TestWords(OnEveryCatalog):
             to.words("bread", where={"$nor": []})
         with pytest.raises(UsageError, match="top_k"):
             to.words("bread", k=0)
+
+    def test_languages(self, to: Driver) -> None:
+        """Documents of several languages are found by forms of their words, each in its own."""
+        to.add(
+            replace(record("de", uri="de.md", text="Die Häuser am Fluss"), language="de"),
+            replace(record("fr", uri="fr.md", text="les chevaux du roi"), language="fr"),
+            record("ja", uri="ja.md", text="東京タワーへ行きました"),
+        )
+        assert ids(to.words("Haus")) == ["de"]
+        assert ids(to.words("cheval")) == ["fr"]
+        assert ids(to.words("タワー")) == ["ja"]
+        assert ids(to.words("bakeries")) == ["c"]
+
+    def test_another_language(self, to: Driver) -> None:
+        """The same text in another language is another chunk, with other words."""
+        to.add(record("n", uri="n.md", text="Häuser"))
+        assert to.words("Haus") == []
+        to.add(replace(record("n", uri="n.md", text="Häuser", generation=2), language="de"))
+        assert ids(to.words("Haus")) == ["n"]
+        to.remove("n.md")
+        assert to.words("Haus Häuser") == []
+
+    def test_an_index_of_an_earlier_version(
+        self, to: Driver, make_catalog: Callable[[], Catalog]
+    ) -> None:
+        """What split texts into other words: they are split again when it is opened."""
+        german = "Der Weg zu den Häusern ist nicht weit, und er ist auch nicht steil."
+        to.add(record("de", uri="de.md", text=german))
+        assert to.words("Haus") == []
+        before = to.words("bread kitchen")
+        with to.catalog._database.writing() as sql:
+            sql.run("update catalog_indexes set words = 0")
+            sql.run("delete from catalog_words" if sql.is_postgres else "select 1")
+        if make_catalog() is to.catalog:
+            return  # what is in memory is of this version
+        to.catalog.close()
+        again = make_catalog()
+        with again.reading() as sql:
+            assert sql.run("select distinct words from catalog_indexes") == [(VERSION,)]
+        to.index = Index(to.store, again)
+        assert ids(to.words("Haus")) == ["de"]
+        assert ids(to.words("bread kitchen")) == ids(before)
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:

@@ -1,95 +1,139 @@
-"""The words of texts: split, folded and stemmed by SQLite's FTS5, wherever they are kept."""
+"""The words of texts by their stems, as every database keeps them.
+
+Where words are not set apart by spaces, as in Chinese, Japanese and Thai, every two neighbouring
+characters make a word; Korean, whose words change their endings, is cut in the same way.
+"""
 
 from __future__ import annotations
 
-import sqlite3
+import unicodedata
 from collections import Counter
-from contextlib import closing
-from itertools import chain
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bm25.query import query_words
-from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.bm25.languages import detect_among, stemmer, stop_words
+from lorebind_knowledge.bm25.splitting import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
-TOKENIZER = "porter unicode61"
-"""Splits at what is neither letter nor digit, folds case and accents, takes English stems."""
+VERSION = 1
+"""Changes with what these functions make of a text: words that are kept must be made anew then."""
 
-# Texts are cut into pieces at the characters of ASCII that are in no word; of a piece, FTS5 says
-# which words it holds. Most are one word, and come again and again.
-_CUT = bytes(ord(chr(code).lower()) if chr(code).isalnum() else 32 for code in range(128))
-_CUT += bytes(range(128, 256))
-# Some megabytes, in which most pieces of most texts are.
-_REMEMBERED, _LONGEST = 32_768, 100
-
-_known: dict[bytes, Sequence[str]] = {}
+_REMEMBERED = 50_000
+"""Words of each language, in which most of most texts are."""
+_FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
+_UNSPACED = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc\u3005"
+)
 
 
-def count_words(texts: Sequence[str]) -> list[Counter[str]]:
-    """For each text, how often each word is in it.
+def kept_words(text: str, language: str) -> list[str]:
+    """The words of a text, each as often as it comes.
 
-    Raises:
-        StoreError: this Python's SQLite has no FTS5.
-        UnicodeEncodeError: a text is not valid Unicode.
+    A character of a run without spaces is kept alone too, for questions that are no longer.
     """
-    pieces = [text.encode().translate(_CUT).split() for text in texts]
-    words = _words_of(set(chain.from_iterable(pieces)))
-    return [Counter(chain.from_iterable(map(words.__getitem__, some))) for some in pieces]
+    known = _stems(language)
+    if len(known) > _REMEMBERED:
+        known.clear()
+    return list(chain.from_iterable(map(known.__getitem__, words_of(text))))
 
 
-def wanted_words(question: str) -> Counter[str]:
+def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
     """The words of a question to look for, and how often it says each.
 
-    A word that FTS5 takes for several, as `max_tokens`, is looked for as each of them.
+    Stop words and single letters are left out. A word that comes twice is wanted twice: long
+    questions repeat what they are about, and BM25 weights it so. A single character outside ASCII
+    stays, it may be a word of its own.
+
+    Args:
+        question: any text.
+        languages: those of the texts in which its words are looked for; one at least.
     """
+    asked = detect_among(question, languages)
+    unwanted = frozenset().union(*map(stop_words, [asked] if asked else languages))
+    said = Counter(
+        word
+        for word in words_of(question)
+        if word not in unwanted and (len(word) > 1 or word > "\x7f")
+    )
     found: Counter[str] = Counter()
-    said = Counter(query_words(question))
-    for words, times in zip(count_words(list(said)), said.values(), strict=True):
-        for word, within in words.items():
-            found[word] += within * times
+    for word, times in said.items():
+        forms: Counter[str] = Counter()
+        for language in languages:
+            forms |= Counter(_wanted(word, language))
+        for form, within in forms.items():
+            found[form] += within * times
     return found
 
 
-def _words_of(pieces: Iterable[bytes]) -> dict[bytes, Sequence[str]]:
-    """The words of each of these pieces of texts."""
-    found: dict[bytes, Sequence[str]] = {}
-    unknown = []
-    for piece in pieces:
-        words = _known.get(piece)
-        if words is None:
-            unknown.append(piece)
+class _Stems(dict[str, tuple[str, ...]]):
+    """Of words the words they are kept as."""
+
+    def __init__(self, language: str) -> None:
+        self._stem = stemmer(language)
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if word.isascii():
+            found: tuple[str, ...] = (self._stem(word),)
         else:
-            found[piece] = words
-    if unknown:
-        found.update(zip(unknown, _split(unknown), strict=True))
-        if len(_known) > _REMEMBERED:
-            _known.clear()
-        _known.update({piece: found[piece] for piece in unknown if len(piece) <= _LONGEST})
+            found = tuple(chain.from_iterable(self._kept(run) for run in _runs(word)))
+        self[word] = found
+        return found
+
+    def _kept(self, run: str) -> Iterable[str]:
+        if not _is_unspaced(run):
+            return (_without_accents(self._stem(run)),)
+        letters = _letters(run)
+        return [*letters, *map("".join, pairwise(letters))]
+
+
+@cache
+def _stems(language: str) -> _Stems:
+    return _Stems(language)
+
+
+def _wanted(word: str, language: str) -> Iterable[str]:
+    """What a word of a question is kept as: of a run without spaces only the pairs, if any."""
+    if word.isascii():
+        return _stems(language)[word]
+    found: list[str] = []
+    for run in _runs(word):
+        letters = _letters(run) if _is_unspaced(run) else []
+        pairs = list(map("".join, pairwise(letters)))
+        found += pairs or letters or _stems(language)[run]
     return found
 
 
-def _split(pieces: Sequence[bytes]) -> list[Sequence[str]]:
-    """The words of each piece as FTS5 finds them."""
-    words: list[Sequence[str]] = [()] * len(pieces)
-    try:
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-            db.execute(
-                "create virtual table texts using fts5"
-                f" (text, content='', columnsize=0, tokenize='{TOKENIZER}')"
-            )
-            db.execute("create virtual table words using fts5vocab (texts, 'instance')")
-            db.execute("begin")
-            texts = enumerate(piece.decode() for piece in pieces)
-            db.executemany("insert into texts (rowid, text) values (?, ?)", texts)
-            # A word holds no space: one line for each text is quicker than one for each word.
-            for at, line in db.execute(
-                "select doc, group_concat(term, ' ') from words group by doc"
-            ):
-                words[at] = line.split(" ")
-    except sqlite3.OperationalError as error:
-        raise StoreError(
-            f"lexical search needs a Python whose SQLite has FTS5: {error}; use another Python"
-        ) from error
-    return words
+def _without_accents(word: str) -> str:
+    parts = unicodedata.normalize("NFD", word)
+    plain = "".join(char for char in parts if not _FIRST_MARK <= char <= _LAST_MARK)
+    return unicodedata.normalize("NFC", plain)
+
+
+def _runs(word: str) -> list[str]:
+    """A word cut where it goes from a script with spaces into one without, or back."""
+    found: list[str] = _patterns()[0].findall(word)
+    return found
+
+
+def _is_unspaced(run: str) -> bool:
+    return _patterns()[1].match(run) is not None
+
+
+def _letters(run: str) -> list[str]:
+    """Its characters, each with its marks."""
+    found: list[str] = _patterns()[2].findall(run)
+    return found
+
+
+@cache
+def _patterns() -> tuple[Any, Any, Any]:
+    import regex
+
+    return (
+        regex.compile(rf"(?:[{_UNSPACED}]\p{{M}}*)+|(?:(?![{_UNSPACED}]).)+"),
+        regex.compile(rf"[{_UNSPACED}]"),
+        regex.compile(r".\p{M}*"),
+    )

@@ -186,10 +186,10 @@ def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
     )
 
 
-def count_documents(sql: Sql, space: int) -> int:
-    """How many documents searches find."""
-    counted = "select count(*) from catalog_versions where space = :space"
-    return int(sql.run(f"{counted} and state = {LIVE}", space=space)[0][0])
+def languages_of(sql: Sql, space: int) -> dict[str, int]:
+    """In which languages the documents are that searches find, and how many in each."""
+    counted = "select language, count(*) from catalog_versions where space = :space"
+    return dict(sql.run(f"{counted} and state = {LIVE} group by language", space=space))
 
 
 def has_metadata_key(sql: Sql, space: int, key: str) -> bool:

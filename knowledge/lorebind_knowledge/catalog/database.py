@@ -6,7 +6,7 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from lorebind_knowledge.catalog import earlier_postgres, earlier_sqlite, schema
+from lorebind_knowledge.catalog import earlier_postgres, earlier_sqlite, earlier_words, schema
 from lorebind_knowledge.catalog.sql import Sql
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.sqlite.database import MOVE_AWAY, SqliteDatabase
@@ -62,9 +62,10 @@ class EmbeddedDatabase:
         return self._name
 
     def _migrate(self, db: sqlite3.Connection) -> None:
-        if not is_current(Sql(db), self._name):
+        sql = Sql(db)
+        if not is_current(sql, self._name) or earlier_words.are_left(sql):
             db.execute("BEGIN IMMEDIATE")
-            bring_up_to_date(Sql(db))
+            bring_up_to_date(sql)
             db.commit()
 
 
@@ -102,13 +103,13 @@ def bring_up_to_date(sql: Sql) -> None:
     """
     version = version_of(sql)
     if version is not None:
-        for step in range(version + 1, schema.SCHEMA_VERSION + 1):
-            for statement in schema.MIGRATIONS[step]:
-                sql.run(statement)
+        for statement in schema.steps(version):
+            sql.run(statement)
     for statement in schema.statements(postgres=sql.is_postgres):
         sql.run(statement)
     if version is not None and version < schema.NUMBERED:
         _number_indexes(sql)
+    earlier_words.split_again(sql)
     sql.run("delete from catalog_version")
     sql.run("insert into catalog_version (version) values (:today)", today=schema.SCHEMA_VERSION)
 

@@ -125,7 +125,7 @@ def _adopt(db: psycopg.Connection, table: str, key: int, names: tuple[str, ...])
 
 
 def _copy_chunks(db: psycopg.Connection, space: int, live: str) -> None:
-    """Copy texts, and count their words anew: they were kept as numbers made of another key."""
+    """Copy texts. Their words are split again afterwards, see `earlier_words`."""
     target = "catalog_chunks (space, version, number, id, context, text, metadata)"
     with db.cursor("earlier_chunks") as cursor:
         cursor.execute(
@@ -134,14 +134,11 @@ def _copy_chunks(db: psycopg.Connection, space: int, live: str) -> None:
             " and v.uri = r.uri order by r.place"
         )
         while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-            passages = []
             with db.cursor().copy(f"copy {target} from stdin") as copy:
                 for number, version, name, uri, text, metadata in rows:
                     # What was added by hand stands under nothing, and has its id for its uri.
                     context = "" if name == uri else _context(json.loads(metadata))
-                    passages.append((number, f"{context}\n{text}"))
                     copy.write_row((space, version, number, name, context, text, metadata))
-            postgres_words.add(db, space, passages)
 
 
 def _context(metadata: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ class Entry(NamedTuple):
     generation: int
     text: str
     context: str
+    language: str
     metadata: str
     """As JSON."""
     vector: Vector
@@ -45,6 +46,7 @@ def entries_of(records: Sequence[Record], space: Space) -> list[Entry]:
             record.generation,
             record.text,
             record.context,
+            record.language,
             _checked_metadata(record, space),
             vector,
         )

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.sql import OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
@@ -126,8 +127,9 @@ class Ledger:
             entry = IndexEntry(key, "building", manifest, secrets.randbits(62))
             sql.run(
                 f"insert into catalog_indexes"
-                f" ({OWNER}, number, state, manifest, birth, created_at) values"
-                " (:tenant, :project, :scope, :kb, :number, :state, :manifest, :birth, :now)",
+                f" ({OWNER}, number, state, manifest, birth, words, created_at) values (:tenant,"
+                " :project, :scope, :kb, :number, :state, :manifest, :birth, :words, :now)",
+                words=tokenize.VERSION,
                 **_place(key),
                 state=entry.state,
                 manifest=json.dumps(asdict(manifest)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog import schema
+from lorebind_knowledge.catalog import earlier_words, schema
 from lorebind_knowledge.catalog.database import (
     EmbeddedDatabase,
     bring_up_to_date,
@@ -124,8 +124,12 @@ class PostgresDatabase:
         with self._connections.reading() as db:
             version = version_of(Sql(db))
             current = is_current(Sql(db), self._name)
+            split = not current or not earlier_words.are_left(Sql(db))
         if version is not None and not current:
             self._bring_up_to_date(version)
+        elif not split:
+            with self._changing_tables() as sql:
+                earlier_words.split_again(sql)
         there = version is not None
         if there:  # another thread may know of them already, after this one has looked
             self._has_tables = True
@@ -142,15 +146,21 @@ class PostgresDatabase:
                 f"{self}: its tables are {what}, and ensure_schema is false; {how}:\n"
                 f"{self._schema_sql()}{catalog_sql(version)}"
             )
-        with self._connections.writing() as db:
-            # Other processes may be about to do the same.
-            db.execute(f"select pg_advisory_xact_lock({_number('making it')})")
+        with self._changing_tables() as sql:
+            db = sql.driver
             # Asked first: a role that may not make schemas may use one that is there.
             there = "select to_regnamespace(quote_ident(%s)) is not null"
             if self._schema is not None and not db.execute(there, [self._schema]).fetchall()[0][0]:
                 db.execute(f'create schema "{self._schema}"')
-            bring_up_to_date(Sql(db))
+            bring_up_to_date(sql)
         self._has_tables = True
+
+    @contextmanager
+    def _changing_tables(self) -> Iterator[Sql]:
+        """A transaction for one process at a time: others may be about to do the same."""
+        with self._connections.writing() as db:
+            db.execute(f"select pg_advisory_xact_lock({_number('making it')})")
+            yield Sql(db)
 
     def _schema_sql(self) -> str:
         if self._schema is None:
@@ -169,7 +179,7 @@ def catalog_sql(version: int | None = None) -> str:
     made = schema.statements(postgres=True)
     if version is None:
         return _script(*made, f"INSERT INTO catalog_version (version) VALUES ({today})")
-    steps = [line for step in range(version, today) for line in schema.MIGRATIONS[step + 1]]
+    steps = schema.steps(version)
     if version < schema.NUMBERED:
         steps.append(_RETIRE)
     return _script(*steps, *made, f"UPDATE catalog_version SET version = {today}")

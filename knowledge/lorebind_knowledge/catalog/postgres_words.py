@@ -8,19 +8,22 @@ indexes. It has 64 bits: of a million words no two are likely to share one.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import count_words
+from lorebind_knowledge.bm25.tokenize import kept_words
 from lorebind_knowledge.postgres.rows import array, bigint, insert_rows, integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import psycopg
+
+    from lorebind_knowledge.catalog.versions import Passage
 
 SQL = (
     "create table if not exists catalog_words (space bigint not null, number bigint not null,"
@@ -37,9 +40,9 @@ _BIGINT, _INTEGER = 20, 23
 _REMEMBERED = 32_768
 
 
-def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
-    """Let the words of passages count, each given with its number."""
-    counted = count_words([text for _, text in passages])
+def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
+    """Let the words of passages count."""
+    counted = [Counter(kept_words(one.text, one.language)) for one in passages]
     lengths = [words.total() for words in counted]
     insert_rows(
         db,
@@ -47,12 +50,12 @@ def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]])
         [
             (
                 bigint(space),
-                bigint(number),
+                bigint(one.number),
                 array(_BIGINT, [_term(space, word) for word in words]),
                 array(_INTEGER, [integer(times) for times in words.values()]),
                 integer(length),
             )
-            for (number, _), words, length in zip(passages, counted, lengths, strict=True)
+            for one, words, length in zip(passages, counted, lengths, strict=True)
         ],
     )
     db.execute(
@@ -63,14 +66,14 @@ def add(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]])
     )
 
 
-def remove(db: psycopg.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
+def remove(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Let them no longer count."""
     db.execute(
         "with gone as (delete from catalog_words where space = %(space)s"
         " and number = any(%(numbers)s::bigint[]) returning length)"
         " update catalog_word_counts set passages = passages - (select count(*) from gone),"
         " words = words - (select coalesce(sum(length), 0) from gone) where space = %(space)s",
-        {"space": space, "numbers": [number for number, _ in passages]},
+        {"space": space, "numbers": [one.number for one in passages]},
     )
 
 

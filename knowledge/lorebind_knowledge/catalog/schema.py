@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lorebind_knowledge.catalog import postgres_words
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 MIGRATIONS = {
     2: (
@@ -29,11 +29,16 @@ MIGRATIONS = {
         "ALTER TABLE catalog_documents DROP COLUMN staged",
     ),
     6: (),  # a table more
+    7: ("ALTER TABLE catalog_indexes ADD COLUMN words INTEGER NOT NULL DEFAULT 0",),
 }
 """What makes tables of the version before into tables of this one, in every database."""
 
 NUMBERED = 5
 """The version from which the catalog knows chunks, and stores know vectors by numbers."""
+_OF_CHUNKS = {
+    7: ("ALTER TABLE catalog_versions ADD COLUMN language VARCHAR NOT NULL DEFAULT 'en'",),
+}
+"""The same of tables that are there from that version on."""
 
 
 _OWNER = ", ".join(f"{name} varchar not null" for name in ("tenant", "project", "scope", "kb"))
@@ -54,6 +59,7 @@ _STATEMENTS = (
   live bigint not null default 0, -- chunks that searches find
   entered bigint not null default 0, -- vectors not yet forgotten
   next_number bigint not null default 1, -- of a vector
+  words integer not null default 0, -- the version of what split its texts into words
   primary key (tenant, project, scope, kb, number)
 )""",
     f"""create table if not exists catalog_documents ({_OWNER},
@@ -96,6 +102,7 @@ _STATEMENTS = (
   space bigint not null, -- the birth of its index
   uri [name] not null,
   generation integer not null,
+  language varchar not null default 'en', -- whose endings were taken off its words
   state integer not null -- see STAGED, LIVE, DEAD in `versions`
 )""",
     "create index if not exists catalog_versions_document"
@@ -154,6 +161,16 @@ _POSTGRES = {
     "[name]": 'varchar collate "C"',
     "[bytes]": "bytea",
 }
+
+
+def steps(version: int) -> list[str]:
+    """What makes the tables of an earlier version into today's, before `statements`."""
+    lines: list[str] = []
+    for step in range(version + 1, SCHEMA_VERSION + 1):
+        lines += MIGRATIONS[step]
+        if version >= NUMBERED:
+            lines += _OF_CHUNKS.get(step, ())
+    return lines
 
 
 def statements(*, postgres: bool) -> list[str]:

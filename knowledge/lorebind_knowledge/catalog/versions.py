@@ -31,6 +31,15 @@ class Change(NamedTuple):
     unchanged: int
 
 
+class Passage(NamedTuple):
+    """A text whose words count."""
+
+    number: int
+    text: str
+    language: str
+    """Its code, see `bm25.languages`."""
+
+
 class Dead(NamedTuple):
     """What can be deleted for ever."""
 
@@ -73,7 +82,8 @@ def stage(
     Raises:
         StoreError: a generation is not newer than the one that searches find.
     """
-    versions = _staged_versions(sql, space, dict.fromkeys((e.uri, e.generation) for e in entries))
+    wanted = {(entry.uri, entry.generation): entry.language for entry in entries}
+    versions = _staged_versions(sql, space, wanted)
     there = [
         _Known(*row)
         for row in sql.run(
@@ -87,7 +97,7 @@ def stage(
     live = _live_chunks(sql, there)
 
     def kept(entry: Entry) -> int | None:
-        before = live.get((entry.uri, entry.id))
+        before = live.get((entry.uri, entry.id, entry.language))
         if before is None or (before.context, before.text) != (entry.context, entry.text):
             return None
         return before.number if told(before.metadata) == told(entry.metadata) else None
@@ -152,7 +162,7 @@ def publish(sql: Sql, space: int, generations: Mapping[str, int]) -> dict[str, C
             falling[version] = uri
         elif generation < wanted:
             stale.append(version)
-    _insert_versions(sql, space, list(unseen.items()), LIVE)
+    _insert_versions(sql, space, dict.fromkeys(unseen.items(), ""), LIVE)
     before, gone = _members(sql, falling)
     after, come = _members(sql, rising)
     _let_words_count(sql, space, list(falling), gone.keys() - come.keys(), count=False)
@@ -265,10 +275,13 @@ def drop(sql: Sql, space: int) -> None:
 
 
 def _staged_versions(
-    sql: Sql, space: int, wanted: Iterable[tuple[str, int]]
+    sql: Sql, space: int, wanted: Mapping[tuple[str, int], str]
 ) -> dict[tuple[str, int], int]:
-    """The versions that chunks are staged into, by document and generation."""
-    wanted = list(wanted)
+    """The versions that chunks are staged into, by document and generation.
+
+    Args:
+        wanted: their languages, by the same.
+    """
     found = {}
     for version, uri, generation, state in sql.run(
         "select version, uri, generation, state from catalog_versions"
@@ -280,18 +293,19 @@ def _staged_versions(
         for other, number in wanted:
             if state == LIVE and other == uri and number <= generation:
                 raise _older(uri, number, generation)
-    missing = [one for one in wanted if one not in found]
+    missing = {one: language for one, language in wanted.items() if one not in found}
     return found | _insert_versions(sql, space, missing, STAGED)
 
 
 def _insert_versions(
-    sql: Sql, space: int, wanted: Sequence[tuple[str, int]], state: int
+    sql: Sql, space: int, wanted: Mapping[tuple[str, int], str], state: int
 ) -> dict[tuple[str, int], int]:
     made = {}
-    for uri, generation in wanted:
+    for (uri, generation), language in wanted.items():
         ((version,),) = sql.run(
-            "insert into catalog_versions (space, uri, generation, state)"
-            " values (:space, :uri, :generation, :state) returning version",
+            "insert into catalog_versions (space, uri, generation, state, language)"
+            " values (:space, :uri, :generation, :state, :language) returning version",
+            language=language,
             space=space,
             uri=uri,
             generation=generation,
@@ -312,7 +326,7 @@ def _bury_replaced(
     wanted = {(versions[entry.uri, entry.generation], entry.id) for entry in entries}
     replaced = [one.row for one in known if (one.version, one.id) in wanted]
     if replaced:
-        (grave,) = _insert_versions(sql, space, [("", 0)], DEAD).values()
+        (grave,) = _insert_versions(sql, space, {("", 0): ""}, DEAD).values()
         sql.run(
             "update catalog_chunks set version = :grave where row in (:*rows)",
             grave=grave,
@@ -320,17 +334,17 @@ def _bury_replaced(
         )
 
 
-def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str], _Known]:
-    """Those of the chunks that searches find, by document and id."""
+def _live_chunks(sql: Sql, known: Sequence[_Known]) -> dict[tuple[str, str, str], _Known]:
+    """Those of the chunks that searches find, by document, id and language."""
     # Not by a join, for which PostgreSQL may begin with all that is live.
-    uris = dict(
-        sql.run(
-            "select version, uri from catalog_versions"
-            f" where version in (:*versions) and state = {LIVE}",
-            versions=list({one.version for one in known}),
-        )
+    rows = sql.run(
+        "select version, uri, language from catalog_versions"
+        f" where version in (:*versions) and state = {LIVE}",
+        versions=list({one.version for one in known}),
     )
-    return {(uris[one.version], one.id): one for one in known if one.version in uris}
+    live = {version: (uri, language) for version, uri, language in rows}
+    found = ((live[one.version], one) for one in known if one.version in live)
+    return {(uri, one.id, language): one for (uri, language), one in found}
 
 
 def _members(
@@ -355,9 +369,11 @@ def _let_words_count(
     if not wanted:
         return
     passages = [
-        (number, f"{context}\n{text}")
-        for number, context, text in sql.run(
-            "select number, context, text from catalog_chunks where version in (:*versions)",
+        Passage(number, f"{context}\n{text}", language)
+        for number, context, text, language in sql.run(
+            "select c.number, c.context, c.text, v.language from catalog_chunks as c"
+            " join catalog_versions as v on v.version = c.version"
+            " where c.version in (:*versions)",
             versions=versions,
         )
         if number in wanted

@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
-from lorebind_knowledge.bm25.tokenize import TOKENIZER
+from lorebind_knowledge.bm25.tokenize import kept_words
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
+    from lorebind_knowledge.catalog.versions import Passage
 
-def add(db: sqlite3.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
-    """Let the words of passages count, each given with its number."""
+
+def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
+    """Let the words of passages count."""
     table = _made(db, space)
-    db.executemany(f"insert into {table} (rowid, text) values (?, ?)", passages)
+    db.executemany(f"insert into {table} (rowid, text) values (?, ?)", map(_row, passages))
 
 
-def remove(db: sqlite3.Connection, space: int, passages: Sequence[tuple[int, str]]) -> None:
+def remove(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Let them no longer count. FTS5 keeps no texts, so that it must be given the same again."""
     table = _made(db, space)
-    db.executemany(f"insert into {table} ({table}, rowid, text) values ('delete', ?, ?)", passages)
+    delete = f"insert into {table} ({table}, rowid, text) values ('delete', ?, ?)"
+    db.executemany(delete, map(_row, passages))
 
 
 def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
@@ -80,11 +83,16 @@ def drop(db: sqlite3.Connection, space: int) -> None:
     db.execute(f"drop table if exists {_table(space)}")
 
 
+def _row(passage: Passage) -> tuple[int, str]:
+    return passage.number, " ".join(kept_words(passage.text, passage.language))
+
+
 def _made(db: sqlite3.Connection, space: int) -> str:
     table = _table(space)
     db.execute(
         f"create virtual table if not exists {table}"
-        f" using fts5 (text, content='', tokenize='{TOKENIZER}')"
+        # It is given words: all that is not ASCII is part of one.
+        " using fts5 (text, content='', tokenize='ascii')"
     )
     return table
 

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore as LangChainVectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
+from lorebind_knowledge.bm25.languages import detect_language
 from lorebind_knowledge.bridge import call, run
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.collection.writing import check_embedder, collection_turn
@@ -126,6 +127,7 @@ class LorebindVectorStore(LangChainVectorStore):
                     text,
                     np.array(vector, np.float32),
                     dict(meta),
+                    language=detect_language(text),
                 )
                 for name, text, vector, meta in zip(names, written, vectors, about, strict=True)
             ]

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
-from lorebind_knowledge.declarations.base import Declaration, Id
+from lorebind_knowledge.bm25.languages import AUTO, SNOWBALL, UNSPACED
+from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
 from lorebind_knowledge.declarations.chunking import AnyChunking
 from lorebind_knowledge.declarations.places import PLACES
 from lorebind_knowledge.declarations.preprocess import PreprocessDeclaration
 from lorebind_knowledge.declarations.retrieval import RetrievalDeclaration
 from lorebind_knowledge.declarations.sources import SourceDeclaration
 from lorebind_knowledge.declarations.values import MetadataMap
+from lorebind_knowledge.errors import did_you_mean
+
+_LANGUAGES = sorted([AUTO, *SNOWBALL, *UNSPACED])
+
+
+def _known_language(value: str) -> str:
+    if value not in _LANGUAGES:
+        raise RefusedError([Fault(f"unknown language {value!r}", did_you_mean(value, _LANGUAGES))])
+    return value
+
+
+Language = Annotated[
+    str,
+    AfterValidator(_known_language),
+    WithJsonSchema({"type": "string", "enum": _LANGUAGES}),
+]
+"""A code, or `auto`."""
 
 
 class KnowledgeBaseDeclaration(Declaration):
@@ -40,6 +58,11 @@ class KnowledgeBaseDeclaration(Declaration):
         min_length=1,
         description="Where its documents come from. Left out only if its vector database is one "
         "that others fill.",
+    )
+    language: Language = Field(
+        AUTO,
+        description="The language of its documents, by its code in ISO 639-1 such as `en` or `de`. "
+        "Words are found in all forms that they take in it. `auto` tells it from each document.",
     )
     chunking: AnyChunking = Field(
         default_factory=lambda: PLACES["chunkers"].read({}), description="How documents are cut."

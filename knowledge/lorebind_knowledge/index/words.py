@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings, rarity, saturated
+from lorebind_knowledge.bm25.languages import DEFAULT
 from lorebind_knowledge.bm25.tokenize import wanted_words
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.versions import words_in
@@ -32,8 +33,10 @@ class Totals(NamedTuple):
     """What an index holds."""
 
     passages: int
-    documents: int
     words: int
+    documents: int
+    languages: frozenset[str]
+    """Of the documents."""
 
 
 class _Column:
@@ -80,13 +83,13 @@ class Words:
             current = version == self._version
             totals = self._totals if current else None
             known = dict(self._postings) if current else {}
-        wanted = wanted_words(question)
+        totals = totals or self._count(sql)
+        wanted = wanted_words(question, totals.languages or {DEFAULT})
         new = {
             word: words_in(sql).postings(sql.driver, self.birth, word)
             for word in wanted
             if word not in known
         }
-        totals = totals or self._count(sql)
         with self._lock:
             if current and version == self._version:
                 self._totals = totals
@@ -135,7 +138,9 @@ class Words:
 
     def _count(self, sql: Sql) -> Totals:
         passages, words = words_in(sql).totals(sql.driver, self.birth)
-        return Totals(passages, chunks.count_documents(sql, self.birth), words)
+        languages = chunks.languages_of(sql, self.birth)
+        written = languages.keys() - {""}  # where nothing is written
+        return Totals(passages, words, sum(languages.values()), frozenset(written))
 
     def _remember(self, new: Mapping[str, Postings | None]) -> None:
         for word, one in new.items():

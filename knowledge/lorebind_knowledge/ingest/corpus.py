@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.bm25.languages import AUTO
 from lorebind_knowledge.loaders.readers import Loading
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Corpus:
     """Copied onto every chunk, for filters: tags, owners, whatever the project declares."""
     remove_html: bool = False
     """Whether HTML tags are taken out of Markdown and text."""
+    language: str = AUTO
+    """The code of the language of its documents, or that it is told from each of them."""
     html_extractor: str = "built_in"
     """What finds the main content of HTML pages, see `HtmlDeclaration`."""
     loading: Loading = field(default_factory=Loading)

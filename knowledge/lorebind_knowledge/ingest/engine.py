@@ -402,6 +402,7 @@ class _Run:
                     vector,
                     chunk.metadata,
                     chunk.context,
+                    pending.document.language,
                 )
                 for (pending, chunk), vector in zip(batch.parts, batch.vectors, strict=True)
             ]

@@ -12,6 +12,7 @@ from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lorebind_knowledge.bm25.languages import AUTO, detect_language
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import DocumentLimitError, MissingDependencyError, SourceError
 from lorebind_knowledge.events import kind_of
@@ -242,13 +243,18 @@ class _Preparer:
         told = begun.metadata.get("title")
         if isinstance(told, str) and told.strip():  # its source knows better than its text
             document = replace(document, title=told.strip())
+        chunks = list(_chunks(corpus, begun.uri, document, begun.metadata))
+        language = corpus.language
+        if language == AUTO:
+            language = detect_language("\n".join(one.text for one in chunks))
         prepared = PreparedDocument(
             begun.uri,
             begun.source,
             _action(entry),
-            document.title,
-            begun.signature,
-            list(_chunks(corpus, begun.uri, document, begun.metadata)),
+            title=document.title,
+            language=language,
+            signature=begun.signature,
+            chunks=chunks,
             version=begun.version,
             recipe=self._recipe(begun.uri),
         )
@@ -285,8 +291,8 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
         entry.uri,
         source,
         "unchanged",
-        entry.title,
-        entry.signature,
+        title=entry.title,
+        signature=entry.signature,
         version=entry.version,
         recipe=entry.recipe,
     )
@@ -294,7 +300,9 @@ def _unchanged(source: str, entry: DocumentEntry) -> PreparedDocument:
 
 def recipe_of(corpus: Corpus) -> str:
     """What decides, beside a document's content, what its chunks are and say."""
-    return digest(chunker_fingerprint(corpus), json.dumps(dict(corpus.metadata), sort_keys=True))
+    said = [] if corpus.language == AUTO else [corpus.language]
+    metadata = json.dumps(dict(corpus.metadata), sort_keys=True)
+    return digest(chunker_fingerprint(corpus), metadata, *said)
 
 
 def chunker_fingerprint(corpus: Corpus) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_knowledge.bm25.languages import DEFAULT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,7 @@ class PreparedDocument:
     action: str
     """`added`, `updated`, `unchanged` or `failed`: the names that reports count."""
     title: str = ""
+    language: str = DEFAULT
     signature: str = ""
     chunks: list[Chunk] = field(default_factory=list)
     reason: str = ""

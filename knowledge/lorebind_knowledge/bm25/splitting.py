@@ -1,0 +1,25 @@
+"""From a text to its words, as they are written."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from typing import Any
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case: runs of letters, digits and their marks.
+
+    An underscore ends a word: `max_tokens` is two.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    found: list[str] = _word().findall(text.lower())
+    return found
+
+
+@cache
+def _word() -> Any:
+    import regex  # unlike `re`, it knows the vowel signs of Hindi, Thai and others as marks
+
+    return regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")
