@@ -1,0 +1,88 @@
+"""Documents in five languages, found by words in other forms than those they are written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lorebind import Project
+from lorebind_knowledge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CORPUS: dict[str, dict[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8")
+)
+QUESTIONS: Any = CORPUS.pop("questions")
+
+
+def project(root: Path, texts: Mapping[str, str], **settings: Any) -> Project:
+    """A project whose documents are these."""
+    (root / "docs").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (root / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    declared = {
+        "name": "languages",
+        "embedders": [{"id": "hashing", "provider": "hashing"}],
+        "knowledge_bases": [
+            {
+                "id": "handbook",
+                "sources": [{"type": "markdown_glob", "path": "docs/*.md"}],
+                "retrieval": {"strategy": "lexical"},
+                **settings,
+            }
+        ],
+    }
+    return Project.build(declared, root=root)
+
+
+def found_first(one: Project, language: str) -> dict[str, str]:
+    """Of each question which document came first."""
+    return {
+        name: Path(one.query("handbook", question).matches[0].metadata["uri"]).stem
+        for name, question in QUESTIONS[language].items()
+    }
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """All languages in one knowledge base."""
+    texts = {name: text for documents in CORPUS.values() for name, text in documents.items()}
+    with project(tmp_path_factory.mktemp("languages"), texts) as made:
+        made.ingest("handbook")
+        yield made
+
+
+@pytest.mark.parametrize("language", CORPUS)
+def test_among_other_languages(everything: Project, language: str) -> None:
+    """Each question finds its document first, among those of all languages."""
+    assert found_first(everything, language) == {name: name for name in CORPUS[language]}
+
+
+@pytest.mark.parametrize("language", CORPUS)
+def test_a_declared_language(tmp_path: Path, language: str) -> None:
+    """The same where the language is declared, and nothing has to be told from the texts."""
+    with project(tmp_path, CORPUS[language], language=language) as made:
+        made.ingest("handbook")
+        assert found_first(made, language) == {name: name for name in CORPUS[language]}
+
+
+def test_another_declared_language(tmp_path: Path) -> None:
+    """Changed, it holds from the next ingest on, which embeds nothing again."""
+    with project(tmp_path, CORPUS["de"], language="en") as made:
+        made.ingest("handbook")
+        assert made.query("handbook", "Schloss").matches == []
+    with project(tmp_path, CORPUS["de"], language="de") as made:
+        report = made.ingest("handbook")
+        assert (report.documents["updated"], report.texts_embedded) == (5, 0)
+        assert found_first(made, "de") == {name: name for name in CORPUS["de"]}
+
+
+def test_an_unknown_language(tmp_path: Path) -> None:
+    """It is refused, with those that are known."""
+    with pytest.raises(ConfigurationError, match=r"unknown language 'german'.*known: .*de, "):
+        project(tmp_path, CORPUS["de"], language="german")
