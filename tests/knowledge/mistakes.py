@@ -195,7 +195,7 @@ MISTAKES = [
         "description: The handbook",
         "descriptoin: The handbook",
         "lorebind.yaml:19:5: unknown key 'descriptoin'; did you mean 'description'; known: "
-        "chunking, description, embedder, id, ingest, metadata, preprocess, retrieval, "
+        "chunking, description, embedder, id, ingest, language, metadata, preprocess, retrieval, "
         "sources, vector_db",
     ),
     Mistake(
