@@ -74,7 +74,7 @@ def test_chunks_are_looked_up_by_their_numbers(index: Index) -> None:
     assert entry is not None
     with index.catalog.reading() as sql:
         explained = Explained(sql.driver)
-        for look_up in (chunks.ids_of, chunks.chunks_of):
+        for look_up in (chunks.members_of, chunks.chunks_of):
             look_up(explained, entry.birth, list(range(100, 400)))
             (loops,) = re.findall(r"on catalog_chunks c .* loops=(\d+)", explained.plan)
             assert loops == "1", explained.plan

@@ -36,6 +36,14 @@ class StoredChunk(NamedTuple):
     metadata: dict[str, Any]
 
 
+class Member(NamedTuple):
+    """What tells a chunk that searches find from others."""
+
+    id: str
+    version: int
+    """Of its document: two chunks have the same one if they are of the same document."""
+
+
 class State(NamedTuple):
     """An index as one view sees it."""
 
@@ -60,14 +68,14 @@ def swept(sql: Sql, space: int) -> int | None:
     return _counts(rows[0])[0] if rows else None
 
 
-def ids_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, str]:
-    """The ids of chunks by the numbers of their vectors; those that are not live are left out."""
+def members_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Member]:
+    """Chunks by the numbers of their vectors; those that are not live are left out."""
     rows = sql.run(
-        f"select c.number, c.id {_LIVE_CHUNKS} and c.number in (:*numbers)",
+        f"select c.number, c.id, c.version {_LIVE_CHUNKS} and c.number in (:*numbers)",
         space=space,
         numbers=list(numbers),
     )
-    return dict(rows)
+    return {number: Member(name, version) for number, name, version in rows}
 
 
 def chunks_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, StoredChunk]:
@@ -166,16 +174,6 @@ def owners_of(sql: Sql, space: int, numbers: Collection[int]) -> list[tuple[int,
         space=space,
         numbers=list(numbers),
     )
-
-
-def versions_of(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, int]:
-    """The versions of documents that chunks are live in, by their numbers."""
-    rows = sql.run(
-        f"select c.number, c.version {_LIVE_CHUNKS} and c.number in (:*numbers)",
-        space=space,
-        numbers=list(numbers),
-    )
-    return dict(rows)
 
 
 def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:

@@ -365,7 +365,7 @@ class Index:
         except LeaseLostError:
             numbers = [vector.number for vector in vectors]
             with self.catalog.reading() as sql:
-                live = chunks.ids_of(sql, index.birth, numbers)
+                live = chunks.members_of(sql, index.birth, numbers)
             # What is not live now is dead or never was: it is not wanted again.
             finish(self.store.delete(index.space, [n for n in numbers if n not in live]))
             raise

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.catalog.chunks import State, StoredChunk
+    from lorebind_knowledge.catalog.chunks import Member, State, StoredChunk
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.index.memory import Memory
@@ -79,6 +79,8 @@ class View:
         self.index, self.state = index, state
         self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
+        self._members: dict[int, Member | None] = {}
+        self._asked: tuple[str, Asked] | None = None
 
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
@@ -155,7 +157,7 @@ class View:
         only = self._filter(k, where)
         if only.total == 0:
             return [], {}
-        numbers, figures = self._asked(question).passages()
+        numbers, figures = self._words(question).passages()
         best = self._best_worded(numbers, figures, k, only)
         at = np.searchsorted(numbers, list(also))
         inside = [one for one in zip(also, at.tolist(), strict=True) if one[1] < len(numbers)]
@@ -168,7 +170,7 @@ class View:
         How rare a word is, is counted over the documents that are live in the index. What holds no
         word of the question is left out.
         """
-        return self._asked(question).documents(numbers) if self.state.live else {}
+        return self._words(question).documents(self.documents(numbers))
 
     def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks their cosines with a vector, by number."""
@@ -188,6 +190,10 @@ class View:
         if missing := [number for number in numbers if number not in known]:
             raise self._lost(len(missing))
         return {number: np.asarray(known[number], np.float32) for number in numbers}
+
+    def documents(self, numbers: Collection[int]) -> dict[int, int]:
+        """Of chunks the documents that they belong to, each by some number, by their own."""
+        return {number: member.version for number, member in self._live(numbers).items()}
 
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Chunks whole, by number."""
@@ -277,7 +283,16 @@ class View:
             whole = self.chunks(numbers)
             return {n: chunk.id for n, chunk in whole.items() if allows(chunk.metadata)}
         inside = _inside(numbers, only.among)
-        return chunks.ids_of(self._sql, self._space.birth, inside)
+        return {number: member.id for number, member in self._live(inside).items()}
+
+    def _live(self, numbers: Iterable[int]) -> dict[int, Member]:
+        """Those that searches find; each is looked up once."""
+        numbers = list(numbers)
+        if new := [number for number in numbers if number not in self._members]:
+            self._members |= dict.fromkeys(new)
+            self._members |= chunks.members_of(self._sql, self._space.birth, new)
+        found = ((number, self._members[number]) for number in numbers)
+        return {number: member for number, member in found if member is not None}
 
     def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
         """The best `k` where all the others have the score 0: they tie, and go by id."""
@@ -307,8 +322,11 @@ class View:
         scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
         return [one for *_, one in sorted(scored)[:k]]
 
-    def _asked(self, question: str) -> Asked:
-        return self._memory.words(self).at(self._sql, self.state.version, question)
+    def _words(self, question: str) -> Asked:
+        if self._asked is None or self._asked[0] != question:
+            words = self._memory.words(self).at(self._sql, self.state.version, question)
+            self._asked = question, words
+        return self._asked[1]
 
     def _check(self, vector: Vector) -> None:
         if vector.shape != (self._space.dimension,):

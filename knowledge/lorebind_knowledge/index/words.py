@@ -71,6 +71,7 @@ class Words:
         self._version = -1
         self._totals: Totals | None = None
         self._postings: dict[str, Postings | None] = {}
+        self._kept = 0
         self._lengths, self._owners = _Column(), _Column()
         self._documents: dict[str, int] = {}
         self._lengths_of_versions: dict[int, int] = {}
@@ -79,22 +80,20 @@ class Words:
         """A question to the index as a transaction sees it, in one of its versions."""
         with self._lock:
             if version > self._version:
-                self._version, self._totals, self._postings = version, None, {}
-            current = version == self._version
-            totals = self._totals if current else None
-            known = dict(self._postings) if current else {}
+                self._version, self._totals, self._postings, self._kept = version, None, {}, 0
+            totals = self._totals if version == self._version else None
         totals = totals or self._count(sql)
         wanted = wanted_words(question, totals.languages or {DEFAULT})
-        new = {
-            word: words_in(sql).postings(sql.driver, self.birth, word)
-            for word in wanted
-            if word not in known
-        }
         with self._lock:
-            if current and version == self._version:
+            known = self._postings if version == self._version else {}
+            found = {word: known[word] for word in wanted if word in known}
+        missing = wanted.keys() - found.keys()
+        new = {word: words_in(sql).postings(sql.driver, self.birth, word) for word in missing}
+        with self._lock:
+            if version == self._version:
                 self._totals = totals
-                self._remember(new)
-        found = known | new
+                self._remember(found | new)
+        found |= new
         held = [(weight, found[word]) for word, weight in wanted.items()]
         return Asked(self, sql, totals, [(weight, one) for weight, one in held if one is not None])
 
@@ -142,14 +141,17 @@ class Words:
         written = languages.keys() - {""}  # where nothing is written
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
-    def _remember(self, new: Mapping[str, Postings | None]) -> None:
-        for word, one in new.items():
+    def _remember(self, asked: Mapping[str, Postings | None]) -> None:
+        for word, one in asked.items():
+            self._forget(word)
             self._postings[word] = one
-        kept = sum(_size(one) for one in self._postings.values())
-        for word in list(self._postings):  # the oldest first
-            if kept <= _PLACES_KEPT:
-                break
-            kept -= _size(self._postings.pop(word))
+            self._kept += _size(one)
+        while self._kept > _PLACES_KEPT:
+            self._forget(next(iter(self._postings)))  # what was not asked for the longest
+
+    def _forget(self, word: str) -> None:
+        if word in self._postings:
+            self._kept -= _size(self._postings.pop(word))
 
 
 class Asked:
@@ -173,12 +175,14 @@ class Asked:
         numbers = np.flatnonzero(figures)
         return numbers, figures[numbers]
 
-    def documents(self, numbers: Collection[int]) -> dict[int, float]:
+    def documents(self, versions: Mapping[int, int]) -> dict[int, float]:
         """Of passages the BM25 of the documents that they belong to, by number.
 
         How rare a word is, is counted over documents. What holds no word is left out.
+
+        Args:
+            versions: of their documents, by the same.
         """
-        versions = chunks.versions_of(self._sql, self._words.birth, numbers)
         if not self._held or not versions:
             return {}
         wanted = np.array(list(versions), np.int64)
@@ -199,4 +203,4 @@ class Asked:
 
 
 def _size(postings: Postings | None) -> int:
-    return 0 if postings is None else len(postings.numbers)
+    return 1 if postings is None else 1 + len(postings.numbers)
