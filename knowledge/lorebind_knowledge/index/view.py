@@ -202,6 +202,10 @@ class View:
             raise self._lost(len(missing))
         return {number: np.asarray(known[number], np.float32) for number in numbers}
 
+    def documents(self, numbers: Collection[int]) -> dict[int, int]:
+        """Of chunks the documents that they belong to, each by some number, by their own."""
+        return chunks.versions_of(self._sql, self._space.birth, numbers)
+
     def chunks(self, numbers: Collection[int]) -> dict[int, StoredChunk]:
         """Chunks whole, by number."""
         return chunks.chunks_of(self._sql, self._space.birth, numbers)
