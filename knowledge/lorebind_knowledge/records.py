@@ -129,7 +129,8 @@ class QueryResult(Sequence["DocumentMatch"]):
     shortfall: str = ""
     """Why it is no hit, in a sentence."""
     notices: list[str] = field(default_factory=list)
-    """What may be wrong with the question's settings: a filter on a key that no document has."""
+    """What may be wrong with the settings: a filter on a key that no document has; figures that the
+    knowledge base has not."""
 
     @overload
     def __getitem__(self, at: int) -> DocumentMatch: ...

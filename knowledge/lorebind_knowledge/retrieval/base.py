@@ -28,7 +28,7 @@ class Search(ABC):
     missing: Mapping[str, str]
     """Why knowledge bases were not searched that were not, by id."""
     notices: Mapping[str, str]
-    """What may be wrong with the filter, by field."""
+    """What may be wrong with the settings, by field."""
 
     @property
     @abstractmethod

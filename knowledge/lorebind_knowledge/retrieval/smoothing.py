@@ -70,9 +70,9 @@ def figures_of_near_documents(
     places: dict[Hashable, int] = {}
     owners = np.array([places.setdefault(one, len(places)) for one in documents])
     _, first = np.unique(owners, return_index=True)
-    best = figures[first]
+    best: NDArray[np.float64] = figures[first]
     if len(best) == 1:
-        return best[owners]
+        return np.full(len(owners), best[0])
     together = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[together], np.arange(len(best)))
     sums = np.add.reduceat(vectors[together], starts)
@@ -82,8 +82,8 @@ def figures_of_near_documents(
     count = min(count, len(best) - 1)
     near = np.argpartition(-likeness, count - 1, axis=1)[:, :count]
     weights = np.maximum(np.take_along_axis(likeness, near, axis=1), _LEAST)
-    means: NDArray[np.float64] = (weights * best[near]).sum(axis=1) / weights.sum(axis=1)
-    return means[owners]
+    means = (weights * best[near]).sum(axis=1) / weights.sum(axis=1)
+    return np.asarray(means[owners], np.float64)
 
 
 def _rounded(figures: NDArray[np.float64]) -> list[float]:

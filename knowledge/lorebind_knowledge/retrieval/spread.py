@@ -54,7 +54,5 @@ def spread(
 
 def spread_matches(ranked: Sequence[DocumentMatch], most: int | None) -> list[DocumentMatch]:
     """The same for passages that have been read. One without a uri is a document of its own."""
-    documents = [
-        (one.metadata.get("kb_id"), one.metadata.get("uri") or one.id) for one in ranked
-    ]
+    documents = [(one.metadata.get("kb_id"), one.metadata.get("uri") or one.id) for one in ranked]
     return spread(ranked, documents, most)
