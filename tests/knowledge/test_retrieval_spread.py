@@ -29,21 +29,21 @@ class Words(Reranker):
 
 
 def order(passages: str, most: int | None) -> str:
-    """The order of passages, each given as its document and its score in tenths."""
+    """The order of passages, each given as its document and its score in hundredths."""
     names = passages.split()
-    ranked = [Candidate("docs", at, name, int(name[1:]) / 10, {}) for at, name in enumerate(names)]
+    ranked = [Candidate("docs", at, name, int(name[1:]) / 100, {}) for at, name in enumerate(names)]
     return " ".join(one.id for one in spread(ranked, [name[0] for name in names], most))
 
 
 @pytest.mark.parametrize(
     ("most", "passages", "expected"),
     [
-        (None, "a9 a9 a9 b9", "a9 a9 a9 b9"),
-        (1, "a10 a9 a9 b8 b8 c8", "a10 b8 c8 a9 a9 b8"),
-        (2, "a10 a9 a9 b8 b8 c8", "a10 a9 b8 b8 c8 a9"),
-        (1, "a10 a10 a10 b7 c6", "a10 a10 a10 b7 c6"),  # the others are clearly worse
-        (1, "a10 a9 a8 b7 c6", "a10 a9 b7 a8 c6"),  # until they are not
-        (1, "a9 a8 a8", "a9 a8 a8"),  # one long document
+        (None, "a90 a90 a90 b90", "a90 a90 a90 b90"),
+        (1, "a100 a95 a95 b90 b90 c90", "a100 b90 c90 a95 a95 b90"),
+        (2, "a100 a95 a95 b90 b90 c90", "a100 a95 b90 b90 c90 a95"),
+        (1, "a100 a99 a98 b85 c60", "a100 a99 a98 b85 c60"),  # the others are clearly worse
+        (1, "a100 a95 a90 b85 c60", "a100 a95 b85 a90 c60"),  # until they are not
+        (1, "a90 a80 a80", "a90 a80 a80"),  # one long document
         (1, "a0 a0 b0", "a0 b0 a0"),
         (1, "", ""),
     ],

@@ -256,7 +256,7 @@ class RetrievalDeclaration(Declaration):
         ge=1,
         le=50,
         description="How many passages a document gives before those of other documents that score "
-        "nearly as high; its others come after these. Null means any number.",
+        "nearly as high, 0.9 of it or more; its others come after these. Null means any number.",
     )
     neighbours: int = Field(
         0, ge=0, le=5, description="How many chunks before and after a hit are added to it."

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 LOOKED_THROUGH = 100
 """Of a ranking the passages that may move. As it is the same however many are wanted, fewer stay a
 prefix of more."""
-NEARLY = 0.8
-"""The share of a passage's score from which another passage scores nearly as high."""
+NEARLY = 0.9
+"""The share of a passage's score from which another passage scores nearly as high. With 0.8 fewer
+right passages are among the first five."""
 
 _Scored = TypeVar("_Scored", "Candidate", "DocumentMatch")
 
