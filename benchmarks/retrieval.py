@@ -1,14 +1,15 @@
-"""How well each way to search finds, on test collections, and what a default must not break.
+"""How well each way to search finds, and what a default must not break.
 
-A collection is a folder with `corpus.jsonl` ({id, title, text}), `queries.jsonl` ({id, text}) and
-`qrels.tsv`. Documents score by their best chunk; nDCG@10 with binary relevance. Behind each figure
-is its difference from the first row, with the interval of a paired bootstrap (95 %).
+A folder with `corpus.jsonl` ({id, title, text}), `queries.jsonl` ({id, text}) and `qrels.tsv` is a
+test collection. Documents score by their best passage; nDCG@10 with binary relevance. Any other
+folder holds documentation. Behind each figure is its difference from the first row, with the
+interval of a paired bootstrap (95 %).
 
     python benchmarks/retrieval.py [--kept FOLDER] FOLDER...
 
-The guards: `rare words` asks for a document with three of its twelve rarest words, which words
-alone nearly always find. `thinned` keeps one relevant document of each question, so that it has no
-others to lean on. `--kept` keeps the indexes for the next run: most of the time goes into vectors.
+Guards follow, see `guards.py`. Of collections: `rare words`; `thinned`; and `misses`, how surely
+the best cosine tells a collection's own questions from those of the others. Of documentation:
+`headings`. `--kept` keeps the indexes for the next run: most of the time goes into vectors.
 """
 
 from __future__ import annotations
@@ -16,23 +17,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import random
-import re
+import shutil
 import sys
 import tempfile
-from collections import Counter
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guards import ask_headings, best_cosines, headings, rare_words, separation, thinned
+
 from lorebind import Project
+from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.evaluation.bootstrap import paired_difference
 from lorebind_knowledge.evaluation.dataset import Dataset, read_dataset
 from lorebind_knowledge.evaluation.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
 
 PUBLISHED = {
@@ -44,17 +48,21 @@ measured with bm25s and ONNX Runtime; the pipeline reproduces the figures publis
 
 WAYS: dict[str, dict[str, Any]] = {
     "hybrid": {},
-    "dense_weight 0.4": {"fusion": {"dense_weight": 0.4}},
-    "dense_weight 0.6": {"fusion": {"dense_weight": 0.6}},
-    "document_weight 0": {"fusion": {"document_weight": 0}},
+    "dense 0.4": {"fusion": {"dense_weight": 0.4}},
+    "dense 0.6": {"fusion": {"dense_weight": 0.6}},
+    "document 0": {"fusion": {"document_weight": 0}},
+    "dense 0.7, doc. 0": {"fusion": {"dense_weight": 0.7, "document_weight": 0}},
+    "smoothing 0.3": {"fusion": {"smoothing": {"weight": 0.3}}},
     "rrf": {"fusion": {"method": "rrf"}},
     "mmr": {"strategy": "mmr"},
     "similarity": {"strategy": "similarity"},
     "lexical": {"strategy": "lexical"},
 }
-_GUARDED = ("hybrid", "dense_weight 0.4", "dense_weight 0.6", "document_weight 0", "rrf")
-_ASKED = 200
-"""Documents that the guard of rare words asks for."""
+SPREAD: dict[str, dict[str, Any]] = {
+    f"{most} per document": {"max_per_document": most} for most in (1, 2, 3)
+}
+"""It moves passages behind those of other documents, and no document."""
+_NOT_DOCUMENTATION = ("_*", ".*", "*.py", "release-notes.md")
 
 
 def main() -> None:
@@ -62,78 +70,121 @@ def main() -> None:
     options.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     options.add_argument("--kept", type=Path, help="keep the indexes here")
     given = options.parse_args()
-    missing = [str(folder) for folder in given.folders if not (folder / "corpus.jsonl").is_file()]
-    if missing:
-        sys.exit(f"benchmarks/retrieval.py needs folders with test collections: {missing}")
-    for folder in given.folders:
-        with tempfile.TemporaryDirectory() as temporary:
-            measure(folder, (given.kept or Path(temporary)) / folder.name)
+    if missing := [str(folder) for folder in given.folders if not folder.is_dir()]:
+        sys.exit(f"benchmarks/retrieval.py needs folders to search: {missing}")
+    with ExitStack() as stack:
+        kept = given.kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        questions: dict[str, list[str]] = {}
+        own: dict[str, KnowledgeBase] = {}
+        for folder in given.folders:
+            root = kept / (folder.name or folder.resolve().name)
+            if (folder / "corpus.jsonl").is_file():
+                documents = read_documents(folder)
+                kb = knowledge_base(stack, write_documents(documents, root), "*.md")
+                judged = read_dataset(folder / "queries.jsonl", folder / "qrels.tsv")
+                asyncio.run(measure(kb, folder.name, documents, judged))
+                own[folder.name] = kb
+                questions[folder.name] = [judged.queries[name] for name in judged.relevant]
+            else:
+                kb = knowledge_base(stack, copied(folder, root), "**/*.*")
+                asyncio.run(measure_headings(kb, folder.name))
+        if len(own) > 1:
+            asyncio.run(measure_misses(own, questions))
 
 
-def measure(folder: Path, root: Path) -> None:
+def read_documents(folder: Path) -> list[dict[str, str]]:
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def write_documents(documents: Iterable[Mapping[str, str]], root: Path) -> Path:
+    """Each document as a file with its title; in the root of a project."""
     root.mkdir(parents=True, exist_ok=True)
-    documents = [
-        json.loads(line)
-        for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
     for document in documents:
         title = json.dumps(document.get("title") or "")
         text = f"---\ntitle: {title}\n---\n{document['text']}\n"
         (root / f"{document['id']}.md").write_text(text, encoding="utf-8")
-    sources = [{"type": "markdown_glob", "path": "*.md"}]
-    declared = {"name": "benchmark", "knowledge_bases": [{"id": "docs", "sources": sources}]}
-    judged = read_dataset(folder / "queries.jsonl", folder / "qrels.tsv")
-    with Project.build(declared, root=root) as project:
-        project.ingest("docs")
-        kb = project.knowledge.knowledge_base("docs")
-        show(kb, folder.name, judged, WAYS)
-        guarded = {name: WAYS[name] for name in _GUARDED}
-        show(kb, f"{folder.name}, rare words", rare_words(documents), guarded)
-        show(kb, f"{folder.name}, thinned", thinned(judged), guarded)
+    return root
 
 
-def show(
-    kb: KnowledgeBase, title: str, judged: Dataset, ways: Mapping[str, Mapping[str, Any]]
+def copied(folder: Path, root: Path) -> Path:
+    ignored = shutil.ignore_patterns(*_NOT_DOCUMENTATION)
+    shutil.copytree(folder, root, dirs_exist_ok=True, ignore=ignored)
+    return root
+
+
+def knowledge_base(stack: ExitStack, root: Path, path: str) -> KnowledgeBase:
+    kind = "markdown_glob" if path == "*.md" else "file_glob"
+    bases = [{"id": "docs", "sources": [{"type": kind, "path": path}]}]
+    declared = {"name": "benchmark", "knowledge_bases": bases}
+    project = stack.enter_context(Project.build(declared, root=root))
+    project.ingest("docs")
+    kb: KnowledgeBase = project.knowledge.knowledge_base("docs")
+    return kb
+
+
+async def measure(
+    kb: KnowledgeBase, title: str, documents: Sequence[dict[str, str]], judged: Dataset
 ) -> None:
-    settings = {name: RetrievalDeclaration(**way) for name, way in ways.items()}
+    await show(kb, title, judged, WAYS)
+    texts = {one["id"]: f"{one.get('title') or ''} {one['text']}" for one in documents}
+    guarded = {name: way for name, way in WAYS.items() if name != "mmr"}
+    await show(kb, f"{title}, rare words", rare_words(texts), guarded)
+    alone, away = thinned(judged)
+    await show(kb, f"{title}, thinned", alone, guarded, away)
+
+
+async def show(
+    kb: KnowledgeBase,
+    title: str,
+    judged: Dataset,
+    ways: Mapping[str, Mapping[str, Any]],
+    away: Collection[str] = (),
+) -> None:
+    """Print how each way does; documents that are `away` are left out of the search."""
+    filters = {"uri": {"$nin": [f"{name}.md" for name in sorted(away)]}} if away else {}
+    settings = {name: RetrievalDeclaration(**way, filters=filters) for name, way in ways.items()}
     print(f"\n{title}: {len(judged.relevant)} questions")
     print(
-        "way                 nDCG@10  against the first        elsewhere   recall@100  MRR    p50"
+        f"{'way':17}  nDCG@10  {'against the first':23}  recall@10  recall@100  MRR    p50    "
+        "elsewhere"
     )
-    for found in asyncio.run(evaluate(kb, judged, settings)):
+    for found in await evaluate(kb, judged, settings):
         elsewhere = PUBLISHED.get(title, {}).get(found.strategy)
         print(
-            f"{found.strategy:18}  {found.ndcg_10:.3f}    {found.against_first or '':24!s} "
-            f"{f'{elsewhere:.3f}' if elsewhere else '-':11} {found.recall_100:.3f}       "
-            f"{found.mrr:.3f}  {found.p50_ms:.0f} ms",
+            f"{found.strategy:17}  {found.ndcg_10:.3f}    {found.against_first or ''!s:23}  "
+            f"{found.recall_10:.3f}      {found.recall_100:.3f}       {found.mrr:.3f}  "
+            f"{found.p50_ms:3.0f} ms {f'  {elsewhere:.3f}' if elsewhere else ''}".rstrip(),
             flush=True,
         )
 
 
-def rare_words(documents: list[dict[str, str]]) -> Dataset:
-    """Questions of three of the twelve rarest words of a document that are in others too."""
-    words = {
-        one["id"]: set(re.findall(r"[a-z]{3,}", f"{one.get('title') or ''} {one['text']}".lower()))
-        for one in documents
-    }
-    rarity = Counter(word for found in words.values() for word in found)
-    chance = random.Random(7)
-    queries, relevant = {}, {}
-    for name in chance.sample(sorted(words), min(_ASKED, len(words))):
-        rarest = sorted((rarity[word], word) for word in words[name] if rarity[word] >= 2)[:12]
-        if len(rarest) >= 3:
-            queries[name] = " ".join(word for _, word in chance.sample(rarest, 3))
-            relevant[name] = frozenset([name])
-    return Dataset(queries, relevant)
+async def measure_headings(kb: KnowledgeBase, title: str) -> None:
+    asked = headings(await call(kb.index.read, kb.namespace, heading_paths))
+    print(f"\n{title}, headings: {len(asked)} questions")
+    print(f"{'way':17}  MRR@10   {'against the first':23}  documents among 5, 10")
+    first: Sequence[float] = ()
+    for name, way in {**WAYS, **SPREAD}.items():
+        found = await ask_headings(kb, asked, RetrievalDeclaration(**way))
+        first = first or found.reciprocal_ranks
+        difference = paired_difference(found.reciprocal_ranks, first) if name != "hybrid" else ""
+        among = ", ".join(f"{count:.1f}" for count in found.documents)
+        print(f"{name:17}  {found.mrr:.3f}    {difference!s:23}  {among}", flush=True)
 
 
-def thinned(judged: Dataset) -> Dataset:
-    """The same questions, each with one of its relevant documents alone."""
-    chance = random.Random(7)
-    kept = {
-        name: frozenset([chance.choice(sorted(found))]) for name, found in judged.relevant.items()
-    }
-    return replace(judged, relevant=kept)
+def heading_paths(view: View) -> list[str]:
+    whole = view.chunks(view.rows()[1].tolist()).values()
+    return [chunk.metadata.get("heading") or "" for chunk in whole]
+
+
+async def measure_misses(
+    own: Mapping[str, KnowledgeBase], questions: Mapping[str, Sequence[str]]
+) -> None:
+    print("\nmisses: how surely the best cosine tells own questions from those of the others")
+    for name, kb in own.items():
+        foreign = [one for other, asked in questions.items() if other != name for one in asked]
+        near = await best_cosines(kb, questions[name])
+        print(f"{name:17}  {separation(near, await best_cosines(kb, foreign)):.3f}", flush=True)
 
 
 if __name__ == "__main__":

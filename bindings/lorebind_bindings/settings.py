@@ -38,6 +38,7 @@ class RetrievalSettings(TypedDict, total=False):
     mmr_lambda: float | None
     rerank: Mapping[str, Any] | RerankerBase | None
     condense: Literal["turns", "none"] | Mapping[str, Any] | CondenseDeclaration | None
+    max_per_document: int | None
     neighbours: int | None
     inject_as: str | None
     render: str | None

@@ -32,6 +32,7 @@ PAGES = {
     "docs/migration.md": ".",
     "docs/operating.md": "examples/extending",
     "docs/reference/yaml.md": ".",
+    "docs/search.md": ".",
     "docs/sources.md": ".",
     "docs/trust.md": "examples/extending",
     "docs/vector-databases.md": "examples/langchain",

@@ -50,12 +50,18 @@ def filled(*more: Document) -> InMemoryVectorStore:
     return store
 
 
-def project_of(root: Path, retrieval: dict[str, Any] | None = None, **more: Any) -> Project:
+def project_of(
+    root: Path,
+    retrieval: dict[str, Any] | None = None,
+    store: InMemoryVectorStore | None = None,
+    **more: Any,
+) -> Project:
     """A project with nothing but a store of others, searched in some way."""
     base = {"id": "documents", "retrieval": retrieval or {}}
     declared = {"knowledge_bases": [base], "knowledge": [{"id": "documents"}], **more}
     model: Any = FakeListChatModel(responses=["Every month [1]."])
-    return Project.build(declared, vector_store=existing(filled()), model=model, root=root)
+    theirs = existing(store or filled())
+    return Project.build(declared, vector_store=theirs, model=model, root=root)
 
 
 @pytest.fixture
@@ -259,3 +265,43 @@ def test_commands_about_all_pass_over_it(shop: tuple[Cli, float | None]) -> None
     (cli.root / "exported.yaml").write_text(exported.out)
     assert cli("knowledge", "apply", "-f", "exported.yaml").code == 0
     assert cli("knowledge", "purge").code == 0
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "mmr", "rerank"])
+def test_what_ranks_them(tmp_path: Path, strategy: str) -> None:
+    """Where others would count words too, a notice says that nothing but vectors counts."""
+    reranker = {"class": f"{__name__}:Backwards"} if strategy == "rerank" else None
+    with project_of(tmp_path, {"strategy": strategy, "rerank": reranker}) as project:
+        notices = project.query("documents", QUESTION).notices
+    if strategy == "similarity":
+        assert notices == []
+    else:
+        (notice,) = notices
+        assert f"no index of words: '{strategy}' ranks by vectors alone here" in notice
+
+
+class Alike:
+    """A reranker that takes all for equal."""
+
+    def rerank(self, question: str, texts: list[str]) -> list[float]:
+        return [0.5 for _ in texts]
+
+
+@pytest.mark.parametrize("strategy", ["similarity", "mmr", "rerank"])
+def test_a_document_that_would_fill_the_list(tmp_path: Path, strategy: str) -> None:
+    """Documents are told apart by their source; one without any is a document of its own."""
+    source = {"Ada": "keys.md", "Bo": "keys.md", "Cy": "keys.md", "Di": "", "Ed": ""}
+    more = [
+        Document(f"How often are keys rotated, {name}?", id=name, metadata={"source": uri})
+        for name, uri in source.items()
+    ]
+    reranker = {"class": f"{__name__}:Alike"} if strategy == "rerank" else None
+    way = {"strategy": strategy, "rerank": reranker, "mmr_lambda": 1.0}
+
+    def found(**settings: Any) -> list[str]:
+        with project_of(tmp_path, way | settings, store=filled(*more)) as project:
+            return uris(project.query("documents", QUESTION))
+
+    assert found(top_k=4).count("keys.md") > 1
+    assert found(top_k=3, max_per_document=1).count("keys.md") == 1
+    assert found(top_k=3, max_per_document=1) == found(top_k=7, max_per_document=1)[:3]

@@ -139,6 +139,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "similarity": {"strategy": "similarity"},
     "lexical": {"strategy": "lexical"},
     "hybrid": {"strategy": "hybrid", "each": 2},
+    "smoothed": {"each": 8, "fusion": {"smoothing": {"weight": 0.3}}},
     "by ranks": {"strategy": "hybrid", "each": 8, "fusion": {"method": "rrf"}},
     "mmr": {"strategy": "mmr", "each": 8, "mmr_lambda": 0.5},
     "rerank": {"strategy": "rerank", "each": 8, "rerank": {"class": "a.b:Judge"}},

@@ -17,6 +17,7 @@ from lorebind_knowledge.retrieval.base import Search, run_search
 from lorebind_knowledge.retrieval.dedupe import without_repeats
 from lorebind_knowledge.retrieval.judging import passing
 from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
+from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread_matches
 from lorebind_knowledge.retrieval.stages import stages_of
 
 if TYPE_CHECKING:
@@ -67,15 +68,21 @@ class _ExistingSearch(Search):
 
     async def ranked(self, settings: RetrievalDeclaration) -> list[DocumentMatch]:
         strategy, wanted = settings.strategy, settings.top_k
-        nearest = settings.model_copy(update={"strategy": "similarity", "min_score": None})
+        if strategy == "similarity":
+            return await self._found(settings, wanted)
+        self.notices["fusion"] = (
+            f"{self.name} is filled by others, and has no index of words: {strategy!r} ranks by "
+            "vectors alone here, and the figures lexical, document, smoothed and fused are off"
+        )
+        apart = {"strategy": "similarity", "min_score": None, "max_per_document": None}
+        nearest = settings.model_copy(update=apart)
         if strategy == "rerank":
             reranker, most = declared_reranker(self, settings)
             ranked = await rerank(reranker, self.question, await self._found(nearest, most))
-        elif strategy == "mmr":
-            ranked = await self._diverse(settings, await self._found(nearest, _CHOSEN_FROM))
         else:
-            return await self._found(settings, wanted)
-        return list(passing(ranked, settings, strategy))[:wanted]
+            ranked = await self._diverse(settings, await self._found(nearest, _CHOSEN_FROM))
+        passed = list(passing(ranked, settings, strategy))
+        return spread_matches(passed, settings.max_per_document)[:wanted]
 
     async def _diverse(
         self, settings: RetrievalDeclaration, found: Sequence[DocumentMatch]
@@ -88,13 +95,17 @@ class _ExistingSearch(Search):
 
     async def _found(self, settings: RetrievalDeclaration, k: int) -> list[DocumentMatch]:
         kb, allows = self.kbs[0], compile_filter(settings.filters)
-        sifts = settings.filters or settings.min_score is not None
+        most = settings.max_per_document
+        sifts = settings.filters or settings.min_score is not None or most is not None
         limit = max(k, _SIFTED) if sifts else k
         while True:
             found = [_match(kb.id, *one) for one in await kb.store.nearest(self.question, limit)]
             allowed = [match for match in found if allows(match.metadata)]
             passed = list(passing(allowed, settings, "similarity"))
-            kept = without_repeats(passed) if kb.dedupe else passed
+            first = {one.id for one in found[:LOOKED_THROUGH]}
+            movable = sum(one.id in first for one in passed)
+            ranked = [*spread_matches(passed[:movable], most), *passed[movable:]]
+            kept = without_repeats(ranked) if kb.dedupe else ranked
             # Where some score too low, those that are still further away do too.
             if len(kept) >= k or len(found) < limit or len(passed) < len(allowed):
                 return kept[:k]

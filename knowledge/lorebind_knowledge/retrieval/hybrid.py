@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.retrieval.fusion import fuse
+from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
     from lorebind_knowledge.retrieval.query import Query, Ranking
@@ -13,4 +14,7 @@ if TYPE_CHECKING:
 def hybrid(query: Query, limit: int) -> Ranking:
     """The fused candidates, all of them: `limit` does not change which they are."""
     fusion = query.settings.fusion
-    return fuse(query.both(fusion.depth), fusion)
+    ranked = fuse(query.both(fusion.depth), fusion)
+    if not fusion.smoothing.weight:
+        return ranked
+    return smooth(ranked, query.documents(ranked), query.vectors(ranked), fusion.smoothing)

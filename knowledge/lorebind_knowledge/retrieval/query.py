@@ -115,6 +115,14 @@ class Query:
             known |= {(kb_id, number): vector for number, vector in given.items()}
         return np.stack([known[one.kb_id, one.number] for one in candidates])
 
+    def documents(self, candidates: Sequence[Candidate]) -> list[tuple[str, int]]:
+        """The documents that they belong to: the same for two of one document."""
+        known: dict[tuple[str, int], int] = {}
+        for kb_id, numbers in _by_kb(candidates).items():
+            given = self.views[kb_id].documents(numbers)
+            known |= {(kb_id, number): document for number, document in given.items()}
+        return [(one.kb_id, known[one.kb_id, one.number]) for one in candidates]
+
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """The candidates with their texts and metadata."""
         chunks: dict[tuple[str, int], StoredChunk] = {}

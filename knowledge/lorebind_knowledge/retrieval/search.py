@@ -24,6 +24,7 @@ from lorebind_knowledge.retrieval.neighbours import with_neighbours
 from lorebind_knowledge.retrieval.query import Query
 from lorebind_knowledge.retrieval.rerank import declared_reranker, rerank
 from lorebind_knowledge.retrieval.similarity import similarity
+from lorebind_knowledge.retrieval.spread import LOOKED_THROUGH, spread, spread_matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.index.view import View
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import DocumentMatch, QueryResult, Vector
-    from lorebind_knowledge.retrieval.query import Strategy
+    from lorebind_knowledge.retrieval.query import Ranking, Strategy
 
 T = TypeVar("T")
 
@@ -120,8 +121,9 @@ class _IndexSearch(Search):
         reranker, most = declared_reranker(self, settings)
         candidates = await self.read(settings, _candidates)
         judged = await rerank(reranker, self.question, candidates[:most])
-        passed = passing(judged, settings, "rerank")
-        kept = without_repeats(passed) if dedupe else list(passed)
+        passed = list(passing(judged, settings, "rerank"))
+        passed = spread_matches(passed, settings.max_per_document)
+        kept = without_repeats(passed) if dedupe else passed
         if not settings.neighbours:
             return kept[: settings.top_k]
         return await self.read(settings, lambda query: with_neighbours(query, kept, settings.top_k))
@@ -240,10 +242,12 @@ async def rank(
 def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
     settings = query.settings
     limit = top_k = settings.top_k
+    if settings.max_per_document is not None:
+        limit = max(limit, LOOKED_THROUGH)
     while True:
         ranked = STRATEGIES[settings.strategy](query, limit)
         complete = len(ranked) != limit  # more than asked is all that there is
-        passed = list(passing(ranked, settings, settings.strategy))
+        passed = _passed(query, ranked)
         if dedupe:
             # A hit that lies within the neighbours of another makes room for one more.
             most = None if settings.neighbours else top_k
@@ -254,6 +258,18 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
             break
         limit *= 4
     return with_neighbours(query, kept, top_k) if settings.neighbours else kept[:top_k]
+
+
+def _passed(query: Query, ranked: Ranking) -> Ranking:
+    """What reaches `min_score`, and no document too often before others."""
+    settings = query.settings
+    first, others = (
+        list(passing(some, settings, settings.strategy))
+        for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
+    )
+    if settings.max_per_document is not None:
+        first = spread(first, query.documents(first), settings.max_per_document)
+    return [*first, *others]
 
 
 def _candidates(query: Query) -> list[DocumentMatch]:

@@ -1,0 +1,123 @@
+"""Questions whose answers are known without a judge: what a default of the search must not break.
+
+Each guards against a mistake that the figures of test collections do not show. The same questions
+come with every run.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lorebind_knowledge.evaluation.dataset import Dataset
+from lorebind_knowledge.evaluation.metrics import reciprocal_rank
+from lorebind_knowledge.retrieval.search import search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lorebind_knowledge.declarations import RetrievalDeclaration
+    from lorebind_knowledge.knowledge_base import KnowledgeBase
+
+_SEED = 7
+_RAREST, _SAID = 12, 3
+_LOOKED_AT = 10
+
+
+def rare_words(texts: Mapping[str, str], most: int = 200) -> Dataset:
+    """Three of the twelve rarest words of a document, which asks for that document.
+
+    Each of the words is in another document too. Words alone nearly always find the right one, so
+    vectors must not outvote them.
+
+    Args:
+        texts: whole documents by their names.
+        most: for how many of them.
+    """
+    words = {name: set(re.findall(r"[a-z]{3,}", text.lower())) for name, text in texts.items()}
+    documents = Counter(word for found in words.values() for word in found)
+    chance = random.Random(_SEED)
+    queries, relevant = {}, {}
+    for name in chance.sample(sorted(words), min(most, len(words))):
+        shared = sorted((documents[word], word) for word in words[name] if documents[word] >= 2)
+        rarest = [word for _, word in shared[:_RAREST]]
+        if len(rarest) >= _SAID:
+            queries[name] = " ".join(chance.sample(rarest, _SAID))
+            relevant[name] = frozenset([name])
+    return Dataset(queries, relevant)
+
+
+def thinned(judged: Dataset) -> tuple[Dataset, frozenset[str]]:
+    """The same questions with one relevant document each, and the documents to take away.
+
+    A way to search that only does well where relevant documents lie in groups shows here.
+    """
+    chance = random.Random(_SEED)
+    kept = {name: chance.choice(sorted(found)) for name, found in judged.relevant.items()}
+    away = frozenset().union(*judged.relevant.values()) - set(kept.values())
+    return replace(judged, relevant={name: frozenset([one]) for name, one in kept.items()}), away
+
+
+class Found(NamedTuple):
+    """What headings found."""
+
+    reciprocal_ranks: Sequence[float]
+    """Of each heading, for the first passage of its section among ten."""
+    documents: tuple[float, float]
+    """How many documents the first five and the first ten passages are of, on average."""
+
+    @property
+    def mrr(self) -> float:
+        return float(np.mean(self.reciprocal_ranks))
+
+
+def headings(paths: Iterable[str], most: int = 250) -> list[str]:
+    """Headings of three words or more.
+
+    Args:
+        paths: the metadata `heading` of passages.
+        most: how many of them.
+    """
+    found = {heading for path in paths for heading in path.split(" > ")}
+    long = sorted(heading for heading in found if len(heading.split()) >= 3)
+    return random.Random(_SEED).sample(long, min(most, len(long)))
+
+
+async def ask_headings(
+    kb: KnowledgeBase, asked: Sequence[str], settings: RetrievalDeclaration
+) -> Found:
+    """Search for headings; a passage of the section is the answer."""
+    ranks, few, more = [], [], []
+    for heading in asked:
+        found = await search(kb, heading, settings.model_copy(update={"top_k": _LOOKED_AT}))
+        right = [one.id for one in found if _is_of(one.text, one.metadata.get("heading"), heading)]
+        ranks.append(reciprocal_rank([one.id for one in found], right))
+        uris = [one.metadata["uri"] for one in found]
+        few.append(len(set(uris[:5])))
+        more.append(len(set(uris)))
+    return Found(ranks, (float(np.mean(few)), float(np.mean(more))))
+
+
+def _is_of(text: str, path: str | None, heading: str) -> bool:
+    """Whether a passage is under a heading, or holds it."""
+    if heading in (path or "").split(" > "):
+        return True
+    return any(line.lstrip("#* ").startswith(heading) for line in text.splitlines())
+
+
+async def best_cosines(kb: KnowledgeBase, questions: Iterable[str]) -> list[float]:
+    """Of each question the cosine of the nearest passage."""
+    nearest = kb.retrieval.model_copy(update={"strategy": "similarity", "top_k": 1})
+    found = [await search(kb, question, nearest) for question in questions]
+    return [one.matches[0].scores["dense"] for one in found]
+
+
+def separation(own: Sequence[float], foreign: Sequence[float]) -> float:
+    """How surely a figure of an own question is above one of a foreign one: the area under ROC."""
+    pairs = np.subtract.outer(own, foreign)
+    return float((pairs > 0).mean() + (pairs == 0).mean() / 2)

@@ -1,0 +1,135 @@
+"""What a default of the search must not break, on forty pages of documentation.
+
+The embedder is the hashing one, whose vectors know little: a default that trusts them too much
+shows. `benchmarks/retrieval.py` asks the same with the real one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.chunking.recursive import RecursiveChunker
+from lorebind_knowledge.declarations import RetrievalDeclaration
+from lorebind_knowledge.embedders.hashing import HashingEmbedder
+from lorebind_knowledge.evaluation.dataset import Dataset
+from lorebind_knowledge.evaluation.evaluate import evaluate
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.index.index import Index
+from lorebind_knowledge.ingest.corpus import Corpus
+from lorebind_knowledge.ingest.engine import ingest
+from lorebind_knowledge.knowledge_base import KnowledgeBase
+from lorebind_knowledge.namespace import Namespace
+from lorebind_knowledge.sources.files import FileSource
+from lorebind_knowledge.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.index.view import View
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "examples" / "quickstart" / "docs" / "tutorial"
+JUDGED = {
+    "declare a cookie parameter": "cookie-params cookie-param-models",
+    "read headers of the request": "header-params header-param-models",
+    "validate query parameters": "query-params query-params-str-validations query-param-models",
+    "path parameters with numbers": "path-params path-params-numeric-validations",
+    "nested models in the request body": "body body-nested-models body-fields",
+    "upload a file with a form": "request-files request-forms request-forms-and-files",
+    "return an error with a status code": "response-status-code handling-errors",
+    "test the application with a database": "testing sql-databases",
+    "stream data to the client": "server-sent-events stream-json-lines",
+    "describe the API in its documentation": "metadata path-operation-configuration",
+}
+TRUSTING = {"fusion": {"dense_weight": 0.7, "document_weight": 0}}
+"""The default of once, which was tuned on two collections."""
+
+
+def _guards() -> Any:
+    spec = importlib.util.spec_from_file_location("guards", ROOT / "benchmarks" / "guards.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+guards = _guards()
+
+
+@pytest.fixture(scope="module")
+def kb() -> Iterator[KnowledgeBase]:
+    made = KnowledgeBase(
+        id="docs",
+        namespace=Namespace("default", "test", "project", "docs"),
+        embedder=HashingEmbedder(dimension=128),
+        index=Index(MemoryStore(), Catalog()),
+        retrieval=RetrievalDeclaration(),
+        events=Events([]),
+    )
+    yield made
+    made.index.close()
+
+
+@pytest.fixture
+async def filled(kb: KnowledgeBase) -> KnowledgeBase:
+    """Ingested at the first use."""
+    source = FileSource("markdown_glob", ["*.md"], PAGES)
+    report = await ingest(Corpus(kb, [source], RecursiveChunker(1000, 100), {}))
+    assert report.chunks["total"] == 296
+    return kb
+
+
+async def ndcg(kb: KnowledgeBase, asked: Dataset, **settings: Any) -> float:
+    (found,) = await evaluate(kb, asked, {"": RetrievalDeclaration(**settings)})
+    return found.ndcg_10
+
+
+async def test_rare_words(filled: KnowledgeBase) -> None:
+    """Three rare words of a page find it, though vectors do not."""
+    texts = {page.stem: page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")}
+    asked = guards.rare_words(texts)
+    assert len(asked.relevant) == 40
+    assert await ndcg(filled, asked) >= 0.85
+    assert await ndcg(filled, asked, **TRUSTING) < 0.7
+    assert await ndcg(filled, asked, fusion={"document_weight": 0}) < 0.8
+
+
+async def test_thinned_judgements(filled: KnowledgeBase) -> None:
+    """A page is found without others about the same beside it."""
+    relevant = {question: frozenset(names.split()) for question, names in JUDGED.items()}
+    asked, away = guards.thinned(Dataset(dict(zip(JUDGED, JUDGED, strict=True)), relevant))
+    assert all(len(found) == 1 and not found & away for found in asked.relevant.values())
+    where = {"filters": {"uri": {"$nin": [f"{name}.md" for name in away]}}}
+    assert await ndcg(filled, asked, **where) >= 0.85
+    assert await ndcg(filled, asked, **where, **TRUSTING) < 0.82
+
+
+async def test_headings(filled: KnowledgeBase) -> None:
+    """A heading finds a passage of its section."""
+
+    def paths(view: View) -> list[str]:
+        whole = view.chunks(view.rows()[1].tolist()).values()
+        return [chunk.metadata.get("heading") or "" for chunk in whole]
+
+    asked = guards.headings(await call(filled.index.read, filled.namespace, paths), 100)
+    assert len(asked) == 100
+    found = await guards.ask_headings(filled, asked, RetrievalDeclaration())
+    trusting = await guards.ask_headings(filled, asked, RetrievalDeclaration(**TRUSTING))
+    assert found.mrr >= 0.765
+    assert trusting.mrr < 0.755
+    spread = await guards.ask_headings(filled, asked, RetrievalDeclaration(max_per_document=1))
+    assert spread.documents[0] > found.documents[0]
+
+
+def test_telling_questions_apart() -> None:
+    """The share of pairs in which the own question has more; equal ones count half."""
+    assert guards.separation([3, 4], [1, 2]) == 1
+    assert guards.separation([1, 4], [2, 1]) == (0.5 + 2) / 4

@@ -1,0 +1,129 @@
+"""Smoothing: what near documents add to a passage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorebind_knowledge.declarations.base import RefusedError
+from lorebind_knowledge.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
+from lorebind_knowledge.retrieval.query import Candidate
+from lorebind_knowledge.retrieval.smoothing import figures_of_near_documents, smooth
+
+if TYPE_CHECKING:
+    from .bench import Bench
+
+EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
+SLANTED = (0.6, 0.8)
+
+
+def near(figures: list[float], documents: str, vectors: list[Any], count: int) -> list[float]:
+    matrix = np.array(vectors, np.float32)
+    return figures_of_near_documents(np.array(figures), documents, matrix, count).tolist()
+
+
+def test_the_nearest_document_by_hand() -> None:
+    """Its best passage counts, for all passages of a document alike; its own do not."""
+    # Document a lies to the east, b slanted, c to the north.
+    vectors = [EAST, SLANTED, EAST, NORTH]
+    assert near([1, 0.8, 0.6, 0.4], "abac", vectors, 1) == pytest.approx([0.8, 0.4, 0.8, 0.8])
+
+
+def test_several_documents_by_hand() -> None:
+    """They count by their cosines; more than there are means all others."""
+    expected = [0.8, (0.6 * 1 + 0.8 * 0.4) / 1.4, 0.8]
+    for count in (2, 9):
+        got = near([1, 0.8, 0.4], "abc", [EAST, SLANTED, NORTH], count)
+        assert got == pytest.approx(expected)
+
+
+def test_the_direction_of_a_document() -> None:
+    """It is that of the sum of its passages: one between two is near to both."""
+    vectors = [EAST, NORTH, (0.7071, 0.7071), (0.6, -0.8)]
+    assert near([1, 0.9, 0.5, 0.1], "aabc", vectors, 1)[:2] == pytest.approx([0.5, 0.5])
+
+
+def test_a_document_that_is_alone() -> None:
+    """It has its own best figure, so that the order stays."""
+    assert near([0.9, 0.3], "aa", [EAST, NORTH], 5) == [0.9, 0.9]
+
+
+def test_documents_that_are_not_near_at_all() -> None:
+    """They count alike, and what has no direction breaks nothing."""
+    assert near([0.9, 0.6, 0.2], "abc", [EAST, NORTH, (0, 0)], 2) == pytest.approx(
+        [0.4, 0.55, 0.75]
+    )
+
+
+def test_the_mix() -> None:
+    """The weight says which part of the fused figure is the documents'; the order follows it."""
+    ranked = [
+        Candidate("docs", at, name, 0.8, {"dense": 0.8, "fused": figure})
+        for at, (name, figure) in enumerate([("a", 1.0), ("b", 0.6), ("c", 0.5)])
+    ]
+    vectors = np.array([NORTH, EAST, (0.28, 0.96)], np.float32)
+    got = smooth(ranked, "abc", vectors, SmoothingDeclaration(weight=0.5, documents=1))
+    figures = {one.id: (one.scores["smoothed"], one.scores["fused"]) for one in got}
+    assert figures == {"a": (0.5, 0.75), "c": (1.0, 0.75), "b": (0.5, 0.55)}
+    assert [(one.id, one.score) for one in got] == [
+        ("a", 0.8),
+        ("c", 0.8),
+        ("b", pytest.approx(0.8 * 0.55 / 0.75)),
+    ]
+    assert smooth([], [], np.zeros((0, 2), np.float32), SmoothingDeclaration(weight=0.5)) == []
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=30))
+def test_same_as_by_the_definition(passages: list[tuple[float, int]]) -> None:
+    """Whatever belongs to what, the sums over groups are those of one document after the other."""
+    figures, documents = zip(*sorted(passages, key=lambda one: -one[0]), strict=True)
+    vectors = np.random.default_rng(3).normal(size=(len(figures), 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    owners = np.array(documents)
+    names = set(documents)
+    best = {
+        name: max(f for f, d in zip(figures, documents, strict=True) if d == name) for name in names
+    }
+    sums = {name: vectors[owners == name].sum(axis=0) for name in names}
+    units = {name: sums[name] / np.linalg.norm(sums[name]) for name in names}
+    expected = []
+    for name in documents:
+        others = sorted(names - {name}, key=lambda other: -float(units[name] @ units[other]))[:2]
+        weights = [max(float(units[name] @ units[other]), 1e-9) for other in others]
+        parts = [w * best[other] for w, other in zip(weights, others, strict=True)]
+        expected.append(sum(parts) / sum(weights) if others else best[name])
+    got = figures_of_near_documents(np.array(figures), documents, vectors, 2)
+    assert got.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_ranks_are_not_smoothed() -> None:
+    """`rrf` has no figures to mix, and says so rather than leave the setting without effect."""
+    with pytest.raises((RefusedError, ValueError), match="rrf cannot smooth"):
+        FusionDeclaration.model_validate({"method": "rrf", "smoothing": {"weight": 0.3}})
+    FusionDeclaration.model_validate({"method": "rrf", "smoothing": {"documents": 3}})
+
+
+async def test_a_search_that_smooths(bench: Bench) -> None:
+    """Among documents of one figure, those come first that lie near to others that match."""
+    bench.write("a.md", "pump valve turbine engine")
+    bench.write("b.md", "pump violin orchard harbour")
+    bench.write("c.md", "valve turbine engine pump motor")
+    bench.write("d.md", "glacier turbine engine valve motor")
+    await bench.ingest()
+    plain = await bench.ask("pump", top_k=4)
+    smoothed = await bench.ask("pump", top_k=4, fusion={"smoothing": {"weight": 0.5}})
+    assert not any("smoothed" in one.scores for one in plain)
+    before = {one.id: one.scores for one in plain}
+    for one in smoothed:
+        mixed = (before[one.id]["fused"] + one.scores["smoothed"]) / 2
+        assert one.scores["fused"] == pytest.approx(mixed, abs=2e-6)
+    fused = [one.scores["fused"] for one in smoothed]
+    assert fused == sorted(fused, reverse=True)
+    first = [
+        one.id for one in await bench.ask("pump", top_k=2, fusion={"smoothing": {"weight": 0.5}})
+    ]
+    assert first == [one.id for one in smoothed][:2]
