@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.catalog import chunks
+
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.namespace import Namespace
@@ -19,6 +21,8 @@ class KnowledgeStats:
     documents: dict[str, int] = field(default_factory=dict)
     """By state: `ready`, `pending`, `failed`."""
     chunks: int = 0
+    languages: dict[str, int] = field(default_factory=dict)
+    """How many documents are in each language, by its code in ISO 639-1."""
     embedder: str = ""
     """The one that the index was built with; empty when there is no index."""
     dimension: int = 0
@@ -38,7 +42,15 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
         namespace.kb,
         documents=dict(Counter(entry.state for entry in documents)),
         chunks=sum(entry.chunk_count for entry in documents),
+        languages=_languages(catalog, index.birth),
         embedder=index.manifest.embedder,
         dimension=index.manifest.dimension,
         last_run=last_run,
     )
+
+
+def _languages(catalog: Catalog, birth: int) -> dict[str, int]:
+    with catalog.reading() as sql:
+        found = chunks.languages_of(sql, birth)
+    found.pop("", None)  # documents without text
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

@@ -63,6 +63,11 @@ def test_among_other_languages(everything: Project, language: str) -> None:
     assert found_first(everything, language) == {name: name for name in CORPUS[language]}
 
 
+def test_counts(everything: Project) -> None:
+    """How many documents are in which language; Chinese is found without being told apart."""
+    assert everything.stats("handbook").languages == {"de": 5, "en": 5, "es": 5, "fr": 5, "ru": 5}
+
+
 @pytest.mark.parametrize("language", CORPUS)
 def test_a_declared_language(tmp_path: Path, language: str) -> None:
     """The same where the language is declared, and nothing has to be told from the texts."""
