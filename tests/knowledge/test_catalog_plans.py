@@ -97,3 +97,16 @@ def test_counted_at_the_end(index: Index) -> None:
         found = postgres_words.postings(sql.driver, entry.birth, "word5")
     assert found is not None
     assert len(found.numbers) >= 10
+
+
+def test_passages_are_found_by_their_words(index: Index) -> None:
+    """The words of an index are not read through for one of them."""
+    entry = index.catalog.ledger.index(HERE, "active")
+    assert entry is not None
+    index.finish_load(entry)
+    word = {"space": entry.birth, "word": postgres_words._number(entry.birth, "number3")}
+    with index.catalog.reading() as sql:
+        lines = sql.driver.execute(f"explain {postgres_words._PLACES}", word).fetchall()
+    plan = "\n".join(line for (line,) in lines)
+    assert "catalog_words_terms" in plan
+    assert "Seq Scan" not in plan

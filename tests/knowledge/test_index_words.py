@@ -12,6 +12,7 @@ import pytest
 
 from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
 from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.index import words
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
 
@@ -259,6 +260,21 @@ class TestWords(OnEveryCatalog):
         to.index = Index(to.store, again)
         assert ids(to.words("Haus")) == ["de"]
         assert ids(to.words("bread kitchen")) == ids(before)
+
+    def test_a_bounded_number_of_places_is_remembered(
+        self, to: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was not asked for the longest is forgotten, and found again."""
+        questions = ["bread kitchen", "engines mechanic", "tickets", "bread"]
+        found = [to.words(question) for question in questions]
+        monkeypatch.setattr(words, "_PLACES_KEPT", 7)
+        to.add(record("n", uri="n.md", text="nothing of that"))
+        to.remove("n.md")  # other versions, in which nothing is remembered yet
+        for _ in range(2):
+            assert [to.words(question) for question in questions] == found
+            (kept,) = to.index._memory._words.values()
+            assert 0 < kept._kept <= 7
+            assert "bread" in kept._postings
 
     @pytest.mark.parametrize("seed", range(4))
     def test_figures_are_those_of_a_fresh_index(self, to: Driver, seed: int) -> None:
