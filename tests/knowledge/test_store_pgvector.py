@@ -198,10 +198,14 @@ def test_configured_dimension(make_store: Callable[..., PgvectorStore]) -> None:
 def test_writers_of_the_same_numbers(make_store: Callable[..., PgvectorStore]) -> None:
     """Vectors that several writers add at once, in any order, are there once; no writer fails."""
     stores = [make_store() for _ in range(3)]
-    many = [stored(number) for number in range(1, 51)]
-    with ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda n: stores[n % 3].add(SPACE, many[:: 1 - n % 2 * 2]), range(12)))
-    assert stores[0].count(SPACE) == 50
+    for start in range(1, 1001, 50):
+        many = [stored(number) for number in range(start, start + 50)]
+        turned = [many, many[::-1]]
+        with ThreadPoolExecutor(6) as threads:
+            calls = [threads.submit(stores[n % 3].add, SPACE, turned[n % 2]) for n in range(12)]
+        for call in calls:
+            call.result()
+    assert stores[0].count(SPACE) == 1000
 
 
 def test_more_than_a_block(store: PgvectorStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,8 +106,10 @@ class PgvectorStore(VectorStore):
             with self._db.writing() as db:
                 self._table.make(db, self._name, allowed=self._ensure_schema)
         target = f"{self._table.quoted} (space, number, embedding, fields)"
+        # Writers that add the same numbers in different orders would wait for each other.
+        ordered = sorted(vectors, key=lambda one: one.number)
         with self._using(self._db.writing()) as db:
-            for block in _blocks(vectors):
+            for block in _blocks(ordered):
                 insert_rows(db, target, rows_of(space, block), "on conflict do nothing")
 
     def nearest(
