@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 import pytest
+from pydantic import ValidationError
 
 from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter
@@ -20,7 +21,7 @@ from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
-from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
+from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
 
@@ -101,7 +102,7 @@ def test_tables_of_any_name(
         assert found(store) == [number]
     assert {f"{name}_vectors" for name in names} == set(tables(db))
     for name in ("", "9", 'a"; drop table x; --', "t" * 56, "ä"):
-        with pytest.raises(UsageError, match="name of a table"):
+        with pytest.raises(ValidationError, match="name of a table"):
             make_store(table=name)
 
 

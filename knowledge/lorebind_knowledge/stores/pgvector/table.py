@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import StoreError, UsageError
+from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     import psycopg
 
-# With the longest suffix it has the 63 bytes at which PostgreSQL cuts names.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,54}")
 _COLUMNS = {
     "space": "bigint not null",
     "number": "bigint not null",
@@ -28,16 +25,8 @@ class Table:
     def __init__(self, name: str) -> None:
         """
         Args:
-            name: what the table's name begins with.
-
-        Raises:
-            UsageError: a table cannot have this name.
+            name: what the table's name begins with, a `SqlName`.
         """
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} cannot be the name of a table; expected a letter or '_', then letters, "
-                "digits and '_', at most 55 in all"
-            )
         self.name = name
         self.quoted = f'"{name}_vectors"'
 
