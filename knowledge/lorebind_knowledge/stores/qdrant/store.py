@@ -26,7 +26,6 @@ from lorebind_knowledge.stores.qdrant.points import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
 
     from qdrant_client import QdrantClient
 
@@ -53,12 +52,8 @@ class QdrantStore(VectorStore):
     def __init__(
         self,
         collection: str,
+        connection: QdrantConnection | None = None,
         *,
-        url: str | None = None,
-        address_as_written: str | None = None,
-        path: Path | None = None,
-        api_key: str | None = None,
-        timeout_seconds: float = 10,
         consistency: str | None = None,
         metric: str = "cosine",
         exact: bool = True,
@@ -66,12 +61,7 @@ class QdrantStore(VectorStore):
         """
         Args:
             collection: what the names of the collections begin with.
-            url: the server, as http://host:6333; None for qdrant-client's local mode.
-            address_as_written: how messages name the server; `url` when left out.
-            path: the folder of local mode, for small data and one process; None, without a url,
-                keeps everything in memory.
-            api_key: sent with every request.
-            timeout_seconds: of each request, rounded up to whole seconds.
+            connection: where they are, closed with the store; None keeps everything in memory.
             consistency: how many replicas must agree on a read: `majority`, `quorum` or `all`;
                 None is one.
             metric: what a new collection is made to order by, `cosine`, `l2` or `ip`; vectors have
@@ -79,15 +69,9 @@ class QdrantStore(VectorStore):
             exact: compare with every vector; False asks the approximate index, HNSW, which may
                 miss some of the nearest.
         """
-        self._connection = QdrantConnection(
-            url=url,
-            address_as_written=address_as_written,
-            path=path,
-            api_key=api_key,
-            timeout_seconds=timeout_seconds,
-        )
+        self._connection = connection or QdrantConnection()
         self._collection, self._metric, self.is_exact = collection, metric, exact
-        self.persistent = url is not None or path is not None
+        self.persistent = self._connection.persistent
         self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._made: set[int] = set()
 
