@@ -431,7 +431,9 @@ def test_indexes_that_are_left_over(
     store.build_index(SPACE)
     (kept,) = indexes(db).keys() - {gone}
     db.execute(f"delete from knowledge_chunks_vectors where space = {OTHER.birth}")
-    db.execute("update pg_index set indisvalid = false where indexrelid = %s::regclass", [kept])
+    db.execute(
+        "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f'"{kept}"']
+    )
     store.build_index(SPACE)
     assert indexes(db) == {kept: True}
 

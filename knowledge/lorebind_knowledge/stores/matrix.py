@@ -119,8 +119,8 @@ def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
     for one in vectors:
         if one.vector.shape != (space.dimension,):
             raise StoreError(
-                f"{space}: expected a vector of dimension {space.dimension}, "
-                f"got one of shape {one.vector.shape}"
+                f"{space}: vector {one.number} has the shape {one.vector.shape}, "
+                f"expected the dimension {space.dimension}"
             )
     return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
 

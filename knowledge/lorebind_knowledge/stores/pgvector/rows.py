@@ -8,6 +8,7 @@ import numpy as np
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.rows import bigint
+from lorebind_knowledge.stores.matrix import stacked
 from lorebind_knowledge.stores.pgvector.filters import as_fields
 
 if TYPE_CHECKING:
@@ -42,15 +43,9 @@ def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, 
 
 
 def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
-    for one in vectors:
-        if one.vector.shape != (space.dimension,):
-            raise StoreError(
-                f"{space}: vector {one.number} has the shape {one.vector.shape}, "
-                f"expected the dimension {space.dimension}"
-            )
     packed = np.zeros(len(vectors), _kind(space.dimension))
     packed["dimension"] = space.dimension
-    packed["values"] = [one.vector for one in vectors]
+    packed["values"] = stacked(space, vectors)
     return packed
 
 
