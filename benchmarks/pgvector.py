@@ -39,8 +39,8 @@ from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
-from lorebind_knowledge.stores.pgvector.rows import rows_of
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+from lorebind_knowledge.stores.pgvector.table import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

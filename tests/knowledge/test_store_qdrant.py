@@ -20,8 +20,7 @@ from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import Nominees, StoredVector
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
-from lorebind_knowledge.stores.qdrant.points import requests
-from lorebind_knowledge.stores.qdrant.store import QdrantStore
+from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
 from tests.conformance.qdrant_loopback import Loopback, serve
 
 if TYPE_CHECKING:

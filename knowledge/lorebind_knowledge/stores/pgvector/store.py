@@ -15,8 +15,7 @@ from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
 from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
-from lorebind_knowledge.stores.pgvector.rows import rows_of, vector_text, vectors_of
-from lorebind_knowledge.stores.pgvector.table import Table
+from lorebind_knowledge.stores.pgvector.table import Table, rows_of, vector_text, vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
