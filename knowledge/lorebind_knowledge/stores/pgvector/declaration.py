@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from lorebind_knowledge.declarations.base import Fault, RefusedError, Settings
+from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.values import SqlName
 from lorebind_knowledge.declarations.vector_dbs import DIMENSION, Metric, VectorDBBase
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.stores.base import VectorStore
 
@@ -110,6 +110,11 @@ class PgvectorVectorDB(VectorDBBase):
     type: Literal["pgvector"] = Field(description="Kept in PostgreSQL.")
     config: PgvectorConfig = Field(description="Which database, and how.")
 
+    @property
+    def own_catalog(self) -> CatalogDeclaration:
+        """In the same database."""
+        return CatalogDeclaration(dsn=self.config.dsn, ensure_schema=self.config.ensure_schema)
+
 
 Declaration = PgvectorVectorDB
 
@@ -119,15 +124,3 @@ def make(declaration: PgvectorVectorDB, environment: PartEnvironment) -> VectorS
 
     config = declaration.config
     return PgvectorStore(environment.fill(config.dsn), config)
-
-
-def make_catalog(declaration: PgvectorVectorDB, environment: PartEnvironment) -> Catalog:
-    """In the same database."""
-    from lorebind_knowledge.catalog.catalog import Catalog
-    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-    from lorebind_knowledge.postgres.address import PostgresAddress
-
-    config = declaration.config
-    address = PostgresAddress(environment.fill(config.dsn))
-    database = PostgresDatabase(address, ensure_schema=config.ensure_schema)
-    return Catalog(postgres=database, cache_bytes=declaration.embedding_cache.max_bytes)
