@@ -9,7 +9,7 @@ import numpy as np
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.postgres.rows import bigint
-from lorebind_knowledge.stores.matrix import stacked
+from lorebind_knowledge.stores.matrix import check_dimension
 from lorebind_knowledge.stores.pgvector.filters import as_fields
 
 if TYPE_CHECKING:
@@ -152,9 +152,10 @@ def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, 
 
 
 def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
+    check_dimension(space, vectors)
     packed = np.zeros(len(vectors), _kind(space.dimension))
     packed["dimension"] = space.dimension
-    packed["values"] = stacked(space, vectors)
+    packed["values"] = [one.vector for one in vectors]
     return packed
 
 
