@@ -38,9 +38,9 @@ from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import StoredVector
-from lorebind_knowledge.stores.pgvector.rows import rows_of
-from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
+from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
+from lorebind_knowledge.stores.pgvector.table import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -291,14 +291,15 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
     name = make.__name__
     table = f"bench_{name}"
     config = AnnIndexConfig()
-    store = PgvectorStore(dsn, table=table, ensure_index=True, index=config)
+    settings = PgvectorSettings(table=table, ensure_index=True, index=config)
+    store = PgvectorStore(dsn, settings)
     fill(store, make(1, count))
     began = time.perf_counter()
     store.build_index(SPACE)
     built = time.perf_counter() - began
     store.close()
     queries = make(2, QUERIES)
-    exact, exact_ms = answers(PgvectorStore(dsn, table=table), queries)
+    exact, exact_ms = answers(PgvectorStore(dsn, PgvectorSettings(table=table)), queries)
     print(f"{count} {name} vectors of {DIMENSION} dimensions, {QUERIES} queries, best {BEST}:")
     print(f"  exact: p50 {exact_ms:.1f} ms")
     print(
@@ -307,8 +308,8 @@ def recall(dsn: str, make: Callable[[int, int], NDArray[np.float32]], count: int
     )
     for ef_search in sorted({40, 100, 200, 400, config.ef_search}):
         changed = config.model_copy(update={"ef_search": ef_search})
-        searched = PgvectorStore(dsn, table=table, ensure_index=True, index=changed)
-        found, ms = answers(searched, queries)
+        searched = settings.model_copy(update={"index": changed})
+        found, ms = answers(PgvectorStore(dsn, searched), queries)
         hits = sum(len(few & all_) for few, all_ in zip(found, exact, strict=True))
         print(
             f"  ef_search {ef_search}: recall@{BEST} {hits / (QUERIES * BEST):.4f}, p50 {ms:.1f} ms"

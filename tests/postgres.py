@@ -208,12 +208,13 @@ def dsn(new_dsn: Callable[[], str]) -> str:
 @pytest.fixture
 def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
     """Makes stores on a database of the test's own, which are closed after it."""
+    from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
     made: list[PgvectorStore] = []
 
-    def make(options: str = "", **settings: Any) -> PgvectorStore:
-        made.append(PgvectorStore(dsn + options, **settings))
+    def make(options: str = "", *, ann_from: int = 10_000, **settings: Any) -> PgvectorStore:
+        made.append(PgvectorStore(dsn + options, PgvectorSettings(**settings), ann_from=ann_from))
         return made[-1]
 
     yield make

@@ -64,6 +64,13 @@ def compile_filter(where: Mapping[str, Any]) -> Predicate:
     return _all([_entry(name, condition) for name, condition in where.items()])
 
 
+def operators_of(condition: Any) -> Collection[tuple[str, Any]]:
+    """A condition on a field as operators with their operands; a value or a list stands for one."""
+    if isinstance(condition, Mapping):
+        return condition.items()
+    return [("$in" if _is_list(condition) else "$eq", condition)]
+
+
 def without_fields(where: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """A filter that says nothing of some fields, and lets through all that this one lets through.
 
@@ -129,13 +136,10 @@ def _field(name: str, condition: Any) -> Predicate:
 
 
 def _tests(name: str, condition: Any) -> list[_Test]:
-    if isinstance(condition, Mapping):
-        if not condition:
-            raise UsageError(f"the filter on {name!r} has no operator; {_known_operators()}")
-        return [_operator(name, key, operand) for key, operand in condition.items()]
-    if _is_list(condition):
-        return [_operator(name, "$in", condition)]
-    return [_operator(name, "$eq", condition)]
+    tests = [_operator(name, key, operand) for key, operand in operators_of(condition)]
+    if not tests:
+        raise UsageError(f"the filter on {name!r} has no operator; {_known_operators()}")
+    return tests
 
 
 def _operator(name: str, key: Any, operand: Any) -> _Test:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
+from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig, PgvectorSettings
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
@@ -34,5 +34,5 @@ class TestPgvectorStoreWithAnIndex(TestPgvectorStore):
 
     @pytest.fixture
     def reopen(self, dsn: str) -> Callable[[], PgvectorStore]:
-        index = AnnIndexConfig(ef_search=1000)
-        return lambda: PgvectorStore(dsn + FORCED, ensure_index=True, index=index, ann_from=1)
+        settings = PgvectorSettings(ensure_index=True, index=AnnIndexConfig(ef_search=1000))
+        return lambda: PgvectorStore(dsn + FORCED, settings, ann_from=1)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing import VectorStoreConformance
 
@@ -37,7 +38,7 @@ class TestInFolder(VectorStoreConformance):
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], QdrantStore]:
-        return lambda: QdrantStore("docs", path=tmp_path / "qdrant")
+        return lambda: QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
 
     @pytest.fixture
     def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:
@@ -55,7 +56,7 @@ class TestOnServer(VectorStoreConformance):
 
         name = f"lorebind-test-{uuid4().hex[:12]}"
         key = os.environ.get("LOREBIND_TEST_QDRANT_API_KEY")
-        yield lambda: QdrantStore(name, url=SERVER, api_key=key)
+        yield lambda: QdrantStore(name, QdrantConnection(url=SERVER, api_key=key))
         client = QdrantClient(url=SERVER, api_key=key, check_compatibility=False)
         for collection in client.get_collections().collections:
             if collection.name.startswith(name):

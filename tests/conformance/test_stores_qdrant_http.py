@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.store import QdrantStore
 from lorebind_knowledge.testing import VectorStoreConformance
 from tests.conformance.qdrant_loopback import serve
@@ -19,7 +20,7 @@ class TestOverHttp(VectorStoreConformance):
     @pytest.fixture
     def reopen(self) -> Iterator[Callable[[], QdrantStore]]:
         with serve() as loopback:
-            yield lambda: QdrantStore("docs", url=loopback.url)
+            yield lambda: QdrantStore("docs", QdrantConnection(url=loopback.url))
 
     @pytest.fixture
     def store(self, reopen: Callable[[], QdrantStore]) -> Iterator[QdrantStore]:

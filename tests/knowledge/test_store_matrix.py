@@ -126,5 +126,5 @@ def test_block_by_block() -> None:
 def test_another_dimension() -> None:
     """A vector of another dimension is refused with both."""
     added = [StoredVector(1, vectors(1, 4)[0], "", {}), StoredVector(2, vectors(1, 7)[0], "", {})]
-    with pytest.raises(StoreError, match=r"index acme/.* #1: expected .* dimension 4, .*\(7,\)"):
+    with pytest.raises(StoreError, match=r"index acme/.* #1: vector 2 .*\(7,\), .* dimension 4"):
         stacked(space(4), added)

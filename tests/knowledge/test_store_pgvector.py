@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 import pytest
+from pydantic import ValidationError
 
 from lorebind_knowledge.errors import IndexMismatchError, StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter
@@ -20,7 +21,7 @@ from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import ApproximateStore, StoredVector, VectorStore
 from lorebind_knowledge.stores.pgvector import store as store_module
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
-from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
+from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 from lorebind_knowledge.stores.pgvector.table import Table
 
@@ -101,7 +102,7 @@ def test_tables_of_any_name(
         assert found(store) == [number]
     assert {f"{name}_vectors" for name in names} == set(tables(db))
     for name in ("", "9", 'a"; drop table x; --', "t" * 56, "ä"):
-        with pytest.raises(UsageError, match="name of a table"):
+        with pytest.raises(ValidationError, match="name of a table"):
             make_store(table=name)
 
 
@@ -198,10 +199,14 @@ def test_configured_dimension(make_store: Callable[..., PgvectorStore]) -> None:
 def test_writers_of_the_same_numbers(make_store: Callable[..., PgvectorStore]) -> None:
     """Vectors that several writers add at once, in any order, are there once; no writer fails."""
     stores = [make_store() for _ in range(3)]
-    many = [stored(number) for number in range(1, 51)]
-    with ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda n: stores[n % 3].add(SPACE, many[:: 1 - n % 2 * 2]), range(12)))
-    assert stores[0].count(SPACE) == 50
+    for start in range(1, 1001, 50):
+        many = [stored(number) for number in range(start, start + 50)]
+        turned = [many, many[::-1]]
+        with ThreadPoolExecutor(6) as threads:
+            calls = [threads.submit(stores[n % 3].add, SPACE, turned[n % 2]) for n in range(12)]
+        for call in calls:
+            call.result()
+    assert stores[0].count(SPACE) == 1000
 
 
 def test_more_than_a_block(store: PgvectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +431,9 @@ def test_indexes_that_are_left_over(
     store.build_index(SPACE)
     (kept,) = indexes(db).keys() - {gone}
     db.execute(f"delete from knowledge_chunks_vectors where space = {OTHER.birth}")
-    db.execute("update pg_index set indisvalid = false where indexrelid = %s::regclass", [kept])
+    db.execute(
+        "update pg_index set indisvalid = false where indexrelid = %s::regclass", [f'"{kept}"']
+    )
     store.build_index(SPACE)
     assert indexes(db) == {kept: True}
 

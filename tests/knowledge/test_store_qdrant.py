@@ -18,9 +18,9 @@ from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.stores.base import Nominees, StoredVector
+from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
-from lorebind_knowledge.stores.qdrant.points import requests
-from lorebind_knowledge.stores.qdrant.store import QdrantStore
+from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
 from tests.conformance.qdrant_loopback import Loopback, serve
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def loopback(socket_enabled: None) -> Iterator[Loopback]:
 
 @pytest.fixture
 def store(loopback: Loopback) -> Iterator[QdrantStore]:
-    store = QdrantStore("docs", url=loopback.url)
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url))
     yield store
     store.close()
 
@@ -268,7 +268,7 @@ def test_a_collection_that_is_gone(store: QdrantStore, loopback: Loopback) -> No
 
 def test_two_that_make_a_collection_at_once(loopback: Loopback) -> None:
     """Both succeed, and whichever came first made it."""
-    stores = [QdrantStore("docs", url=loopback.url) for _ in range(4)]
+    stores = [QdrantStore("docs", QdrantConnection(url=loopback.url)) for _ in range(4)]
     start = threading.Barrier(len(stores))
 
     def add(number: int, store: QdrantStore) -> None:
@@ -287,9 +287,9 @@ def test_two_that_make_a_collection_at_once(loopback: Loopback) -> None:
 
 def test_a_collection_of_another_metric(loopback: Loopback) -> None:
     """A collection that was made with another metric is refused rather than misread."""
-    first = QdrantStore("docs", url=loopback.url, metric="l2")
+    first = QdrantStore("docs", QdrantConnection(url=loopback.url), metric="l2")
     first.add(SPACE, [stored(1)])
-    second = QdrantStore("docs", url=loopback.url)
+    second = QdrantStore("docs", QdrantConnection(url=loopback.url))
     with pytest.raises(StoreError, match="set the metric that it has"):
         second.add(SPACE, [stored(2)])
     assert numbers(first) == [1]
@@ -310,7 +310,7 @@ def operations(store: QdrantStore) -> list[Callable[[], Any]]:
 
 def test_a_server_that_is_not_there(socket_enabled: None) -> None:
     """An outage names the server and what to check, in every operation."""
-    store = QdrantStore("docs", url="http://user:secret@127.0.0.1:9")
+    store = QdrantStore("docs", QdrantConnection(url="http://user:secret@127.0.0.1:9"))
     for operation in operations(store):
         with pytest.raises(
             StoreError, match=r"http://127\.0\.0\.1:9: .*check that the server"
@@ -322,7 +322,7 @@ def test_a_server_that_is_not_there(socket_enabled: None) -> None:
 
 def test_an_address_of_something_else(loopback: Loopback) -> None:
     """A server that is no Qdrant has no collection either, and that is an error, not emptiness."""
-    store = QdrantStore("docs", url=f"{loopback.url}/elsewhere")
+    store = QdrantStore("docs", QdrantConnection(url=f"{loopback.url}/elsewhere"))
     for operation in operations(store):
         with pytest.raises(StoreError, match=r"not Qdrant \(404\); check the url"):
             operation()
@@ -332,7 +332,9 @@ def test_an_address_of_something_else(loopback: Loopback) -> None:
 def test_a_server_by_a_variable_is_not_told(socket_enabled: None) -> None:
     """An address that a variable names is called by the variable."""
     address = "http://user:{{ .env.KEY }}@{{ .env.PLACE }}"
-    store = QdrantStore("docs", url="http://user:key@127.0.0.1:9", address_as_written=address)
+    store = QdrantStore(
+        "docs", QdrantConnection(url="http://user:key@127.0.0.1:9", address_as_written=address)
+    )
     with pytest.raises(StoreError, match=r"qdrant store http://{{ \.env\.PLACE }}: ") as caught:
         numbers(store)
     assert "127.0.0.1" not in str(caught.value)
@@ -343,7 +345,7 @@ def test_a_slow_server(loopback: Loopback) -> None:
     """A request that takes longer than `timeout_seconds` is given up."""
     answering = threading.Event()
     loopback.before = lambda path: answering.wait(30)  # type: ignore[assignment]
-    store = QdrantStore("docs", url=loopback.url, timeout_seconds=0.1)
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url, timeout_seconds=0.1))
     with pytest.raises(StoreError, match=r"timed out.*timeout_seconds"):
         store.count(SPACE)
     answering.set()
@@ -354,10 +356,10 @@ def test_a_slow_server(loopback: Loopback) -> None:
 def test_the_api_key(loopback: Loopback) -> None:
     """It is sent; one that is refused is a named error that does not show it."""
     loopback.api_key = KEY
-    store = QdrantStore("docs", url=loopback.url, api_key=KEY)
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url, api_key=KEY))
     store.add(SPACE, [stored(1)])
     store.close()
-    wrong = QdrantStore("docs", url=loopback.url, api_key=f"{KEY}-wrong")
+    wrong = QdrantStore("docs", QdrantConnection(url=loopback.url, api_key=f"{KEY}-wrong"))
     for operation in operations(wrong):
         with pytest.raises(StoreError, match=r"refuses the api key.*auth\.api_key") as caught:
             operation()
@@ -367,7 +369,7 @@ def test_the_api_key(loopback: Loopback) -> None:
 
 def test_reads_ask_for_consistency(loopback: Loopback) -> None:
     """Every read that can says how many replicas must agree, and that it compares with all."""
-    store = QdrantStore("docs", url=loopback.url, consistency="majority")
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url), consistency="majority")
     store.add(SPACE, [stored(1)])
     loopback.seen.clear()
     assert numbers(store) == list(store.get(SPACE, [1])) == [1]
@@ -379,7 +381,7 @@ def test_reads_ask_for_consistency(loopback: Loopback) -> None:
 
 def test_the_approximate_index(loopback: Loopback) -> None:
     """With `exact: false` the server's own index is asked, and the store says so."""
-    store = QdrantStore("docs", url=loopback.url, exact=False)
+    store = QdrantStore("docs", QdrantConnection(url=loopback.url), exact=False)
     store.add(SPACE, [stored(1)])
     assert numbers(store) == [1]
     assert [query["params"]["exact"] for query in queries(loopback)] == [False]
@@ -392,13 +394,13 @@ def test_the_approximate_index(loopback: Loopback) -> None:
 def test_a_folder_serves_one_process(tmp_path: Path) -> None:
     """Local mode locks its folder: another client is an error, stores of one process share it."""
     folder = tmp_path / "qdrant"
-    store = QdrantStore("docs", path=folder)
+    store = QdrantStore("docs", QdrantConnection(path=folder))
     other = QdrantClient(path=str(folder))
     with pytest.raises(StoreError, match="another process uses the folder"):
         store.add(SPACE, [stored(1)])
     other.close()
     store.add(SPACE, [stored(1)])
-    twin = QdrantStore("docs", path=folder)
+    twin = QdrantStore("docs", QdrantConnection(path=folder))
     twin.add(SPACE, [stored(2)])
     twin.close()
     assert sorted(numbers(store)) == [1, 2]
@@ -408,11 +410,11 @@ def test_a_folder_serves_one_process(tmp_path: Path) -> None:
 
 def test_what_a_folder_keeps(tmp_path: Path) -> None:
     """Vectors are there when the folder is opened again, and found by what they were given."""
-    store = QdrantStore("docs", path=tmp_path / "qdrant")
+    store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     store.add(SPACE, [stored(1, (0.6, 0.8, 0.0, 0.0), tag="x"), stored(2, NORTH)])
     before = nearest(store)
     store.close()
-    again = QdrantStore("docs", path=tmp_path / "qdrant")
+    again = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     after = nearest(again)
     assert after.numbers == before.numbers == [1, 2]
     assert np.array_equal(after.vectors, before.vectors)  # type: ignore[arg-type]
@@ -422,7 +424,7 @@ def test_what_a_folder_keeps(tmp_path: Path) -> None:
 
 def test_nothing_is_made_before_the_first_write(tmp_path: Path) -> None:
     """A store in a folder that is only asked makes no folder."""
-    store = QdrantStore("docs", path=tmp_path / "qdrant")
+    store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     _, *others = operations(store)
     for operation in others:
         operation()
@@ -438,7 +440,7 @@ def test_a_closed_store(loopback: Loopback, tmp_path: Path, place: str) -> None:
         "folder": {"path": tmp_path / "qdrant"},
         "memory": {},
     }
-    store = QdrantStore("docs", **places[place])
+    store = QdrantStore("docs", QdrantConnection(**places[place]))
     store.close()
     store.close()
     for operation in operations(store):
@@ -449,7 +451,7 @@ def test_a_closed_store(loopback: Loopback, tmp_path: Path, place: str) -> None:
 
 def test_a_folder_asked_by_many_threads(tmp_path: Path) -> None:
     """Local mode, which is not made for threads, gives each a turn."""
-    store = QdrantStore("docs", path=tmp_path / "qdrant")
+    store = QdrantStore("docs", QdrantConnection(path=tmp_path / "qdrant"))
     store.add(SPACE, [stored(1000)])
     errors: list[Exception] = []
 
@@ -478,7 +480,9 @@ def test_a_folder_asked_by_many_threads(tmp_path: Path) -> None:
 def test_after_a_fork(loopback: Loopback, tmp_path: Path, place: str) -> None:
     """A server is asked over sockets of the child's own; a folder says that it serves one."""
     on_server = place == "server"
-    store = QdrantStore("docs", **({"url": loopback.url} if on_server else {"path": tmp_path}))
+    store = QdrantStore(
+        "docs", QdrantConnection(**({"url": loopback.url} if on_server else {"path": tmp_path}))
+    )
     store.add(SPACE, [stored(1)])
     child = os.fork()
     if child == 0:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.configuration.make_part import PartEnvironment, make_part
 from lorebind_knowledge.data_folder import DATA_FOLDER
-from lorebind_knowledge.declarations.places import PLACES
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.stores.wrapper import StoreWrapper
@@ -32,9 +31,9 @@ _LONGEST_NAME = 63
 def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[VectorStore, Catalog]:
     """A store and its catalog. Nothing is opened or written until it is used.
 
-    The two belong together. A kind whose database can hold both has `make_catalog` beside `make`.
-    The catalog of any other kind is where it is declared to be, else in a file of the project; it
-    is in memory if the store has an attribute `persistent` that is false.
+    The two belong together. A kind whose database can hold both declares an `own_catalog`. The
+    catalog of any other kind is where it is declared to be, else in a file of the project; it is in
+    memory if the store has an attribute `persistent` that is false.
 
     Raises:
         StoreError: it cannot be made with what was declared.
@@ -47,15 +46,13 @@ def make_store(declaration: VectorDBBase, environment: Environment) -> tuple[Vec
 
     members = (*_METHODS, *_FLAGS)
     store: VectorStore = make_part("vector_dbs", declaration, own, members, StoreError, redacting)
-    kind = PLACES["vector_dbs"].kind(getattr(declaration, declaration.kind_key))
-    if hasattr(kind, "make_catalog"):
-        return store, kind.make_catalog(declaration, own)
     return store, _catalog(declaration, own, persistent=getattr(store, "persistent", True))
 
 
 def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent: bool) -> Catalog:
     cache_bytes = declaration.embedding_cache.max_bytes
-    declared: CatalogDeclaration | None = getattr(declaration, "catalog", None)
+    shared: CatalogDeclaration | None = getattr(declaration, "own_catalog", None)
+    declared = shared or getattr(declaration, "catalog", None)
     if declared is None:
         beside = environment.root / DATA_FOLDER / f"{declaration.id}.catalog.db"
         return Catalog(beside if persistent else None, cache_bytes=cache_bytes)
@@ -70,10 +67,11 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
     from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
     from lorebind_knowledge.postgres.address import PostgresAddress
 
+    schema = declared.table_schema or _schema_of(declaration.id)
     database = PostgresDatabase(
         PostgresAddress(environment.fill(declared.dsn)),
         ensure_schema=declared.ensure_schema,
-        own_schema=declared.table_schema or _schema_of(declaration.id),
+        own_schema=None if shared else schema,
     )
     return Catalog(postgres=database, cache_bytes=cache_bytes)
 

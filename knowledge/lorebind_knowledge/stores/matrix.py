@@ -116,13 +116,21 @@ def stacked(space: Space, vectors: Sequence[StoredVector]) -> Matrix:
     Raises:
         StoreError: one of them has another dimension than the space.
     """
+    check_dimension(space, vectors)
+    return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
+
+
+def check_dimension(space: Space, vectors: Sequence[StoredVector]) -> None:
+    """
+    Raises:
+        StoreError: one of the vectors has another dimension than the space.
+    """
     for one in vectors:
         if one.vector.shape != (space.dimension,):
             raise StoreError(
-                f"{space}: expected a vector of dimension {space.dimension}, "
-                f"got one of shape {one.vector.shape}"
+                f"{space}: vector {one.number} has the shape {one.vector.shape}, "
+                f"expected the dimension {space.dimension}"
             )
-    return np.array([one.vector for one in vectors], "<f4").reshape(-1, space.dimension)
 
 
 def _best(figures: Vector, k: int) -> NDArray[np.intp]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
     helping: list[Future[None]] = []
     more = min(-(-len(matrix) // rows), _THREADS) - 1
     with suppress(RuntimeError):  # while the interpreter ends, no thread can be asked any more
-        helping.extend(_helpers.submit(work) for _ in range(more))
+        helping.extend(_helpers().submit(work) for _ in range(more))
     work()
     for helper in helping:
         if not helper.cancel():
@@ -59,14 +59,10 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
 _THREADS = min(usable_processors(), _MOST)
 
 
-def _make_helpers() -> None:
-    """Threads start when first asked; a child process has none of its parent's."""
-    global _helpers
-    _helpers = ThreadPoolExecutor(max(_THREADS - 1, 1), thread_name_prefix="lorebind-product")
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(_THREADS - 1, 1), thread_name_prefix="lorebind-product")
 
 
-_helpers: ThreadPoolExecutor
-_make_helpers()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_make_helpers)
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_helpers.cache_clear)

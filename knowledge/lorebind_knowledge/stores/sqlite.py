@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from lorebind_knowledge.declarations.base import Settings
+from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
 from lorebind_knowledge.declarations.vector_dbs import VectorDBBase
 from lorebind_knowledge.errors import StoreError, UsageError
@@ -28,7 +29,6 @@ from lorebind_knowledge.stores.base import VectorStore
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.configuration.make_part import PartEnvironment
     from lorebind_knowledge.declarations.base import Wants
     from lorebind_knowledge.records import Matrix, Space, Vector
@@ -77,20 +77,17 @@ class SqliteVectorDB(VectorDBBase):
         default_factory=SqliteVectorDBConfig, description="Which file."
     )
 
+    @property
+    def own_catalog(self) -> CatalogDeclaration:
+        """In the same file."""
+        return CatalogDeclaration(path=self.config.path)
+
 
 Declaration = SqliteVectorDB
 
 
 def make(declaration: SqliteVectorDB, environment: PartEnvironment) -> SqliteStore:
     return SqliteStore(environment.root / environment.fill(declaration.config.path))
-
-
-def make_catalog(declaration: SqliteVectorDB, environment: PartEnvironment) -> Catalog:
-    """In the same file."""
-    from lorebind_knowledge.catalog.catalog import Catalog
-
-    path = environment.root / environment.fill(declaration.config.path)
-    return Catalog(path, cache_bytes=declaration.embedding_cache.max_bytes)
 
 
 class _Latest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.records import Space
@@ -41,17 +41,17 @@ class StoreWrapper(VectorStore):
     Around an `ApproximateStore` a wrapper is one too.
     """
 
-    def __new__(cls, inner: VectorStore, *arguments: Any, **more: Any) -> Self:
-        if isinstance(inner, ApproximateStore) and not issubclass(cls, ApproximateStore):
-            cls = type(cls.__name__, (cls, _Approximate), {"__module__": cls.__module__})
-        made: Self = object.__new__(cls)
-        return made
-
     def __init__(self, inner: VectorStore) -> None:
         self.inner = inner
         self.is_exact = inner.is_exact
         self.filters = inner.filters
         self.gives_vectors = inner.gives_vectors
+        if isinstance(inner, ApproximateStore) and not isinstance(self, ApproximateStore):
+
+            async def finish_load(space: Space) -> None:
+                await self._passed(inner.finish_load, space)
+
+            self.finish_load = finish_load
 
     async def around(self, asked: StoreCall, ask: Callable[[], Awaitable[R]]) -> R:
         """Around each call: `await ask()` makes it, once or several times or not at all."""
@@ -94,13 +94,3 @@ class StoreWrapper(VectorStore):
 
     def __str__(self) -> str:
         return str(self.inner)
-
-
-class _Approximate:
-    """What a wrapper of an `ApproximateStore` has beside the rest."""
-
-    inner: Any
-    _passed: Any
-
-    async def finish_load(self, space: Space) -> None:
-        await self._passed(self.inner.finish_load, space)

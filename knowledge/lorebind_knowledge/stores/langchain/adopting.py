@@ -11,39 +11,31 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.langchain.store import is_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.vectorstores import VectorStore
 
 
-def adopting(held: VectorStore) -> Callable[[Embeddings], VectorStore]:
-    """What gives a copy of an object that has another `Embeddings` and the same data."""
+def adopted(held: VectorStore, embedding: Embeddings) -> VectorStore:
+    """A copy of an object that has another `Embeddings` and the same data.
 
-    def adopted(embedding: Embeddings) -> VectorStore:
-        """
-        Raises:
-            StoreError: the object hides its `Embeddings`, or it has documents of others.
-        """
-        store: VectorStore | None = _with_embeddings(held, embedding)
-        if store is None:
-            raise StoreError(
-                f"the {type(held).__name__} keeps its embeddings where they cannot be replaced; "
-                "name its class or a function that makes it instead"
-            )
-        try:
-            some = store.similarity_search("documents", k=4)
-        except (
-            Exception
-        ):  # whatever a class raises for a vector of another length than those it has
-            some = held.similarity_search("documents", k=4)
-        if not all(map(is_ours, some)):
-            raise StoreError(
-                f"the {type(held).__name__} has documents that Lorebind did not add; give one "
-                "that is empty, with a collection, table or file of its own"
-            )
-        return store
-
-    return adopted
+    Raises:
+        StoreError: the object hides its `Embeddings`, or it has documents of others.
+    """
+    store: VectorStore | None = _with_embeddings(held, embedding)
+    if store is None:
+        raise StoreError(
+            f"the {type(held).__name__} keeps its embeddings where they cannot be replaced; "
+            "name its class or a function that makes it instead"
+        )
+    try:
+        some = store.similarity_search("documents", k=4)
+    except Exception:  # whatever a class raises for a vector of another length than those it has
+        some = held.similarity_search("documents", k=4)
+    if not all(map(is_ours, some)):
+        raise StoreError(
+            f"the {type(held).__name__} has documents that Lorebind did not add; give one "
+            "that is empty, with a collection, table or file of its own"
+        )
+    return store
 
 
 def _with_embeddings(held: Any, embedding: Embeddings, depth: int = 0) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -122,14 +123,14 @@ Declaration = LangChainVectorDB
 def make(declaration: LangChainVectorDB, environment: PartEnvironment) -> VectorStore:
     from langchain_core.vectorstores import InMemoryVectorStore
 
-    from lorebind_knowledge.stores.langchain.adopting import adopting
+    from lorebind_knowledge.stores.langchain.adopting import adopted
     from lorebind_knowledge.stores.langchain.store import LangChainStore
 
     recipe = recipe_of(declaration, environment)
     kind = getattr(recipe.make, "__self__", recipe.make)
     if isinstance(declaration.class_path, LiveObject):
         held = recipe.make()
-        kind, recipe = type(held), replace(recipe, make=adopting(held))
+        kind, recipe = type(held), replace(recipe, make=partial(adopted, held))
     in_memory = derives(kind, InMemoryVectorStore)
     persistent = not in_memory if declaration.persistent is None else declaration.persistent
     return LangChainStore(recipe, exact=in_memory, persistent=persistent)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.errors import StoreError, UsageError
-from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
     import psycopg
 
     from lorebind_knowledge.declarations.vector_dbs import Metric
     from lorebind_knowledge.records import Space
-    from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig
+    from lorebind_knowledge.stores.pgvector.declaration import AnnIndexConfig
     from lorebind_knowledge.stores.pgvector.table import Table
 
 _OPERATORS = {"cosine": ("<=>", "cosine"), "l2": ("<->", "l2"), "ip": ("<#>", "ip")}
@@ -51,9 +50,7 @@ class AnnIndex:
 
     def name(self, space: Space) -> str:
         """The name of the index over the rows of a space."""
-        name = f"{self._base}_{space.name}"
-        # PostgreSQL cuts names at 63 bytes, and what differs is at the end.
-        return name if len(name) <= 63 else f"{self._short_base}_{space.name}"
+        return f"{self._base}_{space.name}"
 
     def sql(self, space: Space, records: int) -> str:
         """The statement that makes it, which blocks neither readers nor writers."""
@@ -172,7 +169,7 @@ class AnnIndex:
             " where i.indrelid = to_regclass(%s)",
             [self.table.quoted],
         ).fetchall()
-        ours = re.compile(rf"(?:{self._base}|{self._short_base})_([0-9a-f]{{16}})")
+        ours = re.compile(rf"{self._base}_([0-9a-f]{{16}})")
         there = False
         for name, valid in rows:
             if found := ours.fullmatch(name):
@@ -200,11 +197,8 @@ class AnnIndex:
 
     @property
     def _base(self) -> str:
-        return self.config.name or f"{self.table.name}_ann"
-
-    @property
-    def _short_base(self) -> str:
-        return f"ann_{digest(self._base)[:16]}"
+        # PostgreSQL cuts names at 63 bytes; those of spaces, which follow, differ by themselves.
+        return (self.config.name or f"{self.table.name}_ann")[:46]
 
 
 def _kind(space: Space) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.filters import compile_filter
+from lorebind_knowledge.filters import compile_filter, operators_of
 from lorebind_knowledge.postgres.address import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _ORDERINGS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -58,12 +57,7 @@ def _entry(name: str, condition: Any, values: dict[str, Any]) -> str:
         return f"({joint.join(_all(part, values) for part in condition)})"
     if name == "$not":
         return f"not {_all(condition, values)}"
-    if isinstance(condition, Mapping):
-        tests = [_operator(name, key, operand, values) for key, operand in condition.items()]
-    elif isinstance(condition, list | tuple | set | frozenset):
-        tests = [_equals_any(name, condition, values)]
-    else:
-        tests = [_equals_any(name, [condition], values)]
+    tests = [_operator(name, key, operand, values) for key, operand in operators_of(condition)]
     return f"({' and '.join(tests)})"
 
 

@@ -13,10 +13,9 @@ from lorebind_knowledge.postgres.connections import Connections
 from lorebind_knowledge.postgres.rows import insert_rows
 from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.pgvector.ann import AnnIndex
+from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
 from lorebind_knowledge.stores.pgvector.filters import sql_filter
-from lorebind_knowledge.stores.pgvector.rows import rows_of, vector_text, vectors_of
-from lorebind_knowledge.stores.pgvector.settings import AnnIndexConfig, PoolConfig
-from lorebind_knowledge.stores.pgvector.table import Table
+from lorebind_knowledge.stores.pgvector.table import Table, rows_of, vector_text, vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from lorebind_knowledge.declarations.vector_dbs import Metric
     from lorebind_knowledge.records import Space, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
@@ -54,49 +52,36 @@ class PgvectorStore(VectorStore):
     def __init__(
         self,
         dsn: str | PostgresAddress,
+        settings: PgvectorSettings | None = None,
         *,
-        table: str = "knowledge_chunks",
-        ensure_schema: bool = True,
-        ensure_index: bool = False,
-        index: AnnIndexConfig | None = None,
-        metric: Metric = "cosine",
-        dimension: int | None = None,
-        pool: PoolConfig | None = None,
         ann_from: int = 10_000,
     ) -> None:
         """
         Args:
             dsn: the database.
-            table: what the name of the table begins with.
-            ensure_schema: make extension, table and indexes when they are missing.
-            ensure_index: keep an approximate index of every large space.
-            index: how approximate indexes are made and searched.
-            metric: what approximate indexes order by.
-            dimension: the only dimension that vectors may have; None means any.
-            pool: how many connections are kept and used.
-            ann_from: the number of vectors from which a space is large.
+            settings: see there; None means the defaults.
+            ann_from: the number of vectors from which a space gets an approximate index, if the
+                settings ask for one.
 
         Raises:
-            UsageError: the DSN or the name of the table is not valid.
+            UsageError: the DSN is not valid.
             MissingDependencyError: psycopg is not installed.
         """
         address = PostgresAddress(dsn) if isinstance(dsn, str) else dsn
-        self._name = f"pgvector store, table {table!r} at {address}"
-        self._table = Table(table)
-        pool = pool or PoolConfig()
+        self._settings = settings = settings or PgvectorSettings()
+        self._name = f"pgvector store, table {settings.table!r} at {address}"
+        self._table = Table(settings.table)
         self._db = Connections(
             address,
             self._name,
-            min_size=pool.min_size,
-            max_size=pool.max_size,
-            timeout_seconds=pool.timeout_seconds,
+            min_size=settings.pool.min_size,
+            max_size=settings.pool.max_size,
+            timeout_seconds=settings.pool.timeout_seconds,
             lock_seconds=_LOCK_SECONDS,
         )
-        self._ensure_schema = ensure_schema
-        self.is_exact = not ensure_index
-        self._ann = AnnIndex(self._table, index or AnnIndexConfig(), metric)
+        self.is_exact = not settings.ensure_index
+        self._ann = AnnIndex(self._table, settings.index, settings.metric)
         self._ann_from = ann_from
-        self._dimension = dimension
         self._has_table = False
         self._building: set[int] = set()
 
@@ -104,10 +89,12 @@ class PgvectorStore(VectorStore):
         self._check(space)
         if not self._is_there():
             with self._db.writing() as db:
-                self._table.make(db, self._name, allowed=self._ensure_schema)
+                self._table.make(db, self._name, allowed=self._settings.ensure_schema)
         target = f"{self._table.quoted} (space, number, embedding, fields)"
+        # Writers that add the same numbers in different orders would wait for each other.
+        ordered = sorted(vectors, key=lambda one: one.number)
         with self._using(self._db.writing()) as db:
-            for block in _blocks(vectors):
+            for block in _blocks(ordered):
                 insert_rows(db, target, rows_of(space, block), "on conflict do nothing")
 
     def nearest(
@@ -172,12 +159,12 @@ class PgvectorStore(VectorStore):
         if self._is_there():
             with self._using(self._db.writing()) as db:
                 db.execute(f"delete from {self._table.quoted} where space = {space.birth}")
-            if self._ensure_schema:
+            if self._settings.ensure_schema:
                 with self._db.single() as db:
                     self._ann.drop(db, space)
 
     def finish_load(self, space: Space) -> None:
-        if self._is_there() and self._ensure_schema:
+        if self._is_there() and self._settings.ensure_schema:
             with self._using(self._db.reading()) as db:
                 is_large = self._is_large(db, space)
             if is_large:
@@ -193,7 +180,7 @@ class PgvectorStore(VectorStore):
                 statement that does); or PostgreSQL refused.
         """
         records = self.count(space)
-        if not self._ensure_schema:
+        if not self._settings.ensure_schema:
             raise StoreError(
                 f"{self._name}: the approximate index is missing, and ensure_schema is false; "
                 f"run:\n{self._ann.sql(space, records)};"
@@ -208,11 +195,12 @@ class PgvectorStore(VectorStore):
         return self._name
 
     def _check(self, space: Space) -> None:
-        if self._dimension not in (None, space.dimension):
+        declared = self._settings.dimension
+        if declared not in (None, space.dimension):
             raise IndexMismatchError(
                 f"{space}: its vectors have the dimension {space.dimension}, and the vector "
-                f"database is declared with dimension {self._dimension}; change the declaration "
-                "or the embedder"
+                f"database is declared with dimension {declared}; change the declaration or the "
+                "embedder"
             )
         if not self.is_exact:
             self._ann.check(space)

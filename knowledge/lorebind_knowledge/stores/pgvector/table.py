@@ -1,18 +1,26 @@
-"""The table of `PgvectorStore`: its name, its columns, and how it is made."""
+"""The table of `PgvectorStore`: how it is named and made, and its rows in binary format."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.errors import StoreError, UsageError
+import numpy as np
+
+from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
+from lorebind_knowledge.postgres.rows import bigint
+from lorebind_knowledge.stores.matrix import check_dimension
+from lorebind_knowledge.stores.pgvector.filters import as_fields
 
 if TYPE_CHECKING:
-    import psycopg
+    from collections.abc import Sequence
 
-# With the longest suffix it has the 63 bytes at which PostgreSQL cuts names.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,54}")
+    import psycopg
+    from numpy.typing import NDArray
+
+    from lorebind_knowledge.records import Matrix, Space, Vector
+    from lorebind_knowledge.stores.base import StoredVector
+
 _COLUMNS = {
     "space": "bigint not null",
     "number": "bigint not null",
@@ -20,6 +28,7 @@ _COLUMNS = {
     # The metadata, see `filters`.
     "fields": "jsonb not null",
 }
+_JSONB_VERSION = b"\x01"
 
 
 class Table:
@@ -28,16 +37,8 @@ class Table:
     def __init__(self, name: str) -> None:
         """
         Args:
-            name: what the table's name begins with.
-
-        Raises:
-            UsageError: a table cannot have this name.
+            name: what the table's name begins with, a `SqlName`.
         """
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} cannot be the name of a table; expected a letter or '_', then letters, "
-                "digits and '_', at most 55 in all"
-            )
         self.name = name
         self.quoted = f'"{name}_vectors"'
 
@@ -128,3 +129,46 @@ def _make_extension(db: psycopg.Connection, store: str) -> None:
             f"{store}: the server does not have pgvector; install it there (as the package "
             "postgresql-<version>-pgvector), then try again"
         ) from error
+
+
+def rows_of(space: Space, vectors: Sequence[StoredVector]) -> list[tuple[bytes, ...]]:
+    """Rows of the columns `space`, `number`, `embedding` and `fields`.
+
+    Raises:
+        StoreError: a vector has another dimension, or metadata that JSON cannot hold.
+    """
+    packed = _packed(space, vectors)
+    birth = bigint(space.birth)
+    rows: list[tuple[bytes, ...]] = []
+    for vector, one in zip(packed, vectors, strict=True):
+        try:
+            fields = as_fields(one.metadata).encode()
+        except (TypeError, ValueError) as error:
+            raise StoreError(
+                f"{space}: the metadata of vector {one.number} is not JSON: {error}"
+            ) from error
+        rows.append((birth, bigint(one.number), vector.tobytes(), _JSONB_VERSION + fields))
+    return rows
+
+
+def _packed(space: Space, vectors: Sequence[StoredVector]) -> NDArray[np.void]:
+    check_dimension(space, vectors)
+    packed = np.zeros(len(vectors), _kind(space.dimension))
+    packed["dimension"] = space.dimension
+    packed["values"] = [one.vector for one in vectors]
+    return packed
+
+
+def vectors_of(values: Sequence[bytes], dimension: int) -> Matrix:
+    """Vectors from their binary format."""
+    matrix: Matrix = np.frombuffer(b"".join(values), _kind(dimension))["values"].astype(np.float32)
+    return matrix
+
+
+def vector_text(vector: Vector) -> str:
+    """A vector as pgvector reads it in a statement."""
+    return f"[{','.join(map(repr, vector.tolist()))}]"
+
+
+def _kind(dimension: int) -> np.dtype[np.void]:
+    return np.dtype([("dimension", ">u2"), ("unused", ">u2"), ("values", ">f4", (dimension,))])

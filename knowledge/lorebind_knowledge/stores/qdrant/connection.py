@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from lorebind_knowledge.errors import LorebindError, StoreError
 from lorebind_knowledge.redaction import said_by
-from lorebind_knowledge.stores.qdrant.local_mode import LocalClient, acquire, qdrant, release
+from lorebind_knowledge.stores.qdrant.local_mode import acquire, qdrant, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,36 +34,39 @@ def collection_is_missing(error: StoreError) -> bool:
 
 
 class QdrantConnection:
-    """One server, folder or memory, asked from any thread.
-
-    qdrant-client's local mode is not made for threads and locks its folder against any other
-    client: one request has its turn at a time there, and stores that name the same folder in one
-    process share one client. A server needs neither.
-    """
+    """One server, folder or memory, asked from any thread."""
 
     def __init__(
         self,
         *,
-        url: str | None,
-        address_as_written: str | None,
-        path: Path | None,
-        api_key: str | None,
-        timeout_seconds: float,
+        url: str | None = None,
+        address_as_written: str | None = None,
+        path: Path | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = 10,
     ) -> None:
-        """The arguments are those of `QdrantStore`."""
+        """
+        Args:
+            url: the server, as http://host:6333; None for qdrant-client's local mode.
+            address_as_written: how messages name the server; `url` when left out.
+            path: the folder of local mode, for small data and one process; None, without a url,
+                keeps everything in memory.
+            api_key: sent with every request.
+            timeout_seconds: of each request, rounded up to whole seconds.
+        """
         self.is_local = url is None
+        self.persistent = url is not None or path is not None
         self._url, self._api_key, self._timeout = url, api_key, timeout_seconds
         self._address = address_as_written or url or ""
-        self._folder = None if path is None else path.absolute()
+        self._local = acquire(path) if url is None else None
         self._opening = threading.Lock()
-        self._local: LocalClient | None = None
         self._remote: tuple[int, QdrantClient] | None = None
         self._closed = False
 
     def exists(self) -> bool:
         """False for a folder that nothing has been written to; asking makes none."""
         self._check_usable()
-        return self._folder is None or (self._folder / "meta.json").exists()
+        return self._local is None or self._local.exists()
 
     def ask(self, request: Callable[[QdrantClient], R]) -> R:
         """What a request to the client gives.
@@ -72,12 +75,11 @@ class QdrantConnection:
             StoreError: naming the place, what it said, and what to do.
         """
         try:
-            if not self.is_local:
+            if self._local is None:
                 return request(self._server())
-            local = self._shared()
-            with local.lock:
-                self._check_usable()
-                return request(local.client())
+            self._check_usable()
+            with self._local.lent() as client:
+                return request(client)
         except LorebindError:
             raise
         except Exception as error:  # the client's own, httpx's, pydantic's, sqlite3's
@@ -85,17 +87,16 @@ class QdrantConnection:
 
     def close(self) -> None:
         with self._opening:
-            self._closed = True
+            was_closed, self._closed = self._closed, True
             remote, self._remote = self._remote, None
-            local, self._local = self._local, None
         if remote is not None and remote[0] == os.getpid():
             remote[1].close()
-        if local is not None:
-            release(local)
+        if self._local is not None and not was_closed:
+            release(self._local)
 
     def __str__(self) -> str:
-        if self._url is None:
-            return f"qdrant store {self._folder or 'in memory'}"
+        if self._local is not None:
+            return str(self._local)
         parts = urlsplit(self._address)
         return f"qdrant store {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"
 
@@ -116,18 +117,6 @@ class QdrantConnection:
                 )
                 self._remote = os.getpid(), client
             return self._remote[1]
-
-    def _shared(self) -> LocalClient:
-        with self._opening:
-            self._check_usable()
-            if self._local is None:
-                self._local = acquire(self._folder)
-            if self._local.process != os.getpid():
-                raise StoreError(
-                    f"{self}: was opened before this process was forked, and serves one process "
-                    "only; open the project after the fork, or use a Qdrant server"
-                )
-            return self._local
 
     def _advice(self, error: Exception) -> str:
         said = _server_said(error) or self._said(error)

@@ -113,17 +113,21 @@ Declaration = QdrantVectorDB
 
 
 def make(declaration: QdrantVectorDB, environment: PartEnvironment) -> VectorStore:
+    from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
     from lorebind_knowledge.stores.qdrant.store import QdrantStore
 
     config = declaration.config
     path = environment.fill(config.path)
-    return QdrantStore(
-        config.collection or declaration.id,
+    connection = QdrantConnection(
         url=environment.fill(config.url),
         address_as_written=config.url,
         path=None if path in (None, IN_MEMORY) else environment.root / path,
         api_key=environment.fill(config.auth.api_key),
         timeout_seconds=config.timeout_seconds,
+    )
+    return QdrantStore(
+        config.collection or declaration.id,
+        connection,
         consistency=config.consistency,
         metric=config.metric,
         exact=config.exact,

@@ -10,14 +10,14 @@ are then exact, under any name and kind of value. `$gt` and its like only ask fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.filters import operators_of
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 FACTS = "facts"
 _FACT_LENGTH = 24  # 96 bits
@@ -53,12 +53,8 @@ def _entry(name: str, condition: Any, negated: bool) -> Any:
     if name in ("$and", "$or"):
         parts = [narrow(part, negated=negated) for part in condition]
         return _joined(parts, every=(name == "$and") != negated)
-    if isinstance(condition, Mapping):
-        parts = [_operator(name, key, operand, negated) for key, operand in condition.items()]
-        return _joined(parts, every=not negated)
-    if isinstance(condition, list | tuple | set | frozenset):
-        return _operator(name, "$in", condition, negated)
-    return _operator(name, "$eq", condition, negated)
+    parts = [_operator(name, key, operand, negated) for key, operand in operators_of(condition)]
+    return _joined(parts, every=not negated)
 
 
 def _operator(name: str, key: str, operand: Any, negated: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from qdrant_client import QdrantClient
 
 
@@ -21,30 +24,54 @@ def qdrant(module: str = "qdrant_client") -> Any:
 
 
 class LocalClient:
-    """Local mode in one folder or in memory, shared by the connections of a process."""
+    """Local mode in one folder or in memory, shared by the connections of a process.
+
+    It is not made for threads, so each has its turn, and locks its folder against other clients.
+    """
 
     def __init__(self, folder: str | None) -> None:
         self.folder = folder
-        self.process = os.getpid()
-        self.lock = threading.Lock()
         self.users = 0
+        self._turn = threading.Lock()
         self._client: QdrantClient | None = None
+        self._process = 0
 
-    def client(self) -> QdrantClient:
-        """To be asked for under the lock. The folder is made when it is asked for first."""
-        if self._client is None:
-            self._client = self._open()
-        return self._client
+    @property
+    def is_of_a_parent(self) -> bool:
+        """Whether it was opened before this process was forked."""
+        return self._client is not None and self._process != os.getpid()
+
+    def exists(self) -> bool:
+        """False for a folder that nothing has been written to; asking makes none."""
+        return self.folder is None or os.path.exists(os.path.join(self.folder, "meta.json"))
+
+    @contextmanager
+    def lent(self) -> Iterator[QdrantClient]:
+        """The client, for this thread alone. The folder is made when it is lent first."""
+        if self.is_of_a_parent:
+            raise StoreError(
+                f"{self}: was opened before this process was forked, and serves one process only; "
+                "open the project after the fork, or use a Qdrant server"
+            )
+        with self._turn:
+            if not self.users:
+                raise StoreError(f"{self}: the store is closed")
+            if self._client is None:
+                self._client, self._process = self._open(), os.getpid()
+            yield self._client
 
     def close(self) -> None:
-        with self.lock:
+        with self._turn:
             client, self._client = self._client, None
         if client is not None:
             client.close()
 
+    def __str__(self) -> str:
+        return f"qdrant store {self.folder or 'in memory'}"
+
     def _open(self) -> QdrantClient:
         client = qdrant().QdrantClient
-        # Whoever holds the lock uses its sqlite3 connections, whatever the thread.
+        # Whoever has the turn uses its sqlite3 connections, whatever the thread.
         if self.folder is None:
             in_memory: QdrantClient = client(":memory:", force_disable_check_same_thread=True)
             return in_memory
@@ -53,13 +80,13 @@ class LocalClient:
             opened: QdrantClient = client(path=self.folder, force_disable_check_same_thread=True)
         except RuntimeError as error:  # what local mode raises for a folder that is locked
             raise StoreError(
-                f"qdrant store {self.folder}: another process uses the folder, and local mode "
-                "serves one at a time; let that one end, or use a Qdrant server"
+                f"{self}: another process uses the folder, and local mode serves one at a time; "
+                "let that one end, or use a Qdrant server"
             ) from error
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"qdrant store {self.folder}: cannot be opened: {error}; check the folder and your "
-                "rights, or move it away and ingest again"
+                f"{self}: cannot be opened: {error}; check the folder and your rights, or move it "
+                "away and ingest again"
             ) from error
         return opened
 
@@ -69,24 +96,23 @@ _folders_lock = threading.Lock()
 
 
 def acquire(folder: Path | None) -> LocalClient:
-    if folder is None:
-        return LocalClient(None)
-    name = os.path.realpath(folder)
+    """The client of a folder, or one in memory, to be given to `release` once."""
+    name = "" if folder is None else os.path.realpath(folder)
     with _folders_lock:
-        known = _folders.get(name)
-        if known is None or known.process != os.getpid():
-            known = _folders[name] = LocalClient(name)
-        known.users += 1
-        return known
+        local = _folders.get(name)
+        if local is None or local.is_of_a_parent:
+            local = LocalClient(name or None)
+        if name:
+            _folders[name] = local
+        local.users += 1
+        return local
 
 
 def release(local: LocalClient) -> None:
-    if local.process != os.getpid():
+    if local.is_of_a_parent:
         return
     with _folders_lock:
         local.users -= 1
-        if local.users > 0:
-            return
-        if local.folder is not None:
-            _folders.pop(local.folder, None)
-        local.close()
+        if local.users == 0:
+            _folders.pop(local.folder or "", None)
+            local.close()

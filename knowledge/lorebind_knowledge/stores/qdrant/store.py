@@ -7,30 +7,23 @@ with `consistency: majority` or more.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import Nominees, VectorStore
 from lorebind_knowledge.stores.qdrant.connection import QdrantConnection, collection_is_missing
-from lorebind_knowledge.stores.qdrant.filters import FACTS, has_fact, narrow
+from lorebind_knowledge.stores.qdrant.filters import FACTS, facts, has_fact, narrow
 from lorebind_knowledge.stores.qdrant.local_mode import qdrant
-from lorebind_knowledge.stores.qdrant.points import (
-    SPACE,
-    ZERO,
-    ids,
-    make_point,
-    number_of,
-    requests,
-    vectors_of,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from qdrant_client import QdrantClient
 
-    from lorebind_knowledge.records import Space, Vector
+    from lorebind_knowledge.records import Matrix, Space, Vector
     from lorebind_knowledge.stores.base import StoredVector
 
 R = TypeVar("R")
@@ -40,6 +33,14 @@ _VECTORS_AT_ONCE = 1000
 """Of more nominees the vectors are left out: few of so many pass a filter."""
 _READ_AT_ONCE = 256
 _DELETED_AT_ONCE = 10_000
+_SPACE = "space"
+_ZERO = "zero"
+"""The fact that a vector has the length 0."""
+
+_REQUEST_BYTES = 16 * 2**20
+"""Half of what a server takes by default."""
+_FLOAT_BYTES = 24
+_FACT_BYTES = 28
 
 
 class QdrantStore(VectorStore):
@@ -53,12 +54,8 @@ class QdrantStore(VectorStore):
     def __init__(
         self,
         collection: str,
+        connection: QdrantConnection | None = None,
         *,
-        url: str | None = None,
-        address_as_written: str | None = None,
-        path: Path | None = None,
-        api_key: str | None = None,
-        timeout_seconds: float = 10,
         consistency: str | None = None,
         metric: str = "cosine",
         exact: bool = True,
@@ -66,12 +63,7 @@ class QdrantStore(VectorStore):
         """
         Args:
             collection: what the names of the collections begin with.
-            url: the server, as http://host:6333; None for qdrant-client's local mode.
-            address_as_written: how messages name the server; `url` when left out.
-            path: the folder of local mode, for small data and one process; None, without a url,
-                keeps everything in memory.
-            api_key: sent with every request.
-            timeout_seconds: of each request, rounded up to whole seconds.
+            connection: where they are, closed with the store; None keeps everything in memory.
             consistency: how many replicas must agree on a read: `majority`, `quorum` or `all`;
                 None is one.
             metric: what a new collection is made to order by, `cosine`, `l2` or `ip`; vectors have
@@ -79,20 +71,14 @@ class QdrantStore(VectorStore):
             exact: compare with every vector; False asks the approximate index, HNSW, which may
                 miss some of the nearest.
         """
-        self._connection = QdrantConnection(
-            url=url,
-            address_as_written=address_as_written,
-            path=path,
-            api_key=api_key,
-            timeout_seconds=timeout_seconds,
-        )
+        self._connection = connection or QdrantConnection()
         self._collection, self._metric, self.is_exact = collection, metric, exact
-        self.persistent = url is not None or path is not None
+        self.persistent = self._connection.persistent
         self._reads: dict[str, Any] = {} if consistency is None else {"consistency": consistency}
         self._made: set[int] = set()
 
     def add(self, space: Space, vectors: Sequence[StoredVector]) -> None:
-        for points in requests(make_point(space, stored) for stored in vectors):
+        for points in requests(_point(space, stored) for stored in vectors):
             self._upsert(space, points)
 
     def nearest(
@@ -109,18 +95,18 @@ class QdrantStore(VectorStore):
             points = self._nearest_by_distance(space, vector, k, conditions)
         else:
             points = self._query(space, vector, k, conditions)
-        vectors = vectors_of(space, points) if k <= _VECTORS_AT_ONCE else None
-        return Nominees([number_of(point) for point in points], vectors)
+        vectors = _vectors_of(space, points) if k <= _VECTORS_AT_ONCE else None
+        return Nominees([_number_of(point) for point in points], vectors)
 
     def get(self, space: Space, numbers: Collection[int]) -> dict[int, Vector | None]:
         found: dict[int, Vector | None] = {}
-        for some in ids(space, numbers, _READ_AT_ONCE):
+        for some in _ids(space, numbers, _READ_AT_ONCE):
             points = self._retrieve(space, some)
-            found.update(zip(map(number_of, points), vectors_of(space, points), strict=True))
+            found.update(zip(map(_number_of, points), _vectors_of(space, points), strict=True))
         return found
 
     def delete(self, space: Space, numbers: Collection[int]) -> None:
-        for some in ids(space, numbers, _DELETED_AT_ONCE):
+        for some in _ids(space, numbers, _DELETED_AT_ONCE):
             self._delete(space, some)
 
     def count(self, space: Space) -> int:
@@ -157,12 +143,12 @@ class QdrantStore(VectorStore):
 
         Those of length 0 belong before the first that is further than 90 degrees away.
         """
-        directed = [*conditions, has_fact([ZERO], negated=True)]
+        directed = [*conditions, has_fact([_ZERO], negated=True)]
         points = self._query(space, vector, k, directed)
         acute = sum(point.score**2 <= 2 for point in points)
         if acute == k:
             return points
-        zeros = self._query(space, vector, k, [*conditions, has_fact([ZERO])])
+        zeros = self._query(space, vector, k, [*conditions, has_fact([_ZERO])])
         return [*points[:acute], *zeros, *points[acute:]][:k]
 
     def _query(self, space: Space, vector: Vector, k: int, conditions: list[Any]) -> list[Any]:
@@ -235,7 +221,7 @@ class QdrantStore(VectorStore):
             return
         tenant = models.KeywordIndexParams(type="keyword", is_tenant=True)
         keyword = models.PayloadSchemaType.KEYWORD
-        ask(lambda client: client.create_payload_index(name, SPACE, field_schema=tenant))
+        ask(lambda client: client.create_payload_index(name, _SPACE, field_schema=tenant))
         ask(lambda client: client.create_payload_index(name, FACTS, field_schema=keyword))
 
     def _name(self, space: Space) -> str:
@@ -245,5 +231,52 @@ class QdrantStore(VectorStore):
 def _inside(space: Space, *conditions: Any) -> Any:
     """The filter that a point is of a space and meets conditions."""
     models = qdrant("qdrant_client.models")
-    own = models.FieldCondition(key=SPACE, match=models.MatchValue(value=space.name))
+    own = models.FieldCondition(key=_SPACE, match=models.MatchValue(value=space.name))
     return models.Filter(must=[own, *conditions])
+
+
+def _point(space: Space, stored: StoredVector) -> Any:
+    known = facts(stored.metadata)
+    if not stored.vector.any():
+        known.append(_ZERO)
+    return qdrant("qdrant_client.models").PointStruct(
+        id=_id(space, stored.number),
+        vector=stored.vector.tolist(),
+        payload={_SPACE: space.name, FACTS: known},
+    )
+
+
+def _number_of(point: Any) -> int:
+    return uuid.UUID(point.id).int & (2**64 - 1)
+
+
+def _vectors_of(space: Space, points: list[Any]) -> Matrix:
+    vectors = np.array([point.vector for point in points], np.float32)
+    return vectors.reshape(len(points), space.dimension)
+
+
+def _ids(space: Space, numbers: Collection[int], size: int) -> Iterator[list[str]]:
+    """The ids of points, in parts of this size."""
+    every = [_id(space, number) for number in numbers]
+    for start in range(0, len(every), size):
+        yield every[start : start + size]
+
+
+def requests(points: Iterable[Any]) -> Iterator[list[Any]]:
+    """Points in parts that a server takes in one request."""
+    part: list[Any] = []
+    size = 0
+    for point in points:
+        weight = _FLOAT_BYTES * len(point.vector) + _FACT_BYTES * len(point.payload[FACTS])
+        if part and size + weight > _REQUEST_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(point)
+        size += weight
+    if part:
+        yield part
+
+
+def _id(space: Space, number: int) -> str:
+    """Qdrant takes no text but a UUID: one half is the space, the other the number."""
+    return str(uuid.UUID(int=space.birth << 64 | number))
