@@ -62,6 +62,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin where single tests take long, so that all workers have work until the end."""
+    items.sort(key=lambda item: "torture" not in item.path.parts)
+
+
 @pytest.fixture(autouse=True)
 def logger_as_before() -> Iterator[None]:
     """A project with `format:` of the extension logging has its effect on the whole process."""

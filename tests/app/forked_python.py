@@ -104,6 +104,7 @@ def _serve(address: str) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    _stay_on_one_processor()
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["variables"])
@@ -113,6 +114,12 @@ def _serve(address: str) -> None:
     sys.stdout.flush()
     # Libraries would wait for threads of theirs that a forked child has not.
     os._exit(code)
+
+
+def _stay_on_one_processor() -> None:
+    """Where other tests use the other ones, threads of a model burn time waiting for each other."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def _run(arguments: list[str]) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
+from lorebind_knowledge.configuration.libyaml import libyaml_loader
 from lorebind_knowledge.configuration.templates import ANYTHING
 from lorebind_knowledge.declarations.base import Declaration, Path, Position
 from lorebind_knowledge.declarations.secrets import is_secret_path
@@ -76,7 +78,12 @@ class YamlSource:
     @classmethod
     def parse(cls, text: str, shown_as: str) -> YamlSource:
         """The same of a text, as `read_on` gives it."""
-        return _Builder(shown_as, text).build()
+        quick = libyaml_loader(text)
+        if quick is not None:
+            with suppress(ConfigurationError):
+                return _Builder(shown_as, text).build(quick)
+        # What is wrong is said in the words of PyYAML's scanner, and at its places.
+        return _Builder(shown_as, text).build(yaml.SafeLoader)
 
     @classmethod
     def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
@@ -212,12 +219,11 @@ class _Builder:
         self._copies = 0
         self._pairs: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
-    def build(self) -> YamlSource:
+    def build(self, loader: Any) -> YamlSource:
         data: Any = None
         try:
-            self._loader = yaml.SafeLoader(self.text)
-            node = self._loader.get_single_node()
-            data = self._top(node)
+            self._loader = loader(self.text)
+            data = self._top(self._loader.get_single_node())
         except yaml.YAMLError as error:
             self._syntax(error)
         except RecursionError:
@@ -401,13 +407,13 @@ def _place(node: yaml.Node) -> tuple[int, int]:
 
 
 def _raw(node: yaml.Node) -> str | None:
-    plain = isinstance(node, yaml.ScalarNode) and node.style is None
+    plain = isinstance(node, yaml.ScalarNode) and not node.style
     return node.value if plain else None
 
 
 def _is_surprising(node: yaml.ScalarNode, value: Any) -> bool:
     """Whether YAML 1.1 made another number of digits: octal 012 is 10, 12:30 is 750."""
-    if node.style is not None or isinstance(value, bool) or not isinstance(value, int | float):
+    if node.style or isinstance(value, bool) or not isinstance(value, int | float):
         return False
     octal = isinstance(value, int) and re.match(r"[-+]?0[0-9_]", node.value) is not None
     return octal or ":" in node.value

@@ -1,0 +1,67 @@
+"""What libyaml reads is what PyYAML's scanner reads, and what it cannot read is said as before."""
+
+import re
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.configuration import YamlSource
+from lorebind_knowledge.configuration.libyaml import libyaml_loader
+from lorebind_knowledge.errors import ConfigurationError
+
+from .mistaken_project import FILES
+
+TOKENS = re.compile(r"\s+|\w+|.")
+PIECES = st.sampled_from(
+    [token for text in FILES.values() for token in TOKENS.findall(text)]
+    + [*"-?:,[]{}#&*!|>'\"%@`=~\\\t\x85\ufeff\u2028", "\r", "\r\n", "\n\n", "--- ", "\n---\n"]
+    + ["? ", "\n- ", "\n  ", " #", "<<: ", "*a", "&a ", "!x ", "!!str ", "|\n", ">-\n", "|+2\n"]
+    + ["{{ x }}", "012", "12:30", "on", "größer", "𝄞", "\xa0", '"\\x41"', "%YAML 1.2\n", "x" * 1030]
+)
+
+
+def _read(text):
+    try:
+        source = YamlSource.parse(text, "file.yaml")
+    except ConfigurationError as error:
+        return error.problems
+    return repr(source.data), source.marks, source.problems, source.doubtful
+
+
+@st.composite
+def texts(draw):
+    """A piece of a file with a few things put in and taken out."""
+    tokens = TOKENS.findall(draw(st.sampled_from(sorted(FILES.values()))))
+    start = draw(st.integers(0, len(tokens)))
+    tokens = tokens[start : start + draw(st.integers(0, 60))]
+    for place in draw(st.lists(st.integers(0, 60), max_size=6)):
+        tokens[place : place + draw(st.integers(0, 2))] = draw(st.lists(PIECES, max_size=2))
+    return "".join(tokens)
+
+
+@settings(max_examples=300)
+@given(text=texts())
+@example(text="a: [b?]")
+@example(text="? a\n")
+@example(text="a: |#\n  b")
+@example(text="a: b\tc")
+@example(text="a: [b,\tc]")
+@example(text="a: {<<: }")
+@example(text="%YAML 1.2#\n---\na: b")
+@example(text="{!!str, a: b}")
+@example(text="---")
+@example(text="a: [")
+def test_both_read_alike(text):
+    """Values, places, characters of plain scalars and problems do not tell who has read them."""
+    found = _read(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "__with_libyaml__", False)
+        assert _read(text) == found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_projects_are_read_by_libyaml(name):
+    """The files of a project with everything in it have nothing that would be read slowly."""
+    assert issubclass(libyaml_loader(FILES[name]), yaml.CSafeLoader)
