@@ -64,6 +64,7 @@ EmbedderDeclaration: TypeAlias = Annotated[
             "openai": "lorebind_knowledge.embedders.openai",
             "hashing": "lorebind_knowledge.embedders.hashing",
             "langchain": "lorebind_knowledge.embedders.langchain",
+            "fastembed": "lorebind_knowledge.embedders.fastembed",
         },
     ),
 ]

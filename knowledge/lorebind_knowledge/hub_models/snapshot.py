@@ -1,0 +1,272 @@
+"""The files of a model at one commit of its repository, downloaded at the first use.
+
+They lie in the layout of huggingface_hub, so that its tools can fill and clean up the folder. A
+branch's commit is looked up once and written to `refs/` there: a model stays what it is until its
+`revision` is set. Fastembed would take what the branch points to at the moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import LorebindError, did_you_mean
+from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.hub_models.showing import megabytes, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lorebind_knowledge.hub_models.fastembed_models import HubModel
+
+_BESIDE = (
+    *("config.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("preprocessor_config.json", "tokenizer.json"),
+)
+_NEEDED = "tokenizer.json"
+_SECONDS = 10
+"""To wait for the hub's answer to a small question."""
+
+_may_download: ContextVar[bool] = ContextVar("may_download", default=True)
+
+
+class NotDownloadedError(LorebindError):
+    """A model is not there, and it was said that it must not be downloaded now."""
+
+
+@contextmanager
+def without_downloads() -> Iterator[None]:
+    """In the block a model that is not there raises `NotDownloadedError`."""
+    before = _may_download.set(False)
+    try:
+        yield
+    finally:
+        _may_download.reset(before)
+
+
+class _StoppedError(Exception):
+    """Whoever waited for the download was cancelled."""
+
+
+class Snapshot:
+    """A model's folder. Safe to share among threads."""
+
+    def __init__(
+        self, model: HubModel, revision: str | None, cache: Path, failure: type[LorebindError]
+    ) -> None:
+        """
+        Args:
+            model: whose files these are.
+            revision: a commit, or a branch or a tag; None means the branch `main`.
+            cache: the folder of all models; it may not be there yet.
+            failure: what is raised.
+        """
+        self._model, self._revision, self._failure = model, revision or "main", failure
+        self._cache = cache
+        self._folder = cache / f"models--{model.repository.replace('/', '--')}"
+        self._downloading = threading.Lock()
+        self._found: Path | None = None
+
+    @cached_property
+    def commit(self) -> str:
+        """The commit that the revision means on this machine.
+
+        The hub is asked for it where that is not known yet.
+
+        Raises:
+            NotDownloadedError: see `without_downloads`.
+            LorebindError: of the kind `failure`; it cannot be found out.
+        """
+        if re.fullmatch("[0-9a-f]{40}", self._revision):
+            return self._revision
+        known = self._folder / "refs" / self._revision
+        try:
+            return known.read_text(encoding="utf-8").strip()
+        except OSError:
+            self._refuse_if_told_to()
+        with self._saying():
+            hub = _import_hub().HfApi(endpoint=_endpoint())
+            found: str = hub.model_info(
+                self._model.repository, revision=self._revision, timeout=_SECONDS
+            ).sha
+            _write(known, found)
+        return found
+
+    async def fetch(self) -> Path:
+        """The folder with the model's files, which are downloaded if they are not there.
+
+        Cancelling this stops a download, which goes on from there the next time.
+
+        Raises:
+            NotDownloadedError: see `without_downloads`.
+            LorebindError: of the kind `failure`; it cannot be downloaded.
+        """
+        if self._found is not None:
+            return self._found
+        stop = threading.Event()
+        work = asyncio.ensure_future(call(self.get, stop))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([work])
+            work.exception()  # or its loss would be reported
+            raise
+
+    def get(self, stop: threading.Event | None = None) -> Path:
+        """The same for a caller that blocks; `stop` stops it."""
+        if self._found is None:
+            stop = stop or threading.Event()
+            while not self._downloading.acquire(timeout=0.1):
+                if stop.is_set():
+                    raise _StoppedError
+            try:
+                self._found = self._found or self._looked_for(stop)
+            finally:
+                self._downloading.release()
+        return self._found
+
+    def _looked_for(self, stop: threading.Event) -> Path:
+        folder = self._folder / "snapshots" / self.commit
+        # The graph is the last that is downloaded.
+        if not all((folder / one).is_file() for one in (_NEEDED, self._model.file)):
+            self._refuse_if_told_to()
+            with self._saying():
+                self._download(folder, stop)
+        return folder
+
+    def _download(self, folder: Path, stop: threading.Event) -> None:
+        model, hub = self._model, _import_hub()
+        tree = hub.HfApi(endpoint=_endpoint()).list_repo_tree(
+            model.repository, revision=self.commit, recursive=True
+        )
+        sizes = {
+            one.path: one.size
+            for one in tree
+            if isinstance(one, _import_hub("huggingface_hub.hf_api").RepoFile)
+        }
+        for needed in (_NEEDED, model.file):
+            if needed not in sizes:
+                alike = [one for one in sizes if Path(one).suffix == Path(needed).suffix]
+                hint = did_you_mean(needed, alike)
+                raise self._failure(f"{self._where()} has no file {needed}; {hint}")
+        files = [one for one in (*_BESIDE, *model.beside, model.file) if one in sizes]
+        missing = [one for one in files if not (folder / one).is_file()]
+        size = sum(sizes[one] for one in missing)
+        line = f"downloading {self._where()} ({megabytes(size)}) into {self._cache}"
+        with shown(line, size) as advance:
+            for file in missing:
+                hub.hf_hub_download(
+                    model.repository,
+                    file,
+                    revision=self.commit,
+                    cache_dir=self._cache,
+                    endpoint=_endpoint(),
+                    tqdm_class=_counting(stop, advance),
+                )
+
+    def _where(self) -> str:
+        return f"the model {self._model.repository} (revision {self._revision})"
+
+    def _refuse_if_told_to(self) -> None:
+        if _may_download.get():
+            return
+        gigabytes = self._model.gigabytes
+        size = f", about {megabytes(gigabytes * 1e9)}" if gigabytes else ""
+        raise NotDownloadedError(
+            f"{self._where()} is not in {self._cache} yet; its first use downloads it{size}; "
+            f"to download it now: {self._command()}"
+        )
+
+    def _command(self) -> str:
+        """What downloads the model by hand, with a tool that fastembed brings."""
+        model = self._model
+        return (
+            f"hf download {model.repository} --revision {self._revision} --include '*.json' "
+            f"--include '{model.file}*' --cache-dir {self._cache}"
+        )
+
+    @contextmanager
+    def _saying(self) -> Iterator[None]:
+        """What the hub's client raises inside becomes a failure that says what to do."""
+        errors = _import_hub("huggingface_hub.errors")
+        try:
+            yield
+        except (LorebindError, _StoppedError):
+            raise
+        except Exception as error:  # its own, those of its HTTP client, and of the disk
+            if isinstance(error, errors.RevisionNotFoundError):
+                advice = "check the revision"
+            elif isinstance(error, errors.RepositoryNotFoundError | errors.HFValidationError):
+                advice = "check the name; a private or gated model needs your token as HF_TOKEN"
+            else:
+                advice = (
+                    "without a network, run this where there is one and copy the folder here: "
+                    f"{self._command()}; or name a folder that has it with cache_dir, or a mirror "
+                    "of the hub with the variable HF_ENDPOINT"
+                )
+            raise self._failure(
+                f"{self._where()} is not in {self._cache}, and it cannot be downloaded from "
+                f"{_endpoint()}: {_reason(error)}; {advice}"
+            ) from error
+
+
+def _counting(stop: threading.Event, advance: Callable[[int], None]) -> type:
+    """What huggingface_hub takes for a class of bars: it counts bytes, and stops the download."""
+
+    class Counting:
+        def __init__(self, *, initial: int = 0, **_: Any) -> None:
+            advance(initial)
+
+        def update(self, count: int = 1) -> None:
+            if stop.is_set():
+                raise _StoppedError
+            advance(count)
+
+        def update_transfer(self, count: int) -> None:
+            """What came over the network, where files are put together from parts."""
+
+        def set_postfix_str(self, *_: Any, **__: Any) -> None: ...
+
+        def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None: ...
+
+        def close(self) -> None: ...
+
+        def __enter__(self) -> Counting:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    return Counting
+
+
+def _import_hub(module: str = "huggingface_hub") -> Any:
+    return import_extra(module, extra="fastembed", purpose="downloading a model")
+
+
+def _endpoint() -> str:
+    """The hub that the process's environment names, or the one that everybody uses."""
+    default: str = _import_hub("huggingface_hub.constants").ENDPOINT
+    return os.environ.get("HF_ENDPOINT") or default
+
+
+def _reason(error: Exception) -> str:
+    """An error's words on one line, without the signatures of addresses."""
+    words = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {words}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file at once: whoever reads it sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    made.write_text(text, encoding="utf-8")
+    made.replace(path)
