@@ -45,20 +45,24 @@ def _tensor(name: str, values: np.ndarray[Any, Any], kind: int) -> bytes:
     return dims + _field(2, kind) + _field(8, name) + _field(9, values.tobytes())
 
 
-def _value(name: str, kind: int, *dims: str) -> bytes:
-    shape = b"".join(_field(1, _field(2, dim)) for dim in dims)
+def _value(name: str, kind: int, *dims: str | int) -> bytes:
+    shape = b"".join(_field(1, _field(1 if isinstance(dim, int) else 2, dim)) for dim in dims)
     told = _field(1, kind) + (_field(2, shape) if dims else b"")
     return _field(1, name) + _field(2, _field(1, told))
 
 
 def cross_encoder(
-    *, classes: int = 1, inputs: str = "input_ids attention_mask token_type_ids"
+    *,
+    classes: int = 1,
+    inputs: str = "input_ids attention_mask token_type_ids",
+    sizes: tuple[str | int, ...] = (),
 ) -> bytes:
     """A model whose logit is the sum of the weights of a passage's words.
 
     Args:
         classes: 1: the logit; 2: its negative half and its positive half; 3: what cannot be.
         inputs: their names. What has another name than the usual ones is taken for the last.
+        sizes: the shape of what comes out, if the model is to tell it.
     """
     ids, mask, types = inputs.split()
     weights = np.array([0.0, 0.0, 0.0, 0.0, *WEIGHTS.values(), 0.0], np.float32)
@@ -83,7 +87,7 @@ def cross_encoder(
     )
     for name in (ids, mask, types):
         graph += _field(11, _value(name, INT64, "batch", "tokens"))
-    graph += _field(12, _value({1: "logit", 2: "two", 3: "three"}[classes], FLOAT))
+    graph += _field(12, _value({1: "logit", 2: "two", 3: "three"}[classes], FLOAT, *sizes))
     return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
 
 
@@ -112,7 +116,14 @@ def write(folder: Path, **settings: Any) -> Path:
 
 
 CHARACTERS = [chr(code) for code in range(33, 127)]
-PIECES = [*_SPECIAL, *CHARACTERS, *(f"##{one}" for one in CHARACTERS), *WORDS[4:], "query", "passage"]
+PIECES = [
+    *_SPECIAL,
+    *CHARACTERS,
+    *(f"##{one}" for one in CHARACTERS),
+    *WORDS[4:],
+    "query",
+    "passage",
+]
 """What the models of `embedding_model` read: whole words, and all others by their characters."""
 
 

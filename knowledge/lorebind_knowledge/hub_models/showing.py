@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from lorebind_knowledge.extras import import_extra
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.console import Console
+    from typing import IO
 
 Show: TypeAlias = "Callable[[str, int], AbstractContextManager[Callable[[int], None]]]"
 """Given the line and the bytes in all; gives what is told of the bytes that arrive."""
@@ -19,32 +21,23 @@ shown_by: ContextVar[Show | None] = ContextVar("shown_by", default=None)
 """Another way to show downloads, for programs that have the terminal in their hands."""
 
 
-@contextmanager
-def shown(line: str, size: int) -> Iterator[Callable[[int], None]]:
+def shown(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
     """Show a download while the block runs."""
-    from rich.console import Console
-
-    show = shown_by.get() or partial(show_on, Console(stderr=True))
-    with show(line, size) as advance:
-        yield advance
+    return (shown_by.get() or partial(show_on, sys.stderr))(line, size)
 
 
 @contextmanager
-def show_on(console: Console, line: str, size: int) -> Iterator[Callable[[int], None]]:
-    """On a console: the line, and a bar below it if it is a terminal."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+def show_on(stream: IO[str], line: str, size: int) -> Iterator[Callable[[int], None]]:
+    """On a stream: the line, and a bar below it if it is a terminal.
 
-    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
-    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=size)
-        yield partial(progress.advance, task)
+    The bar hides no cursor: the thread that draws it may end with the process.
+    """
+    tqdm = import_extra("tqdm", extra="fastembed", purpose="downloading a model").tqdm
+    print(line, file=stream, flush=True)
+    with tqdm(
+        total=size, unit="B", unit_scale=True, disable=not stream.isatty(), file=stream
+    ) as bar:
+        yield bar.update
 
 
 def megabytes(size: float) -> str:

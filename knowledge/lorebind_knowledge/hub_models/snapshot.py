@@ -7,9 +7,9 @@ branch's commit is looked up once and written to `refs/` there: a model stays wh
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
+import shlex
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.errors import LorebindError, did_you_mean
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.hub_models.showing import megabytes, shown
@@ -52,12 +52,8 @@ def without_downloads() -> Iterator[None]:
         _may_download.reset(before)
 
 
-class _StoppedError(Exception):
-    """Whoever waited for the download was cancelled."""
-
-
 class Snapshot:
-    """A model's folder. Safe to share among threads."""
+    """The folder of a model. Safe to share among threads."""
 
     def __init__(
         self, model: HubModel, revision: str | None, cache: Path, failure: type[LorebindError]
@@ -103,47 +99,32 @@ class Snapshot:
     async def fetch(self) -> Path:
         """The folder with the model's files, which are downloaded if they are not there.
 
-        Cancelling this stops a download, which goes on from there the next time.
+        Cancelling this does not stop a download: it goes on while the process lives, and in the
+        next process from where it ended.
 
         Raises:
             NotDownloadedError: see `without_downloads`.
             LorebindError: of the kind `failure`; it cannot be downloaded.
         """
-        if self._found is not None:
-            return self._found
-        stop = threading.Event()
-        work = asyncio.ensure_future(call(self.get, stop))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait([work])
-            work.exception()  # or its loss would be reported
-            raise
+        return await call_daemon(self.get) if self._found is None else self._found
 
-    def get(self, stop: threading.Event | None = None) -> Path:
-        """The same for a caller that blocks; `stop` stops it."""
+    def get(self) -> Path:
+        """The same for a caller that blocks."""
         if self._found is None:
-            stop = stop or threading.Event()
-            while not self._downloading.acquire(timeout=0.1):
-                if stop.is_set():
-                    raise _StoppedError
-            try:
-                self._found = self._found or self._looked_for(stop)
-            finally:
-                self._downloading.release()
+            with self._downloading:
+                self._found = self._found or self._looked_for()
         return self._found
 
-    def _looked_for(self, stop: threading.Event) -> Path:
+    def _looked_for(self) -> Path:
         folder = self._folder / "snapshots" / self.commit
         # The graph is the last that is downloaded.
         if not all((folder / one).is_file() for one in (_NEEDED, self._model.file)):
             self._refuse_if_told_to()
             with self._saying():
-                self._download(folder, stop)
+                self._download(folder)
         return folder
 
-    def _download(self, folder: Path, stop: threading.Event) -> None:
+    def _download(self, folder: Path) -> None:
         model, hub = self._model, _import_hub()
         tree = hub.HfApi(endpoint=_endpoint()).list_repo_tree(
             model.repository, revision=self.commit, recursive=True
@@ -161,7 +142,7 @@ class Snapshot:
         files = [one for one in (*_BESIDE, *model.beside, model.file) if one in sizes]
         missing = [one for one in files if not (folder / one).is_file()]
         size = sum(sizes[one] for one in missing)
-        line = f"downloading {self._where()} ({megabytes(size)}) into {self._cache}"
+        line = f"downloading the model {model.name}, {megabytes(size)}, into {self._cache}"
         with shown(line, size) as advance:
             for file in missing:
                 hub.hf_hub_download(
@@ -170,7 +151,7 @@ class Snapshot:
                     revision=self.commit,
                     cache_dir=self._cache,
                     endpoint=_endpoint(),
-                    tqdm_class=_counting(stop, advance),
+                    tqdm_class=_counting(advance),
                 )
 
     def _where(self) -> str:
@@ -188,11 +169,9 @@ class Snapshot:
 
     def _command(self) -> str:
         """What downloads the model by hand, with a tool that fastembed brings."""
-        model = self._model
-        return (
-            f"hf download {model.repository} --revision {self._revision} --include '*.json' "
-            f"--include '{model.file}*' --cache-dir {self._cache}"
-        )
+        command = f"hf download {self._model.repository} --revision {self._revision} --include"
+        files = "*.json", "--include", f"{self._model.file}*", "--cache-dir", str(self._cache)
+        return shlex.join([*command.split(" "), *files])
 
     @contextmanager
     def _saying(self) -> Iterator[None]:
@@ -200,7 +179,7 @@ class Snapshot:
         errors = _import_hub("huggingface_hub.errors")
         try:
             yield
-        except (LorebindError, _StoppedError):
+        except LorebindError:
             raise
         except Exception as error:  # its own, those of its HTTP client, and of the disk
             if isinstance(error, errors.RevisionNotFoundError):
@@ -219,16 +198,14 @@ class Snapshot:
             ) from error
 
 
-def _counting(stop: threading.Event, advance: Callable[[int], None]) -> type:
-    """What huggingface_hub takes for a class of bars: it counts bytes, and stops the download."""
+def _counting(advance: Callable[[int], None]) -> type:
+    """What huggingface_hub takes for a class of bars, one for each file: it counts bytes."""
 
     class Counting:
         def __init__(self, *, initial: int = 0, **_: Any) -> None:
             advance(initial)
 
         def update(self, count: int = 1) -> None:
-            if stop.is_set():
-                raise _StoppedError
             advance(count)
 
         def update_transfer(self, count: int) -> None:
