@@ -30,6 +30,12 @@ def local() -> LocalEmbedder:
     return LocalEmbedder()
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where models are downloaded to, once for all tests."""
+    return tmp_path_factory.mktemp("models")
+
+
 class TestLocal(EmbedderConformance):
     @pytest.fixture
     def make_embedder(self, tmp_path: Path) -> Callable[[], Embedder]:
@@ -102,10 +108,6 @@ class TestFastembed(EmbedderConformance):
     def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
         settings: dict[str, Any] = request.param
         return settings
-
-    @pytest.fixture(scope="class")
-    def models(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        return tmp_path_factory.mktemp("models")
 
     @pytest.fixture
     def make_embedder(
