@@ -98,7 +98,9 @@ def test_doctor(hub: HubServer, shop: Cli) -> None:
     _, embedder = before["embedder small"]
     assert "its first use downloads it, about 67 MB; to download it now: hf download" in embedder
     _, reranker = before["reranker of knowledge base docs"]
-    assert f"{RERANKER} (revision main) is not in {shop.root / 'models'} yet" in reranker
+    assert (
+        f"{RERANKER} (revision main of {RERANKER}) is not in {shop.root / 'models'} yet" in reranker
+    )
     shop("knowledge", "ingest", "docs")
     shop("knowledge", "query", "docs", "-q", "keys")
     assert found() == {

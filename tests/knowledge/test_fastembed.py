@@ -233,7 +233,7 @@ async def test_a_tag(hub: HubServer, tmp_path: Path) -> None:
     assert tagged in made.fingerprint.revision
     hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=10), branch="v2")
     assert embedder(tmp_path, revision="v2").fingerprint == made.fingerprint
-    with pytest.raises(EmbedderError, match=r"revision v3.*check the revision"):
+    with pytest.raises(EmbedderError, match=r"revision v3 .*check the revision"):
         await embed_query(embedder(tmp_path, revision="v3"), "keys")
 
 
@@ -331,7 +331,7 @@ async def test_a_download_that_nobody_waits_for(hub: HubServer, tmp_path: Path) 
 
 
 async def test_a_process_that_is_killed(hub: HubServer, tmp_path: Path) -> None:
-    """What it left half done is no model, and the next process downloads it."""
+    """What it left half done is no model; the next process removes it, and downloads it."""
     waiting, go = threading.Event(), threading.Event()
     hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
     process = embedding_process(tmp_path)
@@ -341,7 +341,25 @@ async def test_a_process_that_is_killed(hub: HubServer, tmp_path: Path) -> None:
     go.set()
     with without_downloads(), pytest.raises(NotDownloadedError):
         await embed_query(embedder(tmp_path), "keys")
+    assert len(incomplete(tmp_path)) == 1
     assert (await embed_query(embedder(tmp_path), "keys")).shape == (384,)
+    assert not incomplete(tmp_path)
+
+
+async def test_remains_that_grow_are_kept(hub: HubServer, tmp_path: Path) -> None:
+    """What another process is downloading is not taken for what a killed one has left."""
+    waiting, go = threading.Event(), threading.Event()
+    hub.gate = lambda path: (waiting.set(), go.wait(10)) if GRAPH in path else None
+    task = asyncio.create_task(embed_query(embedder(tmp_path), "keys"))
+    assert await asyncio.to_thread(waiting.wait, 10)
+    await rerank_texts(reranker(tmp_path), "q", ["a"])  # downloads too
+    assert len(incomplete(tmp_path)) == 1
+    go.set()
+    assert (await task).shape == (384,)
+
+
+def incomplete(root: Path) -> list[Path]:
+    return list(root.glob("models/*/blobs/*.incomplete"))
 
 
 async def test_two_tasks_download_once(hub: HubServer, tmp_path: Path) -> None:
@@ -413,6 +431,13 @@ async def test_what_the_hub_does_not_have(hub: HubServer, tmp_path: Path) -> Non
         await embed_query(embedder(tmp_path, "no repository", file="model.onnx"), "keys")
     with pytest.raises(EmbedderError, match=r"has no file model.onnx; .*known: deep/model.onnx"):
         await embed_query(embedder(tmp_path, OWN, file="model.onnx"), "keys")
+
+
+async def test_a_folder_that_cannot_be_made(hub: HubServer, tmp_path: Path) -> None:
+    """The advice is about the folder then."""
+    (tmp_path / "models").write_text("a file")
+    with pytest.raises(EmbedderError, match=r"NotADirectoryError.*make the folder writable"):
+        await embed_query(embedder(tmp_path), "keys")
 
 
 async def test_a_graph_that_cannot_be_loaded(hub: HubServer, tmp_path: Path) -> None:

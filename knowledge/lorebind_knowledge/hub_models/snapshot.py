@@ -7,15 +7,18 @@ branch's commit is looked up once and written to `refs/` there: a model stays wh
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.errors import LorebindError, did_you_mean
@@ -32,8 +35,11 @@ _BESIDE = (
     *("preprocessor_config.json", "tokenizer.json"),
 )
 _NEEDED = "tokenizer.json"
+_DISK = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
+"""What is wrong with the folder, and not with the network."""
+
 _SECONDS = 10
-"""To wait for the hub's answer to a small question."""
+"""The longest wait for the hub to say which commit a branch points to."""
 
 _may_download: ContextVar[bool] = ContextVar("may_download", default=True)
 
@@ -99,8 +105,8 @@ class Snapshot:
     async def fetch(self) -> Path:
         """The folder with the model's files, which are downloaded if they are not there.
 
-        Cancelling this does not stop a download: it goes on while the process lives, and in the
-        next process from where it ended.
+        Cancelling this does not stop a download, which goes on while the process lives. The next
+        process downloads the file anew that was not whole.
 
         Raises:
             NotDownloadedError: see `without_downloads`.
@@ -143,6 +149,7 @@ class Snapshot:
         missing = [one for one in files if not (folder / one).is_file()]
         size = sum(sizes[one] for one in missing)
         line = f"downloading the model {model.name}, {megabytes(size)}, into {self._cache}"
+        self._remove_remains()
         with shown(line, size) as advance:
             for file in missing:
                 hub.hf_hub_download(
@@ -154,8 +161,17 @@ class Snapshot:
                     tqdm_class=_counting(advance),
                 )
 
+    def _remove_remains(self) -> None:
+        """Remove what processes that were killed have downloaded of files, of any model."""
+        for remains in self._cache.glob("models--*/blobs/*.incomplete"):
+            locks = self._cache / ".locks" / remains.parent.parent.name
+            name = remains.name.partition(".")[0]
+            with suppress(Timeout, OSError), FileLock(locks / f"{name}.lock", timeout=0):
+                remains.unlink()  # whoever downloads it has the lock
+
     def _where(self) -> str:
-        return f"the model {self._model.repository} (revision {self._revision})"
+        model = self._model
+        return f"the model {model.name} (revision {self._revision} of {model.repository})"
 
     def _refuse_if_told_to(self) -> None:
         if _may_download.get():
@@ -186,11 +202,13 @@ class Snapshot:
                 advice = "check the revision"
             elif isinstance(error, errors.RepositoryNotFoundError | errors.HFValidationError):
                 advice = "check the name; a private or gated model needs your token as HF_TOKEN"
+            elif isinstance(error, OSError) and error.errno in _DISK:
+                advice = "make the folder writable and large enough, or name another by cache_dir"
             else:
                 advice = (
                     "without a network, run this where there is one and copy the folder here: "
-                    f"{self._command()}; or name a folder that has it with cache_dir, or a mirror "
-                    "of the hub with the variable HF_ENDPOINT"
+                    f"{self._command()}; or name a folder that has it by cache_dir, or a mirror "
+                    "of the hub by the variable HF_ENDPOINT"
                 )
             raise self._failure(
                 f"{self._where()} is not in {self._cache}, and it cannot be downloaded from "
