@@ -11,6 +11,7 @@ from lorebind_knowledge.hub_models.showing import show_on, shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from rich.progress import Progress, TaskID
 
@@ -35,9 +36,13 @@ class _Bars(Extension):
 @contextmanager
 def showing_downloads() -> Iterator[None]:
     """In the block a download is shown on standard error, whose terminal the bars may reach."""
-    from lorebind.cli.printing import console
 
-    before = shown_by.set(lambda line, size: show_on(console(stderr=True).file, line, size))
+    def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+        from lorebind.cli.printing import console
+
+        return show_on(console(stderr=True).file, line, size)
+
+    before = shown_by.set(show)
     try:
         yield
     finally:
