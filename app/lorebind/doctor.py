@@ -15,8 +15,10 @@ from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import LorebindError, ModelError
+from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_downloads
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import Space
+from lorebind_knowledge.rerankers.base import rerank_texts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from lorebind_bindings import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import ModelDeclaration
+    from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
+    from lorebind_knowledge.declarations.retrieval import AnyReranker
     from lorebind_knowledge.service import KnowledgeService
 
 SECONDS = 30
@@ -56,8 +60,8 @@ async def examine(
 ) -> AsyncIterator[Finding]:
     """Every part that the project declares, one after the other; none stops the others.
 
-    Embedders embed one word, vector databases are asked for nothing, chat models answer with one
-    word. Nothing is written.
+    Embedders embed one word, rerankers judge one, vector databases are asked for nothing, chat
+    models answer with one word. Nothing is written or downloaded.
 
     Args:
         loaded: the project.
@@ -67,7 +71,7 @@ async def examine(
     """
     project = loaded.project
     for embedder in defaults.embedders(project):
-        yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder.id))
+        yield await _tried(f"embedder {embedder.id}", _embedder(service, embedder))
     for vector_db in defaults.vector_dbs(project):
         if vector_db.is_existing:
             continue  # it is tried with its knowledge bases, which have embedders
@@ -80,6 +84,9 @@ async def examine(
             else _index(service, kb.id, workflow, deep=deep)
         )
         yield await _tried(f"knowledge base {kb.id}{owner}", check)
+        if (declared := kb.retrieval.rerank) is not None:
+            part = f"reranker of knowledge base {kb.id}{owner}"
+            yield await _tried(part, _reranker(service, declared))
     async for finding in _undeclared(service):
         yield finding
     for model in defaults.models(project):
@@ -92,8 +99,11 @@ async def examine(
 
 async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -> Finding:
     try:
-        async with asyncio.timeout(SECONDS):
-            found = await check
+        with without_downloads():
+            async with asyncio.timeout(SECONDS):
+                found = await check
+    except NotDownloadedError as error:
+        return Finding(part, "warning", str(error))
     except LorebindError as error:
         return Finding(part, "failed", str(error))
     except TimeoutError:
@@ -102,10 +112,19 @@ async def _tried(part: str, check: Awaitable[Finding | str], called: str = "") -
     return Finding(part, "ok", found) if isinstance(found, str) else found
 
 
-async def _embedder(service: KnowledgeService, embedder_id: str) -> str:
-    embedder = await call(service.embedder, embedder_id)
+async def _embedder(service: KnowledgeService, declared: EmbedderDeclaration) -> str:
+    embedder = await call(service.embedder, declared.id)
     dimension = len(await embed_query(embedder, "dimension"))
-    return f"{embedder.fingerprint}, dimension {dimension} (measured)"
+    about = f"; {declared.languages}" if declared.languages else ""
+    return f"{embedder.fingerprint}, dimension {dimension} (measured){about}"
+
+
+async def _reranker(service: KnowledgeService, declared: AnyReranker) -> str:
+    reranker = await call(service.reranker, declared)
+    (figure,) = await rerank_texts(reranker, "ready", ["ready"])
+    model = getattr(declared, "model", None) or getattr(declared, "class_path", "")
+    found = "leaves 'ready' out" if figure is None else f"gives 'ready' the figure {figure:.2f}"
+    return f"{getattr(declared, 'provider', '')} {model}: asked for 'ready' it {found}"
 
 
 async def _store(service: KnowledgeService, db_id: str) -> str:

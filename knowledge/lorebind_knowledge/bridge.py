@@ -176,11 +176,19 @@ async def call_client(
     clients often share them. So the asynchronous method is called on the caller's own loop only.
     For a caller that blocks it is the other one, in a thread of its own.
 
-    Cancelling this does not wait for such a thread, which nobody could interrupt, and drops what it
-    returns. The thread is a daemon, so that the process can end before it.
+    For that thread see `call_daemon`.
     """
     if not isinstance(threading.current_thread(), _LoopThread):
         return await awaited(*args, **kwargs)
+    return await call_daemon(blocking, *args, **kwargs)
+
+
+async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a plain function that may take for ever, in a thread of its own.
+
+    Cancelling this does not wait for the thread, which nobody could interrupt, and drops what it
+    returns. The thread is a daemon, so that the process can end before it.
+    """
     answer: Future[R] = Future()
     answer.set_running_or_notify_cancel()  # or it could be cancelled, and then not be set
     context = contextvars.copy_context()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_knowledge.configuration import Environment
+from lorebind_knowledge.embedders.fastembed import FastembedEmbedderDeclaration
 from lorebind_knowledge.embedders.hashing import HashingEmbedderDeclaration
 from lorebind_knowledge.embedders.langchain import LangChainEmbedderDeclaration
 from lorebind_knowledge.embedders.local import LocalEmbedder, LocalEmbedderDeclaration
@@ -14,6 +15,7 @@ from lorebind_knowledge.embedders.make import make_embedder as made
 from lorebind_knowledge.embedders.openai import OpenAIEmbedderDeclaration
 from lorebind_knowledge.testing import EmbedderConformance
 from tests.knowledge.embedding_server import KEY, EmbeddingServer, embedding_server
+from tests.knowledge.hub_server import EMBEDDER, MULTILINGUAL, OWN, hub_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 def local() -> LocalEmbedder:
     """The real model, loaded once."""
     return LocalEmbedder()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where models are downloaded to, once for all tests."""
+    return tmp_path_factory.mktemp("models")
 
 
 class TestLocal(EmbedderConformance):
@@ -84,3 +92,34 @@ class TestLangChain(EmbedderConformance):
             }
         )
         return lambda: made(declared, Environment(tmp_path, {}))
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+class TestFastembed(EmbedderConformance):
+    """Models that fastembed lists, one with words before questions, and one of one's own."""
+
+    @pytest.fixture(
+        params=[
+            {"model": EMBEDDER},
+            {"model": MULTILINGUAL},
+            {"model": OWN, "file": "deep/model.onnx"},
+        ]
+    )
+    def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        settings: dict[str, Any] = request.param
+        return settings
+
+    @pytest.fixture
+    def make_embedder(
+        self,
+        settings: dict[str, Any],
+        models: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Iterator[Callable[[], Embedder]]:
+        declared = FastembedEmbedderDeclaration(
+            id="e", provider="fastembed", cache_dir=str(models), batch_size=9, **settings
+        )
+        with hub_server() as server:
+            monkeypatch.setenv("HF_ENDPOINT", server.url)
+            yield lambda: made(declared, Environment(tmp_path, {}))

@@ -73,6 +73,16 @@ EMBEDDERS: list[DataStrategy] = [
         ),
     ),
     with_(
+        {"provider": "fastembed", "model": words},
+        revision=st.none() | st.just("v1.5"),
+        query_prefix=texts,
+    ),
+    with_(
+        {"provider": "fastembed", "model": words, "file": "onnx/model.onnx"},
+        pooling=st.sampled_from(["mean", "cls", "last_token", "none"]),
+        cache_dir=st.just("models"),
+    ),
+    with_(
         {"provider": "langchain", "class": class_path},
         model=words,
         api_key=secret,
@@ -158,7 +168,8 @@ OVERRIDES: Data = {
     "strategy": st.sampled_from(["similarity", "lexical", "mmr", "hybrid"]),
     "fusion": some(method=st.just("rrf"), dense_weight=st.sampled_from([0, 0.25])),
     "rerank": with_({"class": class_path}, config=settings_maps)
-    | with_({"provider": "onnx", "model_path": "m.onnx"}, threads=st.none() | st.just(2)),
+    | with_({"provider": "onnx", "model_path": "m.onnx"}, threads=st.none() | st.just(2))
+    | with_({"provider": "fastembed", "model": words}, file=st.just("model.onnx")),
     "stages": st.lists(
         with_({"min_score": st.none() | st.just(0.5)}, filters=json_maps), max_size=2
     ),

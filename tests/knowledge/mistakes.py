@@ -256,7 +256,7 @@ MISTAKES = [
         "provider: hashing",
         "provider: hashin",
         "lorebind.yaml:5:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: hashing, langchain, local, openai",
+        "'hashing'; known: fastembed, hashing, langchain, local, openai",
     ),
     Mistake(
         "an unknown kind, none near",

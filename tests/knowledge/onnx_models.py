@@ -45,20 +45,24 @@ def _tensor(name: str, values: np.ndarray[Any, Any], kind: int) -> bytes:
     return dims + _field(2, kind) + _field(8, name) + _field(9, values.tobytes())
 
 
-def _value(name: str, kind: int, *dims: str) -> bytes:
-    shape = b"".join(_field(1, _field(2, dim)) for dim in dims)
+def _value(name: str, kind: int, *dims: str | int) -> bytes:
+    shape = b"".join(_field(1, _field(1 if isinstance(dim, int) else 2, dim)) for dim in dims)
     told = _field(1, kind) + (_field(2, shape) if dims else b"")
     return _field(1, name) + _field(2, _field(1, told))
 
 
 def cross_encoder(
-    *, classes: int = 1, inputs: str = "input_ids attention_mask token_type_ids"
+    *,
+    classes: int = 1,
+    inputs: str = "input_ids attention_mask token_type_ids",
+    sizes: tuple[str | int, ...] = (),
 ) -> bytes:
     """A model whose logit is the sum of the weights of a passage's words.
 
     Args:
         classes: 1: the logit; 2: its negative half and its positive half; 3: what cannot be.
         inputs: their names. What has another name than the usual ones is taken for the last.
+        sizes: the shape of what comes out, if the model is to tell it.
     """
     ids, mask, types = inputs.split()
     weights = np.array([0.0, 0.0, 0.0, 0.0, *WEIGHTS.values(), 0.0], np.float32)
@@ -83,7 +87,7 @@ def cross_encoder(
     )
     for name in (ids, mask, types):
         graph += _field(11, _value(name, INT64, "batch", "tokens"))
-    graph += _field(12, _value({1: "logit", 2: "two", 3: "three"}[classes], FLOAT))
+    graph += _field(12, _value({1: "logit", 2: "two", 3: "three"}[classes], FLOAT, *sizes))
     return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
 
 
@@ -109,3 +113,76 @@ def write(folder: Path, **settings: Any) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(cross_encoder(**settings))
     return path
+
+
+CHARACTERS = [chr(code) for code in range(33, 127)]
+PIECES = [
+    *_SPECIAL,
+    *CHARACTERS,
+    *(f"##{one}" for one in CHARACTERS),
+    *WORDS[4:],
+    "query",
+    "passage",
+]
+"""What the models of `embedding_model` read: whole words, and all others by their characters."""
+
+
+def embedding_model(dimension: int, *, pooled: bool, seed: int = 7) -> bytes:
+    """A model that knows a vector of each piece.
+
+    Args:
+        dimension: their length.
+        pooled: whether it gives the sum of a text's vectors, or each of them.
+        seed: which vectors.
+    """
+    generator = np.random.default_rng(seed)
+    weights = generator.standard_normal((len(PIECES), dimension)).astype(np.float32)
+    nodes = [
+        _node("Gather", "weights input_ids", "hidden"),
+        _node("Cast", "attention_mask", "mask", to=FLOAT),
+        _node("Unsqueeze", "mask last", "wide_mask"),
+        _node("Mul", "hidden wide_mask", "seen"),
+        _node("ReduceSum", "seen middle", "sum", keepdims=0),
+    ]
+    graph = b"".join(_field(1, node) for node in nodes) + _field(2, "embedding")
+    graph += _field(5, _tensor("weights", weights, FLOAT))
+    graph += _field(5, _tensor("last", np.array([2], np.int64), INT64))
+    graph += _field(5, _tensor("middle", np.array([1], np.int64), INT64))
+    for name in ("input_ids", "attention_mask"):
+        graph += _field(11, _value(name, INT64, "batch", "tokens"))
+    graph += _field(12, _value("sum" if pooled else "seen", FLOAT))
+    return _field(1, 8) + _field(8, _field(1, "") + _field(2, 13)) + _field(7, graph)
+
+
+def piece_tokenizer() -> Any:
+    """The tokenizer of these models."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    vocabulary = {word: at for at, word in enumerate(PIECES)}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return made
+
+
+def hub_files(graph: str, model: bytes, made: Any, *, most: int = 64) -> dict[str, bytes]:
+    """The files of a repository, as fastembed reads them.
+
+    Args:
+        graph: the name of the graph in it.
+        model: the graph.
+        made: the tokenizer.
+        most: how many tokens the model reads.
+    """
+    config = f'{{"model_max_length": {most}, "pad_token": "[PAD]"}}'
+    return {
+        "config.json": b'{"pad_token_id": 0}',
+        "tokenizer_config.json": config.encode(),
+        "special_tokens_map.json": b'{"pad_token": "[PAD]"}',
+        "tokenizer.json": made.to_str().encode(),
+        "README.md": b"not downloaded " * 1000,
+        graph: model,
+    }

@@ -129,7 +129,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "known: agents, autoload, description, embedders, extensions, knowledge, knowledge_bases, "
         "loading, models, name, vector_dbs, workflows, wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
-        "'hashing'; known: hashing, langchain, local, openai",
+        "'hashing'; known: fastembed, hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
         'lorebind.yaml:11:5: api_key holds a literal value; write api_key: "{{ '
         '.env.API_KEY }}" and put the value into the environment or .env',

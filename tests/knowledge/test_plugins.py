@@ -175,7 +175,7 @@ def test_mistakes_in_what_a_plugin_declares_have_their_place(site: Path, root: P
     found = problems(root)
     assert found.pop().startswith(
         "lorebind.yaml:16:17: reranker provider 'acne' is not supported; did you mean 'acme'; "
-        "known: acme, langchain"
+        "known: acme, fastembed, langchain, onnx"
     )
     assert found == [
         "lorebind.yaml:3:77: dimension is 4; expected 8 to 512",

@@ -40,11 +40,12 @@ def main() -> None:
 
 def _run(interrupts: Interrupts) -> int:
     from lorebind.cli.commands import app
+    from lorebind.cli.progress import showing_downloads
     from lorebind_knowledge.errors import LorebindError
 
     code = 0
     try:
-        with interrupts.in_order():
+        with interrupts.in_order(), showing_downloads():
             app()
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else FAILED

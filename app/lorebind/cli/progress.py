@@ -1,14 +1,17 @@
-"""Live bars for an ingest: an extension that subscribes to its events."""
+"""Live bars on standard error: for an ingest, and for a model that is downloaded."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.events import Event, Extension
+from lorebind_knowledge.hub_models.showing import show_on, shown_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from rich.progress import Progress, TaskID
 
@@ -28,6 +31,30 @@ class _Bars(Extension):
 
     def ingest_embedded(self, event: Event) -> None:
         self._progress.advance(self._embed, event.data["chunks"])
+
+
+@contextmanager
+def showing_downloads() -> Iterator[None]:
+    """In the block a download is shown on standard error, whose terminal the bars may reach."""
+
+    def show(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+        from lorebind.cli.printing import console
+
+        return show_on(console(stderr=True).file, line, size)
+
+    before = shown_by.set(show)
+    try:
+        yield
+    finally:
+        shown_by.reset(before)
+
+
+@contextmanager
+def _downloading(progress: Progress, line: str, size: int) -> Iterator[Callable[[int], None]]:
+    """A download that an ingest waits for: one bar more."""
+    progress.console.print(line, soft_wrap=True)
+    task = progress.add_task("MB", total=size / 1e6)
+    yield lambda count: progress.advance(task, count / 1e6)
 
 
 def _to_embed(plan: IngestPlan) -> int:
@@ -74,7 +101,9 @@ def progress_bars(events: Events, plan: IngestPlan) -> Iterator[None]:
     with progress:
         bars = _Bars(progress, plan)
         events.subscribe(bars)
+        before = shown_by.set(partial(_downloading, progress))
         try:
             yield
         finally:
+            shown_by.reset(before)
             events.unsubscribe(bars)

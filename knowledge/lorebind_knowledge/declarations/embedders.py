@@ -28,6 +28,9 @@ class EmbedderBase(Declaration):
         """The embedder's `hit_score`; None where only the embedder itself can tell it."""
         return None
 
+    languages: ClassVar[str] = ""
+    """What `doctor` says of the languages that it knows; empty where that is not known."""
+
     @property
     def token_price(self) -> float | None:
         """What a million tokens cost; None where that is not declared, or nobody charges."""
@@ -64,6 +67,7 @@ EmbedderDeclaration: TypeAlias = Annotated[
             "openai": "lorebind_knowledge.embedders.openai",
             "hashing": "lorebind_knowledge.embedders.hashing",
             "langchain": "lorebind_knowledge.embedders.langchain",
+            "fastembed": "lorebind_knowledge.embedders.fastembed",
         },
     ),
 ]

@@ -130,6 +130,7 @@ AnyReranker: TypeAlias = Annotated[
         {
             "langchain": "lorebind_knowledge.rerankers.langchain",
             "onnx": "lorebind_knowledge.rerankers.onnx",
+            "fastembed": "lorebind_knowledge.rerankers.fastembed",
         },
         default="langchain",
     ),

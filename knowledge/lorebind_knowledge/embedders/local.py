@@ -59,6 +59,12 @@ class LocalEmbedderConfig(Settings):
 class LocalEmbedderDeclaration(EmbedderBase):
     """all-MiniLM-L6-v2 on this machine: no key, no network."""
 
+    languages: ClassVar[str] = (
+        "it knows English only; for other languages declare an embedder with provider: fastembed "
+        "and model: intfloat/multilingual-e5-large (about 100 languages, 2.24 GB) or "
+        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 (about 50, 220 MB)"
+    )
+
     provider: Literal["local"] = Field(description="Runs on this machine.")
     model: Literal["all-MiniLM-L6-v2"] = Field(
         "all-MiniLM-L6-v2", description="The sentence embedding model."

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import RerankerError
+from lorebind_knowledge.errors import LorebindError, RerankerError
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def rerank_texts(
     try:
         given = await call(reranker.rerank, question, texts)
         figures = [None if figure is None else float(figure) for figure in given]
-    except RerankerError:
+    except LorebindError:
         raise
     except Exception as error:  # any provider's own exceptions, in words that hold no key
         said = said_by(error, holder=reranker)

@@ -1,0 +1,166 @@
+"""Embedding models of the Hugging Face hub, run by fastembed on this machine.
+
+Fastembed (https://github.com/qdrant/fastembed) brings a list of models with their pooling, and puts
+no words before questions and passages, except for jina-embeddings-v3, which it tells its task. The
+words that other models were trained with are in `prefixes.py`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.declarations.base import Fault, RefusedError
+from lorebind_knowledge.declarations.embedders import EmbedderBase
+from lorebind_knowledge.embedders.base import Embedder, Fingerprint, encodable
+from lorebind_knowledge.embedders.prefixes import prefixes_of
+from lorebind_knowledge.errors import EmbedderError
+from lorebind_knowledge.hub_models.cache_folder import models_folder
+from lorebind_knowledge.hub_models.fastembed_models import Pooling, embedding_model, load
+from lorebind_knowledge.hub_models.settings import HubModelSettings
+from lorebind_knowledge.hub_models.snapshot import Snapshot
+from lorebind_knowledge.onnx_session import PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.configuration.make_part import PartEnvironment
+    from lorebind_knowledge.hub_models.fastembed_models import HubModel
+    from lorebind_knowledge.records import Matrix, Vector
+
+ROWS_PER_RUN = 8
+"""Texts in one run of the graph. More of them buys nothing but memory."""
+
+
+class FastembedEmbedderDeclaration(EmbedderBase, HubModelSettings):
+    """A model of the Hugging Face hub on this machine, downloaded at its first use."""
+
+    provider: Literal["fastembed"] = Field(description="Downloads a model and runs it here.")
+    pooling: Pooling = Field(
+        "mean", description="With `file`: how the vectors of a text's tokens become one."
+    )
+    query_prefix: str | None = Field(
+        None,
+        description="Put before each question. By default what the model was trained with, "
+        "as far as Lorebind knows.",
+    )
+    document_prefix: str | None = Field(
+        None, description="Put before each passage. By default as for `query_prefix`."
+    )
+    batch_size: int = Field(64, ge=1, le=1024, description="Texts per call.")
+
+    @model_validator(mode="after")
+    def _pooling_is_of_a_file(self) -> FastembedEmbedderDeclaration:
+        if self.file is None and "pooling" in self.model_fields_set:
+            hint = "leave it out, fastembed knows the models that it lists"
+            raise RefusedError([Fault("pooling is given without file", hint, ("pooling",))])
+        return self
+
+
+Declaration = FastembedEmbedderDeclaration
+
+
+def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
+    """Raises `EmbedderError` for a model that is not listed. Downloads nothing yet."""
+    model = embedding_model(declaration.model, declaration.file, declaration.pooling)
+    query, document = prefixes_of(model.name)
+    cache = models_folder(environment.fill(declaration.cache_dir), environment.root)
+    return FastembedEmbedder(
+        model,
+        Snapshot(model, declaration.revision, cache, EmbedderError),
+        query_prefix=query if declaration.query_prefix is None else declaration.query_prefix,
+        document_prefix=(
+            document if declaration.document_prefix is None else declaration.document_prefix
+        ),
+        batch_size=declaration.batch_size,
+        threads=declaration.threads,
+    )
+
+
+class FastembedEmbedder(Embedder):
+    """Safe to share among threads. The model is downloaded and loaded at the first call."""
+
+    def __init__(
+        self,
+        model: HubModel,
+        snapshot: Snapshot,
+        *,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        batch_size: int = 64,
+        threads: int | None = None,
+    ) -> None:
+        """
+        Args:
+            model: what fastembed makes.
+            snapshot: its files.
+            query_prefix: put before each question.
+            document_prefix: put before each passage.
+            batch_size: texts per call; they are sorted by length within a call.
+            threads: threads of one run; None fits them to the processors this process may use.
+        """
+        self.batch_size = batch_size
+        self._model, self._snapshot = model, snapshot
+        self._query_prefix, self._document_prefix = query_prefix, document_prefix
+        self._threads = threads
+        self._loaded = PerProcess(self._load)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Asks the hub for the commit, where this machine does not know it yet."""
+        model = self._model
+        return Fingerprint(
+            "fastembed",
+            model.name,
+            f"{model.repository}@{self._snapshot.commit}/{model.file}",
+            model.dimension,
+            document_prefix=self._document_prefix,
+            query_prefix=self._query_prefix,
+        )
+
+    async def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        await self._snapshot.fetch()
+        return await call(self._embed_documents, texts)
+
+    async def embed_query(self, text: str) -> Vector:
+        await self._snapshot.fetch()
+        return await call(self._embed_query, text)
+
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        if not texts:
+            return 0
+        tokenizer = self._loaded.get().model.tokenizer
+        encodings = tokenizer.encode_batch([self._document_prefix + encodable(t) for t in texts])
+        return sum(bool(encoding.overflowing) for encoding in encodings)
+
+    def _embed_documents(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        given = [self._document_prefix + texts[row] for row in by_length]
+        found = list(self._loaded.get().passage_embed(given, batch_size=ROWS_PER_RUN))
+        vectors = np.empty((len(texts), len(found[0])), dtype=np.float32)
+        vectors[by_length] = found
+        return _of_unit_length(vectors)
+
+    def _embed_query(self, text: str) -> Vector:
+        import numpy as np
+
+        (found,) = self._loaded.get().query_embed(self._query_prefix + text)
+        vector: Vector = _of_unit_length(np.asarray([found], dtype=np.float32))[0]
+        return vector
+
+    def _load(self) -> Any:
+        return load("TextEmbedding", self._model, self._snapshot.get(), self._threads)
+
+
+def _of_unit_length(vectors: Matrix) -> Matrix:
+    """The vectors at length 1, which not all models give them; those of length 0 stay so."""
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+    return vectors

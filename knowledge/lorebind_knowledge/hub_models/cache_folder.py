@@ -1,0 +1,28 @@
+"""Where downloaded models are kept: once for all projects of a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def models_folder(written: str | None, root: Path) -> Path:
+    """The folder of all models, which may not be there yet.
+
+    Args:
+        written: as it was declared; None means `lorebind/fastembed` in the user's cache folder.
+        root: the project folder.
+    """
+    return _caches() / "lorebind" / "fastembed" if written is None else root / written
+
+
+def _caches() -> Path:
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local)
+    home = Path("~").expanduser()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # One that is relative is to be ignored, says the specification of these folders.
+    return named if named.is_absolute() else home / ".cache"

@@ -1,0 +1,51 @@
+"""What is declared of every model that fastembed runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from lorebind_knowledge.declarations.base import Declaration
+from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
+
+
+class HubModelSettings(Declaration):
+    """Which model, and where its files are kept."""
+
+    templated: ClassVar[tuple[str, ...]] = ("cache_dir",)
+
+    model: str = Field(
+        min_length=1,
+        description="A model that fastembed lists. With `file`, any repository of the hub.",
+    )
+    revision: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][\w.-]*(/[\w-][\w.-]*)*$",  # a file of the cache has this name
+        description="The commit, tag or branch of the model's repository. By default the commit "
+        "that was current at the first use; it is kept from then on.",
+    )
+    file: str | None = Field(
+        None,
+        pattern=r"\.onnx$",
+        description="For a model that fastembed does not list: the ONNX file in its repository.",
+    )
+    cache_dir: str | None = Field(
+        None,
+        min_length=1,
+        description="The folder of the downloaded models, relative to the project folder. "
+        "By default `lorebind/fastembed` in the user's cache folder.",
+    )
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the model. By default as many as fit the machine."
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        yield "model", "reach", "the Hugging Face hub, to download the model"
+        if self.cache_dir is not None and leaves_project(self.cache_dir):
+            yield "cache_dir", "write", OUTSIDE

@@ -1,0 +1,159 @@
+"""Models of the hub in a project: what commands download, and what they only speak of."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.knowledge.hub_server import EMBEDDER, RERANKER, hub_server
+
+from .helpers import DOCUMENTS, LOREBIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.knowledge.hub_server import HubServer
+
+    from .helpers import Cli
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+PROJECT = f"""\
+name: shop
+embedders:
+  - {{ id: small, provider: fastembed, model: {EMBEDDER}, cache_dir: models }}
+knowledge_bases:
+  - id: docs
+    sources: [{{ type: markdown_glob, path: "docs/**/*.md" }}]
+    retrieval:
+      strategy: rerank
+      rerank: {{ provider: fastembed, model: {RERANKER}, cache_dir: models }}
+knowledge: [{{ id: docs }}]
+"""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with hub_server() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+@pytest.fixture
+def shop(empty_cli: Cli) -> Cli:
+    empty_cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT})
+    return empty_cli
+
+
+def test_from_the_declaration_to_the_passage(hub: HubServer, shop: Cli) -> None:
+    """An ingest downloads the embedder, a query the reranker; later ones download nothing."""
+    done = shop("knowledge", "ingest", "docs")
+    assert done.code == 0, done.err
+    assert f"downloading the model {EMBEDDER}, " in done.err
+    done = shop("knowledge", "query", "docs", "-q", "rotate the keys", "--output", "json")
+    assert done.code == 0, done.err
+    best = json.loads(done.out)["matches"][0]
+    assert "Rotate the keys" in best["text"]
+    # "rotate" and "keys" are what the small cross-encoder looks for.
+    assert best["scores"]["rerank"] == pytest.approx(1 / (1 + 2.718281828 ** -(2 + 1 + 1)), abs=0.1)
+    downloaded = len(hub.requests)
+    shop("knowledge", "ingest", "docs")
+    done = shop("knowledge", "query", "docs", "-q", "rotate the keys")
+    assert (done.code, done.err) == (0, "")
+    assert len(hub.requests) == downloaded
+
+
+def test_what_downloads_nothing(hub: HubServer, shop: Cli) -> None:
+    """Commands that only read, and a plan; the hub is asked for a commit at most."""
+    for command in (
+        *("validate", "schema", "knowledge list", "knowledge get docs", "bindings explain"),
+        *("doctor", "knowledge plan docs"),
+    ):
+        done = shop(*command.split())
+        assert done.code == 0, (command, done.err)
+    assert not hub.requests
+    assert not list(shop.root.glob("models/*/snapshots"))
+
+
+def test_doctor(hub: HubServer, shop: Cli) -> None:
+    """It says that a model would be downloaded, and how large it is; one that is there it tries."""
+
+    def found() -> dict[str, tuple[str, str]]:
+        done = shop("doctor", "--output", "json")
+        assert (done.code, done.err) == (0, "")
+        return {
+            one["part"]: (one["status"], one["detail"])
+            for one in json.loads(done.out)["findings"]
+            if "embedder" in one["part"] or "docs" in one["part"]
+        }
+
+    before = found()
+    assert {status for status, _ in before.values()} == {"warning"}
+    _, embedder = before["embedder small"]
+    assert "its first use downloads it, about 67 MB; to download it now: hf download" in embedder
+    _, reranker = before["reranker of knowledge base docs"]
+    assert (
+        f"{RERANKER} (revision main of {RERANKER}) is not in {shop.root / 'models'} yet" in reranker
+    )
+    shop("knowledge", "ingest", "docs")
+    shop("knowledge", "query", "docs", "-q", "keys")
+    assert found() == {
+        "embedder small": ("ok", f"fastembed/{EMBEDDER}, dimension 384 (measured)"),
+        "knowledge base docs": ("ok", "2 documents, 2 chunks, dimension 384"),
+        "reranker of knowledge base docs": (
+            "ok",
+            f"fastembed {RERANKER}: asked for 'ready' it gives 'ready' the figure 0.50",
+        ),
+    }
+
+
+def test_doctor_tells_of_languages(empty_cli: Cli) -> None:
+    """The default embedder knows one; those that know more are named."""
+    empty_cli.write({"lorebind.yaml": "name: p\n"})
+    done = empty_cli("doctor", "--output", "json")
+    (detail,) = [
+        one["detail"] for one in json.loads(done.out)["findings"] if one["part"] == "embedder local"
+    ]
+    assert "it knows English only" in detail
+    assert "provider: fastembed and model: intfloat/multilingual-e5-large" in detail
+
+
+def test_ctrl_c(hub: HubServer, shop: Cli) -> None:
+    """It ends a command that downloads at once, and the next one begins where that ended."""
+    waiting, go = threading.Event(), threading.Event()
+    hub.gate = lambda path: (waiting.set(), go.wait(20)) if path.endswith(".onnx") else None
+    process = subprocess.Popen(
+        [LOREBIND, "knowledge", "ingest", "docs"],
+        cwd=shop.root,
+        env=os.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert waiting.wait(30)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    go.set()
+    assert shop("knowledge", "ingest", "docs").code == 0
+
+
+def test_a_moved_revision_asks_for_a_reindex(hub: HubServer, shop: Cli) -> None:
+    """Another revision is another embedder: its index is refused with the command to renew it."""
+    from tests.knowledge.hub_server import EMBEDDER_REPOSITORY, embedder_files
+
+    assert shop("knowledge", "ingest", "docs").code == 0
+    new = hub.publish(EMBEDDER_REPOSITORY, embedder_files(seed=8))
+    assert shop("knowledge", "query", "docs", "-q", "keys").code == 0
+    moved = PROJECT.replace(f"model: {EMBEDDER},", f"model: {EMBEDDER}, revision: {new},")
+    shop.write({"lorebind.yaml": moved})
+    done = shop("knowledge", "query", "docs", "-q", "keys")
+    assert done.code == 1
+    assert "reindex docs" in done.err
+    assert shop("knowledge", "reindex", "docs").code == 0
+    assert shop("knowledge", "query", "docs", "-q", "keys").code == 0

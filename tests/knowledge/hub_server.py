@@ -1,0 +1,171 @@
+"""A server on this machine that speaks the protocol of the Hugging Face hub, as far as needed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from . import onnx_models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+EMBEDDER = "BAAI/bge-small-en-v1.5"
+"""What fastembed calls a model whose repository is `EMBEDDER_REPOSITORY`."""
+EMBEDDER_REPOSITORY = "Qdrant/bge-small-en-v1.5-onnx-Q"
+RERANKER = "Xenova/ms-marco-MiniLM-L-6-v2"
+MULTILINGUAL = "intfloat/multilingual-e5-large"
+OWN = "acme/own-embedder"
+"""A repository that fastembed does not list."""
+
+_PATH = re.compile(
+    r"/(?:api/models/)?(?P<repository>[^/]+/[^/]+)/(?P<verb>revision|tree|resolve)/"
+    r"(?P<revision>[^/]+)(?:/(?P<file>.+))?"
+)
+
+
+class HubServer(ThreadingHTTPServer):
+    """Repositories with their branches and commits, in memory."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.branches: dict[tuple[str, str], str] = {}
+        self.commits: dict[tuple[str, str], Mapping[str, bytes]] = {}
+        self.requests: list[str] = []
+        self.cuts = 0
+        """How many downloads of graphs break off in the middle."""
+        self.gate: Callable[[str], object] = lambda path: None
+        """Called in every download, when half of it is sent."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def publish(self, repository: str, files: Mapping[str, bytes], branch: str = "main") -> str:
+        """A new commit, to which the branch points from now on."""
+        content = json.dumps([repository, branch, *(f"{k} {v!r}" for k, v in files.items())])
+        commit = hashlib.sha1(content.encode()).hexdigest()
+        self.commits[repository, commit] = files
+        self.branches[repository, branch] = commit
+        return commit
+
+    def downloads(self) -> list[str]:
+        """The files that were downloaded, by name."""
+        return [one.partition("/resolve/")[2].partition("/")[2] for one in self.requests]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: HubServer
+
+    def do_HEAD(self) -> None:
+        self._answer(only_head=True)
+
+    def do_GET(self) -> None:
+        self._answer(only_head=False)
+
+    def _answer(self, *, only_head: bool) -> None:
+        path = self.path.partition("?")[0]
+        found = _PATH.fullmatch(path)
+        if found is None:
+            return self._refuse("RepoNotFound", "Repository not found")
+        if not only_head and found["verb"] == "resolve":
+            self.server.requests.append(path)
+        repository, revision = found["repository"], found["revision"]
+        commit = self.server.branches.get((repository, revision), revision)
+        files = self.server.commits.get((repository, commit))
+        if not any(known == repository for known, _ in self.server.branches):
+            return self._refuse("RepoNotFound", "Repository not found")
+        if files is None:
+            return self._refuse("RevisionNotFound", f"Invalid rev id: {revision}")
+        if found["verb"] == "revision":
+            return self._send(json.dumps({"id": repository, "sha": commit}).encode())
+        if found["verb"] == "tree":
+            tree = [
+                {"type": "file", "path": name, "size": len(data), "oid": _digest(data)}
+                for name, data in files.items()
+            ]
+            return self._send(json.dumps(tree).encode())
+        if found["file"] not in files:
+            return self._refuse("EntryNotFound", "Entry not found")
+        data = files[found["file"]]
+        told = {"ETag": f'"{_digest(data)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
+        return self._send(data, told, only_head=only_head)
+
+    def _send(
+        self, data: bytes, headers: Mapping[str, str] | None = None, *, only_head: bool = False
+    ) -> None:
+        begin = 0
+        if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+            begin = int(asked[1])
+        self.send_response(206 if begin else 200)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+        rest = data[begin:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        if only_head:
+            return
+        half = len(rest) // 2
+        self.wfile.write(rest[:half])
+        if self.server.cuts and self.path.endswith(".onnx"):
+            self.server.cuts -= 1
+            self.close_connection = True
+            return
+        if headers:
+            self.wfile.flush()
+            self.server.gate(self.path)
+        self.wfile.write(rest[half:])
+
+    def _refuse(self, code: str, message: str) -> None:
+        self.send_response(404)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Error-Message", message)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha1(data).hexdigest()
+
+
+def embedder_files(*, seed: int = 7) -> dict[str, bytes]:
+    graph = onnx_models.embedding_model(384, pooled=True, seed=seed)
+    return onnx_models.hub_files("model_optimized.onnx", graph, onnx_models.piece_tokenizer())
+
+
+def reranker_files() -> dict[str, bytes]:
+    graph = onnx_models.cross_encoder()
+    return onnx_models.hub_files("onnx/model.onnx", graph, onnx_models.tokenizer())
+
+
+@contextlib.contextmanager
+def hub_server() -> Iterator[HubServer]:
+    """A hub with small models under the names of real ones, and one of nobody else's."""
+    with HubServer() as server:
+        server.publish(EMBEDDER_REPOSITORY, embedder_files())
+        server.publish(RERANKER, reranker_files())
+        tokens = onnx_models.embedding_model(1024, pooled=False)
+        pieces = onnx_models.piece_tokenizer()
+        files = onnx_models.hub_files("model.onnx", tokens, pieces) | {"model.onnx_data": b"none"}
+        server.publish("Qdrant/multilingual-e5-large-onnx", files)
+        tokens = onnx_models.embedding_model(24, pooled=False)
+        server.publish(OWN, onnx_models.hub_files("deep/model.onnx", tokens, pieces))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
