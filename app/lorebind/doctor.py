@@ -19,6 +19,7 @@ from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_d
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.rerankers.base import rerank_texts
+from lorebind_knowledge.statistics import knowledge_stats
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import ModelDeclaration
+    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration, ModelDeclaration
     from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
     from lorebind_knowledge.declarations.retrieval import AnyReranker
     from lorebind_knowledge.service import KnowledgeService
@@ -81,7 +82,7 @@ async def examine(
         check = (
             _existing(service, kb.id, workflow)
             if loaded.is_existing(kb)
-            else _index(service, kb.id, workflow, deep=deep)
+            else _index(service, loaded, kb, workflow, deep=deep)
         )
         yield await _tried(f"knowledge base {kb.id}{owner}", check)
         if (declared := kb.retrieval.rerank) is not None:
@@ -136,11 +137,16 @@ async def _store(service: KnowledgeService, db_id: str) -> str:
 
 
 async def _index(
-    service: KnowledgeService, kb_id: str, workflow: str | None, *, deep: bool
+    service: KnowledgeService,
+    loaded: LoadedProject,
+    declared: KnowledgeBaseDeclaration,
+    workflow: str | None,
+    *,
+    deep: bool,
 ) -> Finding | str:
-    corpus = await call(service.corpus, kb_id, workflow)  # fails if its chunker cannot be made
+    corpus = await call(service.corpus, declared.id, workflow)  # fails if it has no chunker
     kb = corpus.kb
-    part = f"knowledge base {kb_id}" + (f" of workflow {workflow}" if workflow else "")
+    part = f"knowledge base {kb.id}" + (f" of workflow {workflow}" if workflow else "")
     index = await call(kb.catalog.ledger.index, kb.namespace, "active")
     if index is None:
         return Finding(part, "warning", f"nothing is ingested yet; run: {kb.ingest_command}")
@@ -169,6 +175,13 @@ async def _index(
     if failed:
         detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
+    languages = (await call(knowledge_stats, kb.namespace, kb.catalog)).languages
+    foreign = {name: count for name, count in languages.items() if name != "en"}
+    embedder = defaults.meant(defaults.embedders(loaded.project), declared.embedder)
+    if foreign and embedder.languages:
+        counts = ", ".join(f"{name} {count}" for name, count in foreign.items())
+        detail += f", not all in English ({counts}); its embedder is {embedder.id}: "
+        return Finding(part, "warning", f"{detail}{embedder.languages}")
     return detail
 
 

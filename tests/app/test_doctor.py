@@ -22,6 +22,7 @@ from .helpers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from lorebind.doctor import Finding
 
@@ -90,6 +91,28 @@ def test_a_workflows_own_is_examined_too(cli: Cli) -> None:
     assert cli("knowledge", "ingest", "docs", "--workflow", "own").code == 0
     assert findings(cli)["knowledge base docs of workflow own"][0] == "ok"
     assert findings(cli)["knowledge base docs"][0] == "warning"
+
+
+def test_documents_in_another_language_than_the_embedders(tmp_path: Path) -> None:
+    """Words find them, and vectors hardly do: it is said with embedders that would."""
+    (tmp_path / "a.md").write_text("The keys are kept at the desk, and the doors are open.")
+    (tmp_path / "b.md").write_text("Die Schlüssel sind am Empfang, und die Türen sind offen.")
+    declared = {
+        "name": "two",
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "*.md"}]},
+        ],
+    }
+    with Project.build(declared, root=tmp_path) as project:
+        project.ingest("docs")
+        (found,) = [one for one in project.doctor() if one.part == "knowledge base docs"]
+        assert found.status == "warning"
+        assert "not all in English (de 1); its embedder is local: it knows English" in found.detail
+        assert "provider: fastembed" in found.detail
+        (tmp_path / "b.md").unlink()
+        project.ingest("docs")
+        (found,) = [one for one in project.doctor() if one.part == "knowledge base docs"]
+        assert (found.status, found.detail) == ("ok", "1 documents, 1 chunks, dimension 384")
 
 
 def lose(cli: Cli, kb_id: str, lost: Sequence[int], *, others: bool = False) -> None:

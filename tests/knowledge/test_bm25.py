@@ -143,7 +143,21 @@ def test_detection(language: str) -> None:
     assert detect_among(LINES[language], DETECTED) == language
 
 
-@pytest.mark.parametrize("text", ["", "SKU-4711 12,50 €", "42", "東京タワー", "der die das"])
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ja", "Python3で東京タワーへ行きました。"),
+        ("zh", "我喜欢学习中文, Python"),
+        ("ko", "고양이는 생선을 먹는다"),
+        ("th", "แมวกินปลา"),
+        ("en", "The word 東京 is the name of the capital, and it is said Tōkyō."),
+    ],
+)
+def test_detection_by_script(language: str, text: str) -> None:
+    assert detect_language(text) == language
+
+
+@pytest.mark.parametrize("text", ["", "SKU-4711 12,50 €", "42", "der die das"])
 def test_what_does_not_say_its_language(text: str) -> None:
     """Texts with hardly any stop words count as English, where all words stay what they are."""
     assert detect_language(text) == "en"

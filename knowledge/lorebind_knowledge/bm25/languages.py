@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bm25.splitting import words_of
 
@@ -61,6 +61,8 @@ _LOOKED_AT = 20_000
 """Characters of a text; it is not longer in another language."""
 _LEAST, _CLEARLY = 4, 1.5
 """How many stop words another language than the default has to show, and how many times more."""
+_KANA = 9
+"""Chinese characters to one of its own that Japanese may have."""
 
 
 @cache
@@ -89,7 +91,9 @@ def stemmer(language: str) -> Callable[[str], str]:
 
 
 def detect_language(text: str) -> str:
-    """The language that a document is written in, told by its stop words."""
+    """The language that a document is written in, told by its script or its stop words."""
+    if not text.isascii() and (unspaced := _unspaced_language(text[:_LOOKED_AT])):
+        return unspaced
     counts = _counts(text, DETECTED)
     best = max(DETECTED, key=counts.__getitem__)
     enough = counts[best] >= max(_LEAST, _CLEARLY * counts[DEFAULT])
@@ -103,6 +107,26 @@ def detect_among(question: str, languages: Collection[str]) -> str | None:
     counts = _counts(question, sorted(languages))
     first, second = sorted(counts.values(), reverse=True)[:2]
     return max(counts, key=counts.__getitem__) if first > second else None
+
+
+def _unspaced_language(text: str) -> str | None:
+    """The language of most of the letters, if they are of a script without spaces."""
+    counts = {one: len(script.findall(text)) for one, script in _scripts().items()}
+    letters = counts.pop("")
+    if 2 * sum(counts.values()) <= letters:
+        return None
+    if _KANA * counts["ja"] >= counts["zh"]:  # Japanese has Chinese characters besides its own
+        counts["ja"] += counts.pop("zh")
+    return max(counts, key=counts.__getitem__)
+
+
+@cache
+def _scripts() -> dict[str, Any]:
+    import regex
+
+    written = {"ja": r"[\p{Hiragana}\p{Katakana}]", "ko": r"\p{Hangul}", "th": r"\p{Thai}"}
+    every = {"": r"\p{L}", "zh": r"\p{Han}", **written}
+    return {language: regex.compile(script) for language, script in every.items()}
 
 
 def _counts(text: str, languages: Collection[str]) -> dict[str, int]:
