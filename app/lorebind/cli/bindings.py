@@ -80,11 +80,16 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, BaseModel):  # a declaration within the declaration, as it is written
-        written = value.model_dump(mode="json")
-        if isinstance(written, dict):
-            return ", ".join(f"{name}: {_shown(part)}" for name, part in written.items())
-        return str(written)
+        value = value.model_dump(mode="json")
+        if isinstance(value, dict):
+            return ", ".join(f"{name}: {_inner(part)}" for name, part in value.items())
     return str(value)
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name}: {_inner(part)}' for name, part in value.items())} }}"
+    return _shown(value)
 
 
 def _where(place: Provenance) -> str:
