@@ -36,8 +36,8 @@ import numpy as np
 from ingest import corpus, project
 from nearest import DIMENSION, LANGCHAIN, NUMPY, TOP_K, bare, installed, vectors_of
 
-from lorebind_knowledge.bridge import call
-from lorebind_knowledge.records import SearchOptions
+from lorebind_knowledge.bridge import call, finish
+from lorebind_knowledge.catalog import chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,10 +120,10 @@ def main() -> None:
 def layers(held: Held) -> dict[str, Ask]:
     found: dict[str, Ask] = {}
     for name, declared in (("memory", held.memory), ("sqlite", held.sqlite)):
-        search, options = searching(declared)
+        search = searching(declared)
         found |= {
-            f"{name}: store": lambda q, s=search, o=options: s(q.vector, o),
-            f"{name}: store, awaited": lambda q, s=search, o=options: call(s, q.vector, o),
+            f"{name}: store": lambda q, s=search: s(q.vector),
+            f"{name}: store, awaited": lambda q, s=search: call(s, q.vector),
             f"{name}: project, awaited": lambda q, d=declared: d.aquery("docs", q.text, **NEAREST),
             f"{name}: project": lambda q, d=declared: d.query("docs", q.text, **NEAREST),
         }
@@ -161,12 +161,20 @@ def ways(held: Held, asked: Asked) -> dict[str, Ask]:
     return found
 
 
-def searching(declared: Project) -> tuple[Callable[..., Any], SearchOptions]:
-    """The search of a project's store, and the options that ask its one index."""
+def searching(declared: Project) -> Callable[[Vector], list[str]]:
+    """The search of a project's store for vectors in its one index, which knows no texts."""
     kb = declared.knowledge.knowledge_base("docs")
     index = kb.catalog.ledger.index(kb.namespace, "active")
     assert index is not None
-    return kb.store.similarity_search, SearchOptions(index.key, TOP_K)
+    with kb.catalog.reading() as sql:
+        numbers = chunks.live_numbers(sql, index.birth)
+        texts = {n: one.text for n, one in chunks.chunks_of(sql, index.birth, numbers).items()}
+
+    def search(vector: Vector) -> list[str]:
+        found = finish(kb.index.store.nearest(index.space, vector, TOP_K, {}, None))
+        return [texts[number] for number in found.numbers[:TOP_K]]
+
+    return search
 
 
 # How it is measured.

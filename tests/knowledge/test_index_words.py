@@ -63,7 +63,7 @@ def by_hand(live: dict[str, list[Record]], question: str) -> dict[str, float]:
         uri: Counter(
             word
             for one in chunks
-            for word in kept_words(f"{one.context}\n{one.text}", one.language)
+            for word in kept_words(f"{one.context}\n{one.text}", one.language).split()
         )
         for uri, chunks in live.items()
         if chunks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ AUTO = "auto"
 DEFAULT = "en"
 """The language of a text that does not say enough to tell."""
 
-_LOOKED_AT = 20_000
+_LOOKED_AT = 5_000
 """Characters of a text; it is not longer in another language."""
 _LEAST, _CLEARLY = 4, 1.5
 """How many stop words another language than the default has to show, and how many times more."""
@@ -131,5 +132,19 @@ def _scripts() -> dict[str, Any]:
 
 def _counts(text: str, languages: Collection[str]) -> dict[str, int]:
     """How many stop words of each language a text has."""
-    words = words_of(text[:_LOOKED_AT])
-    return {one: sum(map(stop_words(one).__contains__, words)) for one in languages}
+    known = _languages_of_stop_words()
+    found = Counter(filter(known.__contains__, words_of(text[:_LOOKED_AT])))
+    counts = dict.fromkeys(languages, 0)
+    for word, times in found.items():
+        for language in counts.keys() & known[word]:
+            counts[language] += times
+    return counts
+
+
+@cache
+def _languages_of_stop_words() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for language in DETECTED:
+        for word in stop_words(language):
+            found.setdefault(word, set()).add(language)
+    return found

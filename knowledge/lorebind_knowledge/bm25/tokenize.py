@@ -29,15 +29,15 @@ _UNSPACED = (
 )
 
 
-def kept_words(text: str, language: str) -> list[str]:
-    """The words of a text, each as often as it comes.
+def kept_words(text: str, language: str) -> str:
+    """The words of a text, each as often as it comes, with spaces between them.
 
     A character of a run without spaces is kept alone too, for questions that are no longer.
     """
     known = _stems(language)
     if len(known) > _REMEMBERED:
         known.clear()
-    return list(chain.from_iterable(map(known.__getitem__, words_of(text))))
+    return " ".join(map(known.__getitem__, words_of(text)))
 
 
 def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
@@ -68,17 +68,17 @@ def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
     return found
 
 
-class _Stems(dict[str, tuple[str, ...]]):
-    """Of words the words they are kept as."""
+class _Stems(dict[str, str]):
+    """Of words the words they are kept as, with spaces between them."""
 
     def __init__(self, language: str) -> None:
         self._stem = stemmer(language)
 
-    def __missing__(self, word: str) -> tuple[str, ...]:
+    def __missing__(self, word: str) -> str:
         if word.isascii():
-            found: tuple[str, ...] = (self._stem(word),)
+            found = self._stem(word)
         else:
-            found = tuple(chain.from_iterable(self._kept(run) for run in _runs(word)))
+            found = " ".join(chain.from_iterable(map(self._kept, _runs(word))))
         self[word] = found
         return found
 
@@ -97,12 +97,12 @@ def _stems(language: str) -> _Stems:
 def _wanted(word: str, language: str) -> Iterable[str]:
     """What a word of a question is kept as: of a run without spaces only the pairs, if any."""
     if word.isascii():
-        return _stems(language)[word]
+        return (_stems(language)[word],)
     found: list[str] = []
     for run in _runs(word):
         letters = _letters(run) if _is_unspaced(run) else []
         pairs = list(map("".join, pairwise(letters)))
-        found += pairs or letters or _stems(language)[run]
+        found += pairs or letters or [_stems(language)[run]]
     return found
 
 

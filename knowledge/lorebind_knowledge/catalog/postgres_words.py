@@ -42,7 +42,7 @@ _REMEMBERED = 32_768
 
 def add(db: psycopg.Connection, space: int, passages: Sequence[Passage]) -> None:
     """Let the words of passages count."""
-    counted = [Counter(kept_words(one.text, one.language)) for one in passages]
+    counted = [Counter(kept_words(one.text, one.language).split()) for one in passages]
     lengths = [words.total() for words in counted]
     insert_rows(
         db,

@@ -84,7 +84,7 @@ def drop(db: sqlite3.Connection, space: int) -> None:
 
 
 def _row(passage: Passage) -> tuple[int, str]:
-    return passage.number, " ".join(kept_words(passage.text, passage.language))
+    return passage.number, kept_words(passage.text, passage.language)
 
 
 def _made(db: sqlite3.Connection, space: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.retrieval.query import in_order, weighed
+from lorebind_knowledge.retrieval.query import weighed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +41,8 @@ def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
         words = scaled(_mixed(lexical, documents, fusion.document_weight))
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
     rounded = [round(figure, _DECIMALS) for figure in figures]
-    ranked = in_order(
-        one.scored(figure, fused=figure) for one, figure in zip(candidates, rounded, strict=True)
-    )
-    return weighed(ranked, candidates)
+    pairs = zip(candidates, rounded, strict=True)
+    return weighed([one.scored(0.0, fused=figure) for one, figure in pairs], rounded)
 
 
 def _mixed(

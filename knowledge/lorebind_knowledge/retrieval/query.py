@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,8 +25,7 @@ _DECIMALS = 9
 """Of a score: more than the 6 of the relative figures, so that different ones stay different."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A passage that was found and has not been read yet."""
 
     kb_id: str
@@ -88,12 +87,12 @@ class Query:
                 for one in best
             ]
         most = max((one.scores["lexical"] for one in found), default=1.0)
-        ranked = in_order(one.scored(score_of(one.scores["lexical"] / most)) for one in found)
+        shares = [score_of(one.scores["lexical"] / most) for one in found]
         # By the same passages whatever k is, so that fewer have the scores of more.
-        return weighed(ranked, ranked[:depth])[:k]
+        return weighed(found, shares, depth)[:k]
 
     def both(self, depth: int) -> list[Candidate]:
-        """The best by vectors and the best by words, so many of each, with both figures.
+        """The best by vectors and the best by words, so many of each, with both figures; no scores.
 
         A passage that only one of the lists holds gets its real figure of the other too: a figure
         that is merely missing would count as the worst.
@@ -155,8 +154,7 @@ class Query:
             return found
 
         return [
-            Candidate(kb_id, number, name, score_of(near[number]), figures(number))
-            for number, name in names.items()
+            Candidate(kb_id, number, name, 0.0, figures(number)) for number, name in names.items()
         ]
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
@@ -175,16 +173,26 @@ def in_order(candidates: Iterable[Candidate]) -> Ranking:
     return sorted(candidates, key=lambda one: (-one.score, one.id))
 
 
-def weighed(ranked: Ranking, candidates: Iterable[Candidate]) -> Ranking:
+def weighed(
+    candidates: Iterable[Candidate], figures: Sequence[float], depth: int | None = None
+) -> Ranking:
     """A ranking by figures that are relative to its own best, with scores that are not.
 
     The best passage scores the cosine of the nearest candidate, and the others their share of that.
     So scores of several questions, knowledge bases and strategies can be compared, and where
     nothing is near nothing scores high.
+
+    Args:
+        candidates: in any order; of equal figures the first by id comes first.
+        figures: of each.
+        depth: the nearest is looked for among so many of the best; None means all.
     """
-    nearest = max((one.near for one in candidates), default=0.0)
-    best = max((one.score for one in ranked), default=0.0) or 1.0
-    return [one.scored(round(one.score / best * nearest, _DECIMALS)) for one in ranked]
+    pairs = zip(figures, candidates, strict=True)
+    order = sorted(pairs, key=lambda pair: (-pair[0], pair[1].id))
+    nearest = max((one.scores.get("dense", 0.0) for _, one in order[:depth]), default=0.0)
+    best = max(figures, default=0.0) or 1.0
+    scale = score_of(nearest)
+    return [one.scored(round(figure / best * scale, _DECIMALS)) for figure, one in order]
 
 
 def _candidate(kb_id: str, found: Found, score: float, **figures: float) -> Candidate:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorebind_knowledge.retrieval.query import in_order, weighed
+from lorebind_knowledge.retrieval.query import weighed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -47,11 +47,12 @@ def smooth(
     figures = np.array([one.scores["fused"] for one in ranked])
     near = figures_of_near_documents(figures, documents, vectors, smoothing.documents)
     mixed = (1 - smoothing.weight) * figures + smoothing.weight * near
-    smoothed = in_order(
-        one.scored(figure, smoothed=given, fused=figure)
-        for one, given, figure in zip(ranked, _rounded(near), _rounded(mixed), strict=True)
-    )
-    return weighed(smoothed, ranked)
+    rounded = _rounded(mixed)
+    smoothed = [
+        one.scored(0.0, smoothed=given, fused=figure)
+        for one, given, figure in zip(ranked, _rounded(near), rounded, strict=True)
+    ]
+    return weighed(smoothed, rounded)
 
 
 def figures_of_near_documents(
