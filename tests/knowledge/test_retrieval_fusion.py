@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,7 +143,7 @@ def test_the_best_scores_the_nearest_cosine(method: str) -> None:
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 def test_ties_go_by_id(method: str) -> None:
     """Passages of the same figures stand in the order of their ids."""
-    same = [replace(candidate("", dense=0.4, lexical=1.0), id=name) for name in "cab"]
+    same = [candidate(name, dense=0.4, lexical=1.0) for name in "cab"]
     assert [name for name, _ in fused(same, method=method)] == ["a", "b", "c"]
 
 

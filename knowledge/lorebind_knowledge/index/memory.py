@@ -9,7 +9,11 @@ from lorebind_knowledge.index.masks import Masks
 from lorebind_knowledge.index.words import Words
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.catalog.chunks import Member
     from lorebind_knowledge.index.view import View
+
+
+_MEMBERS_KEPT = 100_000
 
 
 @dataclass(slots=True)
@@ -28,11 +32,12 @@ class Memory:
     def __init__(self) -> None:
         self._masks: dict[int, tuple[int, Masks]] = {}
         self._keys: dict[int, tuple[int, KnownKeys]] = {}
+        self._members: dict[int, tuple[int, dict[int, Member | None]]] = {}
         self._words: dict[int, Words] = {}
 
     def forget(self, birth: int) -> None:
         """Forget an index that is no more."""
-        for kept in (self._masks, self._keys, self._words):
+        for kept in (self._masks, self._keys, self._members, self._words):
             kept.pop(birth, None)
 
     def masks(self, view: View) -> Masks:
@@ -53,6 +58,17 @@ class Memory:
         if known is None or known[0] != version:
             known = self._keys[birth] = version, KnownKeys()
         return known[1]
+
+    def members(self, view: View) -> dict[int, Member | None]:
+        """Chunks by number, as far as they were looked up at the moment of a view, to be added to.
+
+        None stands for one that searches do not find.
+        """
+        birth, version = view.index.birth, view.state.version
+        known = self._members.get(birth)
+        if known is None or known[0] < version or len(known[1]) > _MEMBERS_KEPT:
+            known = self._members[birth] = version, {}
+        return known[1] if known[0] == version else {}
 
     def words(self, view: View) -> Words:
         """Its words, at any moment."""

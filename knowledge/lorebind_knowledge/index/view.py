@@ -79,7 +79,7 @@ class View:
         self.index, self.state = index, state
         self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
-        self._members: dict[int, Member | None] = {}
+        self._members = memory.members(self)
         self._asked: tuple[str, Asked] | None = None
 
     def has_metadata_key(self, name: str) -> bool:
