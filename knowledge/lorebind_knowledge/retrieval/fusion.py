@@ -41,8 +41,7 @@ def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
         words = scaled(_mixed(lexical, documents, fusion.document_weight))
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
     rounded = [round(figure, _DECIMALS) for figure in figures]
-    pairs = zip(candidates, rounded, strict=True)
-    return weighed([one.scored(0.0, fused=figure) for one, figure in pairs], rounded)
+    return weighed(candidates, rounded, name="fused")
 
 
 def _mixed(

@@ -89,7 +89,7 @@ class Query:
         most = max((one.scores["lexical"] for one in found), default=1.0)
         shares = [score_of(one.scores["lexical"] / most) for one in found]
         # By the same passages whatever k is, so that fewer have the scores of more.
-        return weighed(found, shares, depth)[:k]
+        return weighed(found, shares, depth=depth)[:k]
 
     def both(self, depth: int) -> list[Candidate]:
         """The best by vectors and the best by words, so many of each, with both figures; no scores.
@@ -143,19 +143,17 @@ class Query:
         near = {one.number: one.figure for one in nearest}
         names |= {one.number: one.id for one in worded}
         near |= view.cosines(self.vector, [n for n in names if n not in near])
-        wholes: dict[int, float] = {}
         if self.settings.fusion.counts_documents:
             wholes = view.document_figures(self.question, list(names))
 
-        def figures(number: int) -> dict[str, float]:
-            found = {"dense": near[number], "lexical": words.get(number, 0.0)}
-            if self.settings.fusion.counts_documents:
-                found["document"] = wholes.get(number, 0.0)
-            return found
-
-        return [
-            Candidate(kb_id, number, name, 0.0, figures(number)) for number, name in names.items()
-        ]
+            figures = [
+                {"dense": near[n], "lexical": words.get(n, 0.0), "document": wholes.get(n, 0.0)}
+                for n in names
+            ]
+        else:
+            figures = [{"dense": near[n], "lexical": words.get(n, 0.0)} for n in names]
+        pairs = zip(names.items(), figures, strict=True)
+        return [Candidate(kb_id, number, name, 0.0, said) for (number, name), said in pairs]
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
@@ -174,7 +172,11 @@ def in_order(candidates: Iterable[Candidate]) -> Ranking:
 
 
 def weighed(
-    candidates: Iterable[Candidate], figures: Sequence[float], depth: int | None = None
+    candidates: Iterable[Candidate],
+    figures: Sequence[float],
+    *,
+    name: str | None = None,
+    depth: int | None = None,
 ) -> Ranking:
     """A ranking by figures that are relative to its own best, with scores that are not.
 
@@ -185,6 +187,7 @@ def weighed(
     Args:
         candidates: in any order; of equal figures the first by id comes first.
         figures: of each.
+        name: under which they are put into `scores`; None leaves them out.
         depth: the nearest is looked for among so many of the best; None means all.
     """
     pairs = zip(figures, candidates, strict=True)
@@ -192,7 +195,12 @@ def weighed(
     nearest = max((one.scores.get("dense", 0.0) for _, one in order[:depth]), default=0.0)
     best = max(figures, default=0.0) or 1.0
     scale = score_of(nearest)
-    return [one.scored(round(figure / best * scale, _DECIMALS)) for figure, one in order]
+    return [
+        one.scored(
+            round(figure / best * scale, _DECIMALS), **({} if name is None else {name: figure})
+        )
+        for figure, one in order
+    ]
 
 
 def _candidate(kb_id: str, found: Found, score: float, **figures: float) -> Candidate:

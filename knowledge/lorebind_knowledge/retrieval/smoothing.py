@@ -47,12 +47,9 @@ def smooth(
     figures = np.array([one.scores["fused"] for one in ranked])
     near = figures_of_near_documents(figures, documents, vectors, smoothing.documents)
     mixed = (1 - smoothing.weight) * figures + smoothing.weight * near
-    rounded = _rounded(mixed)
-    smoothed = [
-        one.scored(0.0, smoothed=given, fused=figure)
-        for one, given, figure in zip(ranked, _rounded(near), rounded, strict=True)
-    ]
-    return weighed(smoothed, rounded)
+    pairs = zip(ranked, _rounded(near), strict=True)
+    smoothed = [one.scored(one.score, smoothed=figure) for one, figure in pairs]
+    return weighed(smoothed, _rounded(mixed), name="fused")
 
 
 def figures_of_near_documents(
