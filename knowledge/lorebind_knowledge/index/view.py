@@ -289,10 +289,11 @@ class View:
         """Those that searches find; each is looked up once."""
         numbers = list(numbers)
         if new := [number for number in numbers if number not in self._members]:
-            self._members |= dict.fromkeys(new)
-            self._members |= chunks.members_of(self._sql, self._space.birth, new)
-        found = ((number, self._members[number]) for number in numbers)
-        return {number: member for number, member in found if member is not None}
+            found = chunks.members_of(self._sql, self._space.birth, new)
+            # At once: other threads look here too.
+            self._members.update({number: found.get(number) for number in new})
+        members = ((number, self._members[number]) for number in numbers)
+        return {number: member for number, member in members if member is not None}
 
     def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
         """The best `k` where all the others have the score 0: they tie, and go by id."""
