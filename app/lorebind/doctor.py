@@ -19,7 +19,7 @@ from lorebind_knowledge.hub_models.snapshot import NotDownloadedError, without_d
 from lorebind_knowledge.namespace import PROJECT_SCOPE, IndexKey, Namespace, current_tenant
 from lorebind_knowledge.records import Space
 from lorebind_knowledge.rerankers.base import rerank_texts
-from lorebind_knowledge.statistics import knowledge_stats
+from lorebind_knowledge.statistics import count_languages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -175,7 +175,7 @@ async def _index(
     if failed:
         detail += f"; {len(failed)} failed, {failed[0]} among them; see: {kb.ingest_command}"
         return Finding(part, "warning", detail)
-    languages = (await call(knowledge_stats, kb.namespace, kb.catalog)).languages
+    languages = await call(count_languages, kb.catalog, index)
     foreign = {name: count for name, count in languages.items() if name != "en"}
     embedder = defaults.meant(defaults.embedders(loaded.project), declared.embedder)
     if foreign and embedder.languages:

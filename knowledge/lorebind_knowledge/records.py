@@ -106,7 +106,7 @@ class Record:
     context: str = ""
     """What the text stands under, its title and headings: its words are searched too."""
     language: str = "en"
-    """Its document's, by its code in ISO 639-1: whose endings are taken off its words."""
+    """That of its document, by its code in ISO 639-1: its words are stemmed by it."""
 
 
 @dataclass(frozen=True, slots=True)

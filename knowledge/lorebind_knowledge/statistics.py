@@ -10,6 +10,7 @@ from lorebind_knowledge.catalog import chunks
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.namespace import Namespace
 
 
@@ -42,15 +43,16 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
         namespace.kb,
         documents=dict(Counter(entry.state for entry in documents)),
         chunks=sum(entry.chunk_count for entry in documents),
-        languages=_languages(catalog, index.birth),
+        languages=count_languages(catalog, index),
         embedder=index.manifest.embedder,
         dimension=index.manifest.dimension,
         last_run=last_run,
     )
 
 
-def _languages(catalog: Catalog, birth: int) -> dict[str, int]:
+def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
+    """How many of its documents are in each language, most first; those without text left out."""
     with catalog.reading() as sql:
-        found = chunks.languages_of(sql, birth)
-    found.pop("", None)  # documents without text
+        found = chunks.languages_of(sql, index.birth)
+    found.pop("", None)
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

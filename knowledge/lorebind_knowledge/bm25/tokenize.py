@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 VERSION = 1
-"""Changes with what these functions make of a text: words that are kept must be made anew then."""
+"""Rises with every change of what these functions make of a text, as by a stemmer of another
+release: texts that are kept are then split again. The catalog's SCHEMA_VERSION rises with it, so
+that an earlier Lorebind, which would take away other words, leaves the catalog alone."""
 
 _REMEMBERED = 50_000
 """Words of each language, in which most of most texts are."""
@@ -43,9 +45,9 @@ def kept_words(text: str, language: str) -> str:
 def wanted_words(question: str, languages: Collection[str]) -> Counter[str]:
     """The words of a question to look for, and how often it says each.
 
-    Stop words and single letters are left out. A word that comes twice is wanted twice: long
-    questions repeat what they are about, and BM25 weights it so. A single character outside ASCII
-    stays, it may be a word of its own.
+    Stop words and single letters and digits of ASCII are left out. A word that comes twice is
+    wanted twice: long questions repeat what they are about, and BM25 weights it so. A single
+    character outside ASCII stays, it may be a word of its own.
 
     Args:
         question: any text.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lorebind_knowledge.catalog.sql import damaged
 from lorebind_knowledge.catalog.versions import LIVE
-from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -166,11 +166,9 @@ def metadata_of(sql: Sql, rows: list[int]) -> Iterator[tuple[int, str]]:
 
 
 def owners_of(sql: Sql, space: int, numbers: Collection[int]) -> list[tuple[int, str]]:
-    """The uris of the documents of chunks by number, staged and dead ones too."""
+    """The uris of the documents of chunks by number; those that are not live are left out."""
     return sql.run(
-        "select distinct c.number, v.uri from catalog_chunks as c"
-        " join catalog_versions as v on v.version = c.version"
-        " where c.space = :space and c.number in (:*numbers)",
+        f"select c.number, v.uri {_LIVE_CHUNKS} and c.number in (:*numbers)",
         space=space,
         numbers=list(numbers),
     )
@@ -185,7 +183,7 @@ def numbers_of(sql: Sql, versions: Collection[int]) -> list[tuple[int, int]]:
 
 
 def languages_of(sql: Sql, space: int) -> dict[str, int]:
-    """In which languages the documents are that searches find, and how many in each."""
+    """The documents that searches find, counted by language."""
     counted = "select language, count(*) from catalog_versions where space = :space"
     return dict(sql.run(f"{counted} and state = {LIVE} group by language", space=space))
 
@@ -267,7 +265,7 @@ def kept_vectors(sql: Sql, space: int, numbers: Collection[int]) -> dict[int, Ve
 def _counts(row: Sequence[Any]) -> Sequence[int]:
     """What SQLite keeps in a column may be of any kind."""
     if {type(count) for count in row} != {int}:
-        raise _damaged(f"an index counts {', '.join(map(repr, row))}, where numbers should be")
+        raise damaged(f"an index counts {', '.join(map(repr, row))}, where numbers should be")
     return row
 
 
@@ -279,12 +277,5 @@ def _chunk(row: Any) -> StoredChunk:
         metadata = None
     kinds = (type(number), type(name), type(uri), type(text), type(metadata))
     if kinds != (int, str, str, str, dict):
-        raise _damaged(f"chunk {name!r} of {uri!r} holds what nobody has written")
+        raise damaged(f"chunk {name!r} of {uri!r} holds what nobody has written")
     return StoredChunk(number, name, uri, text, metadata)
-
-
-def _damaged(what: str) -> StoreError:
-    return StoreError(
-        f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
-        "copy"
-    )

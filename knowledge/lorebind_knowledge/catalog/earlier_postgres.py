@@ -14,7 +14,6 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.catalog import postgres_words
 from lorebind_knowledge.postgres.address import import_psycopg
 
 if TYPE_CHECKING:
@@ -60,15 +59,11 @@ def adopt(db: psycopg.Connection) -> None:
         ):
             found[tuple(name)].append((table, key))
     done: defaultdict[str, list[int]] = defaultdict(list)
-    # Made anew afterwards, which takes a fraction of the time.
-    db.execute("drop index catalog_words_terms")
     for names, places in found.items():
         if len(places) == 1:
             ((table, key),) = places
             _adopt(db, table, key, names)
             done[table].append(key)
-    for statement in postgres_words.SQL:
-        db.execute(statement)
     for table, keys in done.items():
         db.execute(_INDEX_SQL.format(table=table))
         _clear(db, table, keys)

@@ -1,7 +1,7 @@
 """The SQLite store of the version before, which kept texts, words and generations itself.
 
 What it held is brought into today's tables: the catalog's, and those of the store of vectors. What
-searches found they find again, under the same row numbers, so that no words are counted anew.
+searches found they find again, under the same row numbers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _adopt(db: sqlite3.Connection, key: int, dimension: int, index: int, space: 
         " where space = :space) where rowid = :index",
         ours,
     )
-    db.execute(f"alter table vector_words_{key} rename to catalog_words_{space:016x}")
+    db.execute(f"drop table vector_words_{key}")  # they are split again
     db.execute("delete from vector_records where index_key = :key", ours)
     db.execute("delete from vector_indexes where key = :key", ours)
 

@@ -1,4 +1,4 @@
-"""Indexes of versions before, which split texts into other words: their words are made anew."""
+"""Splits the texts of indexes again that an earlier version has split into other words."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lorebind_knowledge.catalog.versions import LIVE, Passage, words_in
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.sql import Sql
 
-_AT_ONCE = 500
-"""Documents."""
+_DOCUMENTS, _PASSAGES = 100, 1000
+"""Read and written at a time. PostgreSQL ends a writer that says nothing for long."""
 
 
 def are_left(sql: Sql) -> bool:
-    """Whether there are indexes whose words another version has split."""
-    query = "select 1 from catalog_indexes where words <> :today limit 1"
+    """Whether there are indexes whose words an earlier version has split."""
+    query = "select 1 from catalog_indexes where words < :today limit 1"
     return bool(sql.run(query, today=tokenize.VERSION))
 
 
@@ -27,38 +27,36 @@ def split_again(sql: Sql) -> None:
     To be called by one process at a time, in a transaction that writes.
     """
     today = tokenize.VERSION
-    for (space,) in sql.run("select birth from catalog_indexes where words <> :today", today=today):
+    for (space,) in sql.run("select birth from catalog_indexes where words < :today", today=today):
         words_in(sql).drop(sql.driver, space)
-        rows = sql.run(
-            f"select version from catalog_versions where space = :space and state = {LIVE}"
-            " order by version",
-            space=space,
-        )
+        live = f"from catalog_versions where space = :space and state = {LIVE}"
+        rows = sql.run(f"select version {live} order by version", space=space)
         versions = [version for (version,) in rows]
-        for start in range(0, len(versions), _AT_ONCE):
-            _split(sql, space, versions[start : start + _AT_ONCE])
+        for start in range(0, len(versions), _DOCUMENTS):
+            _split(sql, space, versions[start : start + _DOCUMENTS])
         sql.run(
-            "update catalog_indexes set words = :today where birth = :space",
+            "update catalog_indexes set words = :today, version = version + 1 where birth = :space",
             today=today,
             space=space,
         )
 
 
 def _split(sql: Sql, space: int, versions: list[int]) -> None:
-    texts: dict[int, dict[int, str]] = {}
-    for version, number, context, text in sql.run(
+    said: dict[int, list[tuple[int, str, str]]] = {version: [] for version in versions}
+    for version, *passage in sql.run(
         "select version, number, context, text from catalog_chunks where version in (:*versions)"
         " order by row",
         versions=versions,
     ):
-        texts.setdefault(version, {})[number] = f"{context}\n{text}"
-    passages: dict[int, Passage] = {}
-    for version, said in texts.items():
-        language = detect_language("\n".join(said.values()))
+        said[version].append((passage[0], passage[1], passage[2]))
+    passages: list[Passage] = []
+    for version, chunks in said.items():
+        language = detect_language("\n".join(text for *_, text in chunks)) if chunks else ""
         sql.run(
             "update catalog_versions set language = :language where version = :version",
             language=language,
             version=version,
         )
-        passages |= {number: Passage(number, text, language) for number, text in said.items()}
-    words_in(sql).add(sql.driver, space, list(passages.values()))
+        passages += [Passage(n, f"{context}\n{text}", language) for n, context, text in chunks]
+    for start in range(0, len(passages), _PASSAGES):
+        words_in(sql).add(sql.driver, space, passages[start : start + _PASSAGES])

@@ -124,10 +124,10 @@ class PostgresDatabase:
         with self._connections.reading() as db:
             version = version_of(Sql(db))
             current = is_current(Sql(db), self._name)
-            split = not current or not earlier_words.are_left(Sql(db))
+            left = current and earlier_words.are_left(Sql(db))
         if version is not None and not current:
             self._bring_up_to_date(version)
-        elif not split:
+        elif left:
             with self._changing_tables() as sql:
                 earlier_words.split_again(sql)
         there = version is not None

@@ -9,6 +9,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.rows import insert_rows
 
 if TYPE_CHECKING:
@@ -93,3 +94,11 @@ def _encoded(values: Mapping[str, Any]) -> dict[str, Any]:
         name: json.dumps(value) if isinstance(value, list) else value
         for name, value in values.items()
     }
+
+
+def damaged(what: str) -> StoreError:
+    """What a catalog holds that nobody has written."""
+    return StoreError(
+        f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
+        "copy"
+    )

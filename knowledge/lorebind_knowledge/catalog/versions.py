@@ -80,9 +80,13 @@ def stage(
         those whose vectors the store does not have yet, by their numbers.
 
     Raises:
-        StoreError: a generation is not newer than the one that searches find.
+        StoreError: a generation is not newer than the one that searches find, or in two languages.
     """
-    wanted = {(entry.uri, entry.generation): entry.language for entry in entries}
+    wanted: dict[tuple[str, int], str] = {}
+    for entry in entries:
+        language = wanted.setdefault((entry.uri, entry.generation), entry.language)
+        if language != entry.language:
+            raise _two_languages(entry.uri, language, entry.language)
     versions = _staged_versions(sql, space, wanted)
     there = [
         _Known(*row)
@@ -283,13 +287,15 @@ def _staged_versions(
         wanted: their languages, by the same.
     """
     found = {}
-    for version, uri, generation, state in sql.run(
-        "select version, uri, generation, state from catalog_versions"
+    for version, uri, generation, state, language in sql.run(
+        "select version, uri, generation, state, language from catalog_versions"
         f" where space = :space and state <> {DEAD} and uri in (:*uris)",
         space=space,
         uris=list({uri for uri, _ in wanted}),
     ):
         found[uri, generation] = version
+        if (asked := wanted.get((uri, generation), language)) != language:
+            raise _two_languages(uri, language, asked)
         for other, number in wanted:
             if state == LIVE and other == uri and number <= generation:
                 raise _older(uri, number, generation)
@@ -399,6 +405,14 @@ def _grow(sql: Sql, space: int, chunks: int) -> None:
         " where birth = :space",
         space=space,
         chunks=chunks,
+    )
+
+
+def _two_languages(uri: str, one: str, other: str) -> StoreError:
+    """Its words would be kept by one language, and taken away by the other."""
+    return StoreError(
+        f"{uri!r}: one generation of a document cannot be in two languages, {one!r} and {other!r}; "
+        "stage it as another generation"
     )
 
 

@@ -6,12 +6,13 @@ How rare a word is, is so counted over what searches find in that index, and ove
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
 from lorebind_knowledge.bm25.tokenize import kept_words
+from lorebind_knowledge.catalog.sql import damaged
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,8 +51,11 @@ def postings(db: sqlite3.Connection, space: int, word: str) -> Postings | None:
 
 def totals(db: sqlite3.Connection, space: int) -> tuple[int, int]:
     """How many passages there are, and how many words they have together."""
-    ((counts,),) = db.execute(f"select block from {_table(space)}_data where id = 1")
-    passages, words = _varints(counts) if counts else (0, 0)
+    rows = db.execute(f"select block from {_table(space)}_data where id = 1").fetchall()
+    counts = _varints(rows[0][0]) if rows else []
+    if len(counts) not in (0, 2):
+        raise damaged("the words of an index are not counted as they should be")
+    passages, words = counts or (0, 0)
     return passages, words
 
 
@@ -61,14 +65,16 @@ def lengths(db: sqlite3.Connection, space: int, numbers: Collection[int]) -> dic
         f"select id, sz from {_table(space)}_docsize where id in (select value from json_each(?))",
         (json.dumps(list(numbers)),),
     )
-    return {number: _varints(size)[0] for number, size in sizes}
+    return {number: sum(_varints(size)) for number, size in sizes}
 
 
-def _varints(data: bytes) -> list[int]:
+def _varints(data: Any) -> list[int]:
     """The numbers that SQLite has packed: seven bits of a byte each, the highest first.
 
     https://www.sqlite.org/fileformat2.html#varint; none here takes the ninth byte.
     """
+    if type(data) is not bytes:
+        raise damaged("the words of an index are not where they should be")
     found, value = [], 0
     for byte in data:
         value = value << 7 | byte & 0x7F
@@ -80,6 +86,7 @@ def _varints(data: bytes) -> list[int]:
 
 def drop(db: sqlite3.Connection, space: int) -> None:
     """Forget all words of an index."""
+    db.execute(f"drop table if exists temp.{_table(space)}_places")
     db.execute(f"drop table if exists {_table(space)}")
 
 

@@ -29,7 +29,7 @@ class EmbedderBase(Declaration):
         return None
 
     languages: ClassVar[str] = ""
-    """What `doctor` says of the languages that it knows; empty where that is not known."""
+    """What `doctor` says of an embedder that knows English only; empty for all others."""
 
     @property
     def token_price(self) -> float | None:

@@ -61,8 +61,7 @@ class SmoothingDeclaration(Declaration):
         le=1,
         description="Which part of a passage's fused figure is that of the near documents, each by "
         "its best passage. 0 means none. 0.3 helps a little where short texts lie in groups, as "
-        "abstracts do: nDCG@10 rose by 0.005 on average. With documentation it does harm: the MRR "
-        "of headings fell by 0.010.",
+        "most abstracts do. With documentation it does harm.",
     )
     documents: int = Field(5, ge=1, le=100, description="How many near documents count.")
 
@@ -256,8 +255,8 @@ class RetrievalDeclaration(Declaration):
         None,
         ge=1,
         le=50,
-        description="How many passages a document gives before those of other documents that score "
-        "nearly as high, 0.9 of it or more; its others come after these. Null means any number.",
+        description="How many passages a document gives before passages of other documents come "
+        "first that score at least 0.9 times as high. Null means any number.",
     )
     neighbours: int = Field(
         0, ge=0, le=5, description="How many chunks before and after a hit are added to it."

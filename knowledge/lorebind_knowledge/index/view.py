@@ -170,7 +170,8 @@ class View:
         How rare a word is, is counted over the documents that are live in the index. What holds no
         word of the question is left out.
         """
-        return self._words(question).documents(self.documents(numbers))
+        versions = self.documents(numbers)
+        return self._words(question).documents(versions) if versions else {}
 
     def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks their cosines with a vector, by number."""

@@ -43,6 +43,7 @@ class _Column:
     """A number for each passage, by the number of the passage; it never changes."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._known = np.full(0, -1, np.int64)
 
     def of(
@@ -50,15 +51,18 @@ class _Column:
     ) -> NDArray[np.int64]:
         """Those of some passages; what is not known yet is read, and what cannot be is -1."""
         last = int(numbers.max(initial=-1))
-        if last >= len(self._known):
-            more = np.full(last + 1 - len(self._known), -1, np.int64)
-            self._known = np.concatenate([self._known, more])
-        found = self._known[numbers]
+        with self._lock:
+            if last >= len(self._known):
+                more = np.full(last + 1 - len(self._known), -1, np.int64)
+                self._known = np.concatenate([self._known, more])
+            found = self._known[numbers]
         missing = numbers[found < 0]
         if len(missing):
-            for number, value in read(missing.tolist()).items():
-                self._known[number] = value
-            found = self._known[numbers]
+            values = read(missing.tolist())  # others go on meanwhile
+            with self._lock:
+                for number, value in values.items():
+                    self._known[number] = value
+                found = self._known[numbers]
         return found
 
 
@@ -104,20 +108,18 @@ class Words:
             found: dict[int, int] = words_in(sql).lengths(sql.driver, self.birth, missing)
             return found
 
-        with self._lock:
-            return self._lengths.of(numbers, read)
+        return self._lengths.of(numbers, read)
 
     def owners(self, sql: Sql, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The documents of passages, as numbers from 0."""
 
         def read(missing: list[int]) -> dict[int, int]:
-            return {
-                number: self._documents.setdefault(uri, len(self._documents))
-                for number, uri in chunks.owners_of(sql, self.birth, missing)
-            }
+            owners = chunks.owners_of(sql, self.birth, missing)
+            with self._lock:
+                known = self._documents
+                return {number: known.setdefault(uri, len(known)) for number, uri in owners}
 
-        with self._lock:
-            return self._owners.of(numbers, read)
+        return self._owners.of(numbers, read)
 
     def lengths_of_versions(self, sql: Sql, versions: Collection[int]) -> dict[int, int]:
         """How many words versions of documents have; what a version holds never changes."""
@@ -195,7 +197,8 @@ class Asked:
         figures = np.zeros(len(ids))
         for weight, one in self._held:
             owners = self._words.owners(self._sql, one.numbers)
-            times = np.bincount(owners, one.times, minlength=int(ids[-1]) + 1)
+            there = owners >= 0  # all of them, unless the words are damaged
+            times = np.bincount(owners[there], one.times[there], minlength=int(ids[-1]) + 1)
             weighs = weight * rarity(self._totals.documents, int(np.count_nonzero(times)))
             figures += weighs * saturated(times[ids], lengths, average)
         each = figures[back].tolist()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lorebind import Project, tenant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lorebind_knowledge.records import QueryResult
 
 FOLDER = Path(__file__).parent
@@ -68,7 +70,7 @@ def build(root: Path, database: str, *, dsn: str = "", **settings: Any) -> Proje
     return Project.build(declared, root=root, environ={"DSN": dsn, "KEPT": str(kept)})
 
 
-def answers(project: Project) -> dict[str, Any]:
+def answers(project: Project, strategies: Sequence[str] = STRATEGIES) -> dict[str, Any]:
     """What is found of each knowledge base, by each strategy, for each question."""
     found: dict[str, Any] = {}
     chunks: dict[str, Any] = {}
@@ -80,13 +82,25 @@ def answers(project: Project) -> dict[str, Any]:
 
     for owner, workflow in KNOWLEDGE_BASES:
         with tenant(owner):
-            for strategy in STRATEGIES:
+            for strategy in strategies:
                 for question in QUESTIONS:
                     result = project.query("docs", question, workflow=workflow, strategy=strategy)
                     note(f"{owner}, {workflow}, {strategy}: {question}", result)
-    where = {"uri": "docs/billing.md", "team": "night\x01shift"}
-    note("filtered", project.query("docs", QUESTIONS[0], filters=where))
+    if "hybrid" in strategies:
+        where = {"uri": "docs/billing.md", "team": "night\x01shift"}
+        note("filtered", project.query("docs", QUESTIONS[0], filters=where))
     return _rounded({"found": found, "chunks": chunks})
+
+
+def only(some: dict[str, Any], strategies: Sequence[str]) -> dict[str, Any]:
+    """What some answers say of these strategies."""
+    found = {
+        name: matches
+        for name, matches in some["found"].items()
+        if any(f", {strategy}" in name for strategy in strategies)
+    }
+    named = {name for matches in found.values() for name, _ in matches}
+    return {"found": found, "chunks": {name: some["chunks"][name] for name in sorted(named)}}
 
 
 def answers_by_hand(project: Project) -> dict[str, Any]:
