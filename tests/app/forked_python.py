@@ -117,9 +117,11 @@ def _serve(address: str) -> None:
 
 
 def _stay_on_one_processor() -> None:
-    """Where other tests use the other ones, threads of a model burn time waiting for each other."""
+    """One for each worker of the tests: a model's threads burn time waiting for each other."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        processors = sorted(os.sched_getaffinity(0))
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.sched_setaffinity(0, {processors[worker % len(processors)]})
 
 
 def _run(arguments: list[str]) -> int:

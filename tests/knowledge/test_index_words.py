@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.index import words
 from lorebind_knowledge.index.index import Index, NoIndexError
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
@@ -239,6 +239,30 @@ class TestWords(OnEveryCatalog):
         assert ids(to.words("Haus")) == ["n"]
         to.remove("n.md")
         assert to.words("Haus Häuser") == []
+
+    def test_one_generation_has_one_language(self, to: Driver) -> None:
+        """Its words would be kept by one, and taken away by the other: that is refused."""
+        one = record("n", uri="n.md", text="Häuser")
+        other = replace(record("o", uri="n.md", text="Häuser"), language="de")
+        with pytest.raises(StoreError, match=r"'n.md': one generation .* 'en' and 'de'"):
+            to.stage(one, other)
+        to.stage(one)
+        with pytest.raises(StoreError, match="two languages"):
+            to.stage(other)
+        to.publish("n.md")
+        assert ids(to.words("Häuser")) == ["n"]
+
+    def test_without_any_words(self, to: Driver) -> None:
+        """An index without chunks, or all of whose texts are empty, finds nothing."""
+        to.remove("a.md")
+        assert document_figures(to, "bread") == {}
+        neighbour = replace(HERE, kb="empty")
+        to.open(neighbour)
+        to.publish("empty.md", namespace=neighbour)
+        assert to.words("bread", namespace=neighbour) == []
+        assert to.index.read(neighbour, lambda view: view.document_figures("bread", [])) == {}
+        to.add(record("e", uri="e.md", text=""))
+        assert document_figures(to, "bread") == {"e.md": 0.0}
 
     def test_an_index_of_an_earlier_version(
         self, to: Driver, make_catalog: Callable[[], Catalog]

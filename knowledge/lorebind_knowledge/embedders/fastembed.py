@@ -66,7 +66,7 @@ Declaration = FastembedEmbedderDeclaration
 def make(declaration: FastembedEmbedderDeclaration, environment: PartEnvironment) -> Embedder:
     """Raises `EmbedderError` for a model that is not listed. Downloads nothing yet."""
     model = embedding_model(declaration.model, declaration.file, declaration.pooling)
-    query, document = prefixes_of(model.name)
+    query, document = prefixes_of(model.name) if declaration.file is None else ("", "")
     cache = models_folder(environment.fill(declaration.cache_dir), environment.root)
     return FastembedEmbedder(
         model,

@@ -27,11 +27,14 @@ def shown(line: str, size: int) -> AbstractContextManager[Callable[[int], None]]
 
 
 @contextmanager
-def show_on(stream: IO[str], line: str, size: int) -> Iterator[Callable[[int], None]]:
+def show_on(stream: IO[str] | None, line: str, size: int) -> Iterator[Callable[[int], None]]:
     """On a stream: the line, and a bar below it if it is a terminal.
 
     The bar hides no cursor: the thread that draws it may end with the process.
     """
+    if stream is None:  # a program without a terminal, as a service of Windows is
+        yield lambda _: None
+        return
     tqdm = import_extra("tqdm", extra="fastembed", purpose="downloading a model").tqdm
     print(line, file=stream, flush=True)
     with tqdm(

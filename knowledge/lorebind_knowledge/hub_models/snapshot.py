@@ -38,6 +38,7 @@ _NEEDED = "tokenizer.json"
 _DISK = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
 """What is wrong with the folder, and not with the network."""
 
+_COMMIT = "[0-9a-f]{40}"
 _SECONDS = 10
 """The longest wait for the hub to say which commit a branch points to."""
 
@@ -87,26 +88,33 @@ class Snapshot:
             NotDownloadedError: see `without_downloads`.
             LorebindError: of the kind `failure`; it cannot be found out.
         """
-        if re.fullmatch("[0-9a-f]{40}", self._revision):
-            return self._revision
-        known = self._folder / "refs" / self._revision
-        try:
-            return known.read_text(encoding="utf-8").strip()
-        except OSError:
-            self._refuse_if_told_to()
+        if known := self._known_commit():
+            return known
+        self._refuse_if_told_to()
         with self._saying():
             hub = _import_hub().HfApi(endpoint=_endpoint())
             found: str = hub.model_info(
                 self._model.repository, revision=self._revision, timeout=_SECONDS
             ).sha
-            _write(known, found)
-        return found
+            # Another process may have asked too, and been answered otherwise.
+            if (known := self._known_commit()) is None:
+                _write(self._folder / "refs" / self._revision, found)
+        return known or found
+
+    def _known_commit(self) -> str | None:
+        """The commit, where it is given or this machine has looked it up."""
+        if re.fullmatch(_COMMIT, self._revision):
+            return self._revision
+        with suppress(OSError):
+            known = (self._folder / "refs" / self._revision).read_text(encoding="utf-8").strip()
+            return known if re.fullmatch(_COMMIT, known) else None
+        return None
 
     async def fetch(self) -> Path:
         """The folder with the model's files, which are downloaded if they are not there.
 
         Cancelling this does not stop a download, which goes on while the process lives. The next
-        process downloads the file anew that was not whole.
+        process downloads an incomplete file again.
 
         Raises:
             NotDownloadedError: see `without_downloads`.
@@ -185,7 +193,8 @@ class Snapshot:
 
     def _command(self) -> str:
         """What downloads the model by hand, with a tool that fastembed brings."""
-        command = f"hf download {self._model.repository} --revision {self._revision} --include"
+        revision = self._known_commit() or self._revision  # a branch's may have moved since
+        command = f"hf download {self._model.repository} --revision {revision} --include"
         files = "*.json", "--include", f"{self._model.file}*", "--cache-dir", str(self._cache)
         return shlex.join([*command.split(" "), *files])
 
@@ -202,6 +211,8 @@ class Snapshot:
                 advice = "check the revision"
             elif isinstance(error, errors.RepositoryNotFoundError | errors.HFValidationError):
                 advice = "check the name; a private or gated model needs your token as HF_TOKEN"
+            elif isinstance(error, errors.HfHubHTTPError) and error.response is not None:
+                advice = "try again later, or name a mirror of the hub by the variable HF_ENDPOINT"
             elif isinstance(error, OSError) and error.errno in _DISK:
                 advice = "make the folder writable and large enough, or name another by cache_dir"
             else:
@@ -212,7 +223,7 @@ class Snapshot:
                 )
             raise self._failure(
                 f"{self._where()} is not in {self._cache}, and it cannot be downloaded from "
-                f"{_endpoint()}: {_reason(error)}; {advice}"
+                f"{_shown(_endpoint())}: {_reason(error)}; {advice}"
             ) from error
 
 
@@ -250,13 +261,18 @@ def _import_hub(module: str = "huggingface_hub") -> Any:
 def _endpoint() -> str:
     """The hub that the process's environment names, or the one that everybody uses."""
     default: str = _import_hub("huggingface_hub.constants").ENDPOINT
-    return os.environ.get("HF_ENDPOINT") or default
+    return (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
 
 
 def _reason(error: Exception) -> str:
-    """An error's words on one line, without the signatures of addresses."""
-    words = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", " ".join(str(error).split()))
-    return f"{type(error).__name__}: {words}"
+    """An error's words on one line, without the secrets in addresses."""
+    return f"{type(error).__name__}: {_shown(' '.join(str(error).split()))}"
+
+
+def _shown(text: str) -> str:
+    """A text whose addresses are without signatures and passwords."""
+    text = re.sub(r"(https?://)[^\s/@]+@", r"\1", text)
+    return re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -49,7 +49,8 @@ class StoreWrapper(VectorStore):
         if isinstance(inner, ApproximateStore) and not isinstance(self, ApproximateStore):
 
             async def finish_load(space: Space) -> None:
-                await self._passed(inner.finish_load, space)
+                assert isinstance(self.inner, ApproximateStore)
+                await self._passed(self.inner.finish_load, space)
 
             self.finish_load = finish_load
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from qdrant_client import QdrantClient
 
+    from lorebind_knowledge.stores.qdrant.local_mode import LocalClient
+
 R = TypeVar("R")
 
 
@@ -58,15 +60,16 @@ class QdrantConnection:
         self.persistent = url is not None or path is not None
         self._url, self._api_key, self._timeout = url, api_key, timeout_seconds
         self._address = address_as_written or url or ""
-        self._local = acquire(path) if url is None else None
+        self._folder = None if path is None else path.absolute()
         self._opening = threading.Lock()
+        self._local: LocalClient | None = None
         self._remote: tuple[int, QdrantClient] | None = None
         self._closed = False
 
     def exists(self) -> bool:
         """False for a folder that nothing has been written to; asking makes none."""
         self._check_usable()
-        return self._local is None or self._local.exists()
+        return self._folder is None or (self._folder / "meta.json").exists()
 
     def ask(self, request: Callable[[QdrantClient], R]) -> R:
         """What a request to the client gives.
@@ -75,10 +78,9 @@ class QdrantConnection:
             StoreError: naming the place, what it said, and what to do.
         """
         try:
-            if self._local is None:
+            if not self.is_local:
                 return request(self._server())
-            self._check_usable()
-            with self._local.lent() as client:
+            with self._shared().lent() as client:
                 return request(client)
         except LorebindError:
             raise
@@ -87,22 +89,30 @@ class QdrantConnection:
 
     def close(self) -> None:
         with self._opening:
-            was_closed, self._closed = self._closed, True
+            self._closed = True
             remote, self._remote = self._remote, None
+            local, self._local = self._local, None
         if remote is not None and remote[0] == os.getpid():
             remote[1].close()
-        if self._local is not None and not was_closed:
-            release(self._local)
+        if local is not None:
+            release(local)
 
     def __str__(self) -> str:
-        if self._local is not None:
-            return str(self._local)
+        if self.is_local:
+            return f"qdrant store {self._folder or 'in memory'}"
         parts = urlsplit(self._address)
         return f"qdrant store {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"
 
     def _check_usable(self) -> None:
         if self._closed:
             raise StoreError(f"{self}: the store is closed")
+
+    def _shared(self) -> LocalClient:
+        with self._opening:
+            self._check_usable()
+            if self._local is None:
+                self._local = acquire(self._folder)
+            return self._local
 
     def _server(self) -> QdrantClient:
         with self._opening:

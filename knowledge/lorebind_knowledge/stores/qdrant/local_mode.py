@@ -39,11 +39,7 @@ class LocalClient:
     @property
     def is_of_a_parent(self) -> bool:
         """Whether it was opened before this process was forked."""
-        return self._client is not None and self._process != os.getpid()
-
-    def exists(self) -> bool:
-        """False for a folder that nothing has been written to; asking makes none."""
-        return self.folder is None or os.path.exists(os.path.join(self.folder, "meta.json"))
+        return self._process not in (0, os.getpid())
 
     @contextmanager
     def lent(self) -> Iterator[QdrantClient]:
@@ -57,7 +53,8 @@ class LocalClient:
             if not self.users:
                 raise StoreError(f"{self}: the store is closed")
             if self._client is None:
-                self._client, self._process = self._open(), os.getpid()
+                self._process = os.getpid()  # before what may be forked half-way
+                self._client = self._open()
             yield self._client
 
     def close(self) -> None:
