@@ -41,7 +41,7 @@ format: setup ## Put the code into its format
 	$(BIN)/ruff check --fix .
 
 test: setup ## Run all tests
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 torture: setup ## Try every hostile case, about 40 minutes; a run that was stopped goes on
 	$(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal

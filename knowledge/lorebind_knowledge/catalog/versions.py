@@ -294,11 +294,11 @@ def _staged_versions(
         uris=list({uri for uri, _ in wanted}),
     ):
         found[uri, generation] = version
-        if (asked := wanted.get((uri, generation), language)) != language:
-            raise _two_languages(uri, language, asked)
         for other, number in wanted:
             if state == LIVE and other == uri and number <= generation:
                 raise _older(uri, number, generation)
+        if (asked := wanted.get((uri, generation), language)) != language:
+            raise _two_languages(uri, language, asked)
     missing = {one: language for one, language in wanted.items() if one not in found}
     return found | _insert_versions(sql, space, missing, STAGED)
 
