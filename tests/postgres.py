@@ -208,7 +208,7 @@ def dsn(new_dsn: Callable[[], str]) -> str:
 @pytest.fixture
 def make_store(dsn: str) -> Iterator[Callable[..., PgvectorStore]]:
     """Makes stores on a database of the test's own, which are closed after it."""
-    from lorebind_knowledge.stores.pgvector.declaration import PgvectorSettings
+    from lorebind_knowledge.stores.pgvector.settings import PgvectorSettings
     from lorebind_knowledge.stores.pgvector.store import PgvectorStore
 
     made: list[PgvectorStore] = []

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from lorebind_knowledge.bm25.figures import rarity, saturated
-from lorebind_knowledge.bm25.tokenize import wanted_words
+from lorebind_knowledge.bm25.tokenize import Passage, wanted_words
 from lorebind_knowledge.catalog import postgres_words, words
-from lorebind_knowledge.catalog.versions import Passage
 from lorebind_knowledge.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from functools import cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_knowledge.bm25.languages import detect_among, stemmer, stop_words
 from lorebind_knowledge.bm25.splitting import words_of
@@ -29,6 +29,15 @@ _FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc\u3005"
 )
+
+
+class Passage(NamedTuple):
+    """A text whose words count."""
+
+    number: int
+    text: str
+    language: str
+    """Its code in ISO 639-1."""
 
 
 def kept_words(text: str, language: str) -> str:

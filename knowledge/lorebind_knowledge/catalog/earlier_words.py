@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.bm25.languages import detect_language
-from lorebind_knowledge.catalog.versions import LIVE, Passage, words_in
+from lorebind_knowledge.bm25.tokenize import Passage
+from lorebind_knowledge.catalog.versions import LIVE, words_in
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.sql import Sql

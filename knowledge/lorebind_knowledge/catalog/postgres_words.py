@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from lorebind_knowledge.catalog.versions import Passage
+    from lorebind_knowledge.bm25.tokenize import Passage
 
 SQL = (
     "create table if not exists catalog_words (space bigint not null, number bigint not null,"

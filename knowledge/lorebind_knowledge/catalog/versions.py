@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lorebind_knowledge.bm25.tokenize import Passage
 from lorebind_knowledge.catalog import postgres_words, words
 from lorebind_knowledge.errors import StoreError
 
@@ -29,15 +30,6 @@ class Change(NamedTuple):
     added: int
     removed: int
     unchanged: int
-
-
-class Passage(NamedTuple):
-    """A text whose words count."""
-
-    number: int
-    text: str
-    language: str
-    """Its code, see `bm25.languages`."""
 
 
 class Dead(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
-    from lorebind_knowledge.catalog.versions import Passage
+    from lorebind_knowledge.bm25.tokenize import Passage
 
 
 def add(db: sqlite3.Connection, space: int, passages: Sequence[Passage]) -> None:

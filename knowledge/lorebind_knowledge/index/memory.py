@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind_knowledge.index.masks import Masks
 from lorebind_knowledge.index.words import Words
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.chunks import Member
-    from lorebind_knowledge.index.view import View
+    from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lorebind_knowledge.catalog.chunks import Member
+
+    Rows: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _MEMBERS_KEPT = 100_000
 
@@ -40,37 +45,38 @@ class Memory:
         for kept in (self._masks, self._keys, self._members, self._words):
             kept.pop(birth, None)
 
-    def masks(self, view: View) -> Masks:
-        """Which chunks pass a filter, of the moment of a view."""
-        birth, version = view.index.birth, view.state.version
+    def masks(self, birth: int, version: int, rows: Callable[[], Rows]) -> Masks:
+        """Which chunks pass a filter, in one version of an index.
+
+        Args:
+            birth, version: of the index.
+            rows: reads the rows of its chunks, and the numbers of their vectors.
+        """
         known = self._masks.get(birth)
         if known is not None and known[0] == version:
             return known[1]
-        masks = Masks(*view.rows(), None if known is None else known[1])
+        masks = Masks(*rows(), None if known is None else known[1])
         if known is None or known[0] < version:
             self._masks[birth] = version, masks
         return masks
 
-    def keys(self, view: View) -> KnownKeys:
-        """What is known of the metadata's keys, at the moment of a view."""
-        birth, version = view.index.birth, view.state.version
+    def keys(self, birth: int, version: int) -> KnownKeys:
+        """What is known of the metadata's keys, in one version of an index."""
         known = self._keys.get(birth)
         if known is None or known[0] != version:
             known = self._keys[birth] = version, KnownKeys()
         return known[1]
 
-    def members(self, view: View) -> dict[int, Member | None]:
-        """Chunks by number, as far as they were looked up at the moment of a view, to be added to.
+    def members(self, birth: int, version: int) -> dict[int, Member | None]:
+        """Chunks by number, as far as they were looked up in a version of an index, to be added to.
 
         None stands for one that searches do not find.
         """
-        birth, version = view.index.birth, view.state.version
         known = self._members.get(birth)
         if known is None or known[0] < version or len(known[1]) > _MEMBERS_KEPT:
             known = self._members[birth] = version, {}
         return known[1] if known[0] == version else {}
 
-    def words(self, view: View) -> Words:
-        """Its words, at any moment."""
-        birth = view.index.birth
+    def words(self, birth: int) -> Words:
+        """The words of an index, in any version."""
         return self._words.setdefault(birth, Words(birth))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.chunks import Member, State, StoredChunk
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.index.masks import Masks
     from lorebind_knowledge.index.memory import Memory
     from lorebind_knowledge.index.words import Asked
     from lorebind_knowledge.records import Vector
@@ -79,12 +80,12 @@ class View:
         self.index, self.state = index, state
         self._sql, self._store, self._memory = sql, store, memory
         self._space = index.space
-        self._members = memory.members(self)
+        self._members = memory.members(index.birth, state.version)
         self._asked: tuple[str, Asked] | None = None
 
     def has_metadata_key(self, name: str) -> bool:
         """Whether the metadata of any chunk has a key."""
-        known = self._memory.keys(self)
+        known = self._memory.keys(self.index.birth, self.state.version)
         if known.every is not None:
             return name in known.every
         if name not in known.there:
@@ -95,7 +96,7 @@ class View:
 
     def metadata_keys(self) -> list[str]:
         """All keys that the metadata of chunks have, sorted; it looks at every chunk."""
-        known = self._memory.keys(self)
+        known = self._memory.keys(self.index.birth, self.state.version)
         if known.every is None:
             known.every = chunks.metadata_keys(self._sql, self.index.birth)
         return known.every
@@ -232,7 +233,7 @@ class View:
             return _Filter(where, {}, None, self.state.live)
         if self._store.filters:
             return _Filter(where, without_fields(where, SPANS), None, None)
-        among = self._memory.masks(self).allowed(where, self._metadata)
+        among = self._masks().allowed(where, self._metadata)
         return _Filter(where, where, among, len(among))
 
     def _are_all(self, nominees: Nominees) -> bool:
@@ -324,9 +325,12 @@ class View:
         scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
         return [one for *_, one in sorted(scored)[:k]]
 
+    def _masks(self) -> Masks:
+        return self._memory.masks(self.index.birth, self.state.version, self.rows)
+
     def _words(self, question: str) -> Asked:
         if self._asked is None or self._asked[0] != question:
-            words = self._memory.words(self).at(self._sql, self.state.version, question)
+            words = self._memory.words(self.index.birth).at(self._sql, self.state.version, question)
             self._asked = question, words
         return self._asked[1]
 
