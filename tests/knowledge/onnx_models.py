@@ -62,7 +62,7 @@ def cross_encoder(
     Args:
         classes: 1: the logit; 2: its negative half and its positive half; 3: what cannot be.
         inputs: their names. What has another name than the usual ones is taken for the last.
-        sizes: the shape of what comes out, if the model is to tell it.
+        sizes: the shape of the output that the model declares; by default it declares none.
     """
     ids, mask, types = inputs.split()
     weights = np.array([0.0, 0.0, 0.0, 0.0, *WEIGHTS.values(), 0.0], np.float32)

@@ -58,7 +58,7 @@ def test_weighted_by_hand() -> None:
 
 
 def test_words_of_whole_documents() -> None:
-    """They are half of what words say, unless the weight says otherwise; then all is scaled."""
+    """By default they are half of the words' figure, which is then scaled."""
     whole = dict(zip("abcd", (8.0, 0.0, 20.0, 3.0), strict=True))
     both = [one.scored(one.score, document=whole[one.id]) for one in CANDIDATES]
     # Halves of both are 4, 8, 12 and 2; scaled 0.2, 0.6, 1 and 0.

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lorebind_knowledge.errors import SourceError
@@ -208,6 +208,7 @@ _rule = st.sampled_from(
     rules=st.lists(_rule, max_size=5),
     deeper=st.tuples(st.sampled_from(["a", "b"]), st.lists(_rule, max_size=3)),
 )
+@example(paths=["d.log/c.md/a"], rules=["c.md ", "!d.log"], deeper=("a", []))
 def test_git_says_the_same(
     tmp_path_factory: pytest.TempPathFactory,
     paths: list[str],

@@ -86,5 +86,6 @@ def _advice(tuning: Tuning) -> str:
     )
     if tuning.is_noise:
         return f"keep the settings: {compared}, which may be chance"
-    verdict = "set" if tuning.difference.mean > 0 else "keep the settings, not"
-    return f"{verdict} fusion.dense_weight {tuning.dense_weight:g}: {compared}"
+    if tuning.difference.mean < 0:
+        return f"keep the settings: {compared}"
+    return f"set strategy: hybrid and fusion.dense_weight: {tuning.dense_weight:g}: {compared}"

@@ -59,11 +59,11 @@ DEFAULT = "en"
 """The language of a text that does not say enough to tell."""
 
 _LOOKED_AT = 5_000
-"""Characters of a text; it is not longer in another language."""
+"""Characters at the start of a text, from which its language is detected."""
 _LEAST, _CLEARLY = 4, 1.5
-"""How many stop words another language than the default has to show, and how many times more."""
+"""A language other than the default needs so many stop words, and so many times more of them."""
 _KANA = 9
-"""Chinese characters to one of its own that Japanese may have."""
+"""How many Chinese characters a Japanese text may have for each character of its own."""
 
 
 @cache

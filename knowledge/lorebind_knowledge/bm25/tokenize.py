@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 VERSION = 1
-"""Rises with every change of what these functions make of a text, as by a stemmer of another
-release: texts that are kept are then split again. The catalog's SCHEMA_VERSION rises with it, so
-that an earlier Lorebind, which would take away other words, leaves the catalog alone."""
+"""Increase it whenever a text is split into other words than before, by our code or by a new
+release of the stemmer. Catalogs then split their texts again. Increase SCHEMA_VERSION too, so that
+an earlier Lorebind refuses the catalog instead of removing the wrong words."""
 
 _REMEMBERED = 50_000
-"""Words of each language, in which most of most texts are."""
+"""Words of each language: enough for most of the words in most texts."""
 _FIRST_MARK, _LAST_MARK = "\u0300", "\u036f"
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc\u3005"

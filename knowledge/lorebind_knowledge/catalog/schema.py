@@ -59,7 +59,7 @@ _STATEMENTS = (
   live bigint not null default 0, -- chunks that searches find
   entered bigint not null default 0, -- vectors not yet forgotten
   next_number bigint not null default 1, -- of a vector
-  words integer not null default 0, -- the version of what split its texts into words
+  words integer not null default 0, -- the VERSION of `tokenize` that split its texts
   primary key (tenant, project, scope, kb, number)
 )""",
     f"""create table if not exists catalog_documents ({_OWNER},

@@ -62,7 +62,7 @@ class KnowledgeBaseDeclaration(Declaration):
     language: Language = Field(
         AUTO,
         description="The language of its documents, by its code in ISO 639-1 such as `en` or `de`. "
-        "Words are found in all forms that they take in it. `auto` tells it from each document.",
+        "A word is found in its other forms too. `auto` detects the language of each document.",
     )
     chunking: AnyChunking = Field(
         default_factory=lambda: PLACES["chunkers"].read({}), description="How documents are cut."

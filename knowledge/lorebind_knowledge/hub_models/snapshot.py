@@ -206,7 +206,7 @@ class Snapshot:
             yield
         except LorebindError:
             raise
-        except Exception as error:  # its own, those of its HTTP client, and of the disk
+        except Exception as error:  # the hub's client, its HTTP client and the disk raise anything
             if isinstance(error, errors.RevisionNotFoundError):
                 advice = "check the revision"
             elif isinstance(error, errors.RepositoryNotFoundError | errors.HFValidationError):

@@ -51,3 +51,8 @@ async def rerank_texts(
 def logistic(figure: float) -> float:
     """A figure of any size as one from 0 to 1, in the same order."""
     return 1 / (1 + math.exp(-max(min(figure, 500.0), -500.0)))
+
+
+def encodable(text: str) -> str:
+    """The text with a question mark for each half of a character, which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()

@@ -14,7 +14,7 @@ from lorebind_knowledge.hub_models.fastembed_models import load, reranking_model
 from lorebind_knowledge.hub_models.settings import HubModelSettings
 from lorebind_knowledge.hub_models.snapshot import Snapshot
 from lorebind_knowledge.onnx_session import PerProcess
-from lorebind_knowledge.rerankers.base import Reranker, logistic
+from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,9 +75,9 @@ class FastembedReranker(Reranker):
 
     def _rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        passages = [_encodable(texts[row]) for row in by_length]
+        passages = [encodable(texts[row]) for row in by_length]
         encoder = self._loaded.get()
-        found = encoder.rerank(_encodable(question), passages, batch_size=self._batch_size)
+        found = encoder.rerank(encodable(question), passages, batch_size=self._batch_size)
         figures: list[float | None] = [None] * len(texts)
         for row, logit in zip(by_length, found, strict=True):
             figures[row] = logistic(logit)
@@ -94,8 +94,3 @@ class FastembedReranker(Reranker):
                 "'irrelevant' and 'relevant'"
             )
         return encoder
-
-
-def _encodable(text: str) -> str:
-    """The text with a question mark for each half of a character, which no tokenizer takes."""
-    return text.encode("utf-8", "replace").decode()

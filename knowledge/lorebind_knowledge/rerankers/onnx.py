@@ -15,7 +15,7 @@ from lorebind_knowledge.cpu_count import usable_processors
 from lorebind_knowledge.declarations.retrieval import RerankerBase
 from lorebind_knowledge.errors import RerankerError
 from lorebind_knowledge.onnx_session import PerProcess, cpu_session
-from lorebind_knowledge.rerankers.base import Reranker, logistic
+from lorebind_knowledge.rerankers.base import Reranker, encodable, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ class OnnxReranker(Reranker):
 
     def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float | None]:
         tokenizer, session = self._parts.get()
-        pairs = [(_encodable(question), _encodable(text)) for text in texts]
+        pairs = [(encodable(question), encodable(text)) for text in texts]
         encodings = tokenizer.encode_batch(pairs)
         by_length = sorted(range(len(pairs)), key=lambda row: len(encodings[row].ids))
         figures: list[float | None] = [None] * len(pairs)
@@ -179,8 +179,3 @@ def _padding(tokenizer: Any) -> int:
         if (found := tokenizer.token_to_id(name)) is not None:
             return int(found)
     return 0
-
-
-def _encodable(text: str) -> str:
-    """The text with a question mark for each half of a character, which no tokenizer takes."""
-    return text.encode("utf-8", "replace").decode()

@@ -143,17 +143,12 @@ class Query:
         near = {one.number: one.figure for one in nearest}
         names |= {one.number: one.id for one in worded}
         near |= view.cosines(self.vector, [n for n in names if n not in near])
+        figures = {n: {"dense": near[n], "lexical": words.get(n, 0.0)} for n in names}
         if self.settings.fusion.counts_documents:
             wholes = view.document_figures(self.question, list(names))
-
-            figures = [
-                {"dense": near[n], "lexical": words.get(n, 0.0), "document": wholes.get(n, 0.0)}
-                for n in names
-            ]
-        else:
-            figures = [{"dense": near[n], "lexical": words.get(n, 0.0)} for n in names]
-        pairs = zip(names.items(), figures, strict=True)
-        return [Candidate(kb_id, number, name, 0.0, said) for (number, name), said in pairs]
+            for number, known in figures.items():
+                known["document"] = wholes.get(number, 0.0)
+        return [Candidate(kb_id, n, name, 0.0, figures[n]) for n, name in names.items()]
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata

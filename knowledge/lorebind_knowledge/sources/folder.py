@@ -185,9 +185,9 @@ class _Rules:
     def ignore(self, name: str) -> bool:
         path = self.above + name
         for folder, rules in reversed(self.files):
-            verdict = rules.check_file(path[len(folder) :]).include
+            verdict = _verdict(rules, path[len(folder) :])
             if verdict is not None:
-                return bool(verdict)
+                return verdict
         return False
 
     def with_those_of(self, root: Path, folder: str) -> _Rules:
@@ -197,6 +197,21 @@ class _Rules:
             return self
         place = self.above + (f"{folder}/" if folder else "")
         return _Rules(self.above, (*self.files, (place, rules)))
+
+
+def _verdict(rules: Any, path: str) -> bool | None:
+    """What the last rule says that names a file or folder itself; None if there is none.
+
+    Pathspec also gives what a rule says of a folder above. Git does not: it has looked at that
+    folder before.
+    """
+    for rule in reversed(rules.patterns):
+        found = None if rule.include is None else rule.match_file(path)
+        if found is not None:
+            groups = found.match.groupdict()
+            if groups.get("ps_d") is None or found.match.end("ps_d") == len(path):
+                return bool(rule.include)
+    return None
 
 
 def _rules_for(root: Path, folder: str) -> _Rules:

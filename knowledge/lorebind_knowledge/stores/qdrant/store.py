@@ -38,7 +38,7 @@ _ZERO = "zero"
 """The fact that a vector has the length 0."""
 
 _REQUEST_BYTES = 16 * 2**20
-"""Half of what a server takes by default."""
+"""Half the size of a request that a server accepts by default."""
 _FLOAT_BYTES = 24
 _FACT_BYTES = 28
 
