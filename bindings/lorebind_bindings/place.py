@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.resolver import bind, override, resolve
-from lorebind_knowledge.declarations import BasicTask
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ class Place:
         """
         agent = self.agent
         if agent is None and self.task is not None and self.workflow is not None:
-            task = self.loaded.task(self.task, self.workflow)
-            agent = task.agent if isinstance(task, BasicTask) else None
+            agent = self.loaded.task(self.task, self.workflow).answers_as
         return None if agent is None else self.loaded.agent(agent, self.workflow)
 
     def description(self) -> str:

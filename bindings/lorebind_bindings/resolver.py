@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
 from lorebind_knowledge.configuration import YamlSource, problems
-from lorebind_knowledge.declarations import BasicTask, RetrievalDeclaration
+from lorebind_knowledge.declarations import RetrievalDeclaration
 from lorebind_knowledge.declarations.rendering import is_file
 from lorebind_knowledge.errors import UsageError
 
@@ -127,9 +127,8 @@ def _scopes(
         if workflow is None:
             raise UsageError(f"task {task!r} belongs to a workflow; name the workflow too")
         step = loaded.task(task, workflow)
-        if isinstance(step, BasicTask):
-            yield f"task/{task}", step.knowledge
-            agent = agent or step.agent
+        yield f"task/{task}", step.bindings
+        agent = agent or step.answers_as
     if agent is not None:
         yield f"agent/{agent}", loaded.agent(agent, workflow).knowledge
 

@@ -12,7 +12,7 @@ from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.resolver import resolve
 from lorebind_bindings.retrieving import best_of
 from lorebind_knowledge.configuration import fill
-from lorebind_knowledge.declarations import CompositeTask
+from lorebind_knowledge.declarations import BasicTask, CompositeTask
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import BasicTask, TaskDeclaration, WorkflowDeclaration
+    from lorebind_knowledge.declarations import TaskDeclaration, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import Citation
 
@@ -132,8 +132,10 @@ def _node(
     """What a task does with the state: its part of `done`."""
     if isinstance(task, CompositeTask):
         run = _composite(loaded, service, models, task)
-    else:
+    elif isinstance(task, BasicTask):
         run = _basic(loaded, service, models, declared, task)
+    else:
+        raise NotImplementedError(task.type)
 
     async def node(state: _State) -> dict[str, Any]:
         return {"done": {task.id: await run(_scopes(loaded, declared, **state))}}

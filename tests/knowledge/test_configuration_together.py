@@ -126,7 +126,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
-        "known: agents, autoload, description, embedders, extensions, knowledge, knowledge_bases, "
+        "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
         "loading, models, name, vector_dbs, workflows, wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: fastembed, hashing, langchain, local, openai",
@@ -201,7 +201,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_bases:",
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
-            "'knowledge_bases'; known: agents, autoload, description, embedders, "
+            "'knowledge_bases'; known: agents, autoload, checkpointer, description, embedders, "
             "extensions, knowledge, knowledge_bases, loading, models, name, vector_dbs, workflows, "
             "wrappers",
         ),
@@ -210,7 +210,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "autoload:",
             "autolaod:",
             "lorebind.yaml:45:1: unknown key 'autolaod'; did you mean 'autoload'; known: "
-            "agents, autoload, description, embedders, extensions, "
+            "agents, autoload, checkpointer, description, embedders, extensions, "
             "knowledge, knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
         ),
         (
@@ -366,7 +366,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         (
             b"name: demo\ndescription: " + b"x" * 2**20 + b"\nzzz: 1\n",
             [
-                "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, description, "
+                "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, checkpointer, description, "
                 "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
                 "vector_dbs, "
                 "workflows, wrappers",
@@ -375,7 +375,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         (
             b"name: demo\nzzz: " + b"x" * 2**20,
             [
-                "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, description, "
+                "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, checkpointer, description, "
                 "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
                 "vector_dbs, "
                 "workflows, wrappers",

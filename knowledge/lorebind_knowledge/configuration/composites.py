@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.configuration.references import named, problem_at
-from lorebind_knowledge.declarations.workflows import CompositeTask
+from lorebind_knowledge.declarations.workflows import CompositeTask, with_nested
 from lorebind_knowledge.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def composites(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
 
 
 def _composite_tasks(workflow: WorkflowDeclaration) -> Iterator[CompositeTask]:
-    return (task for task in workflow.tasks if isinstance(task, CompositeTask))
+    return (task for task in with_nested(workflow.tasks) if isinstance(task, CompositeTask))
 
 
 def _inputs(task: CompositeTask, inner: WorkflowDeclaration) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.models import ModelDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
     from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
-    from lorebind_knowledge.declarations.workflows import TaskDeclaration, WorkflowDeclaration
+    from lorebind_knowledge.declarations.workflows import TaskBase, WorkflowDeclaration
     from lorebind_knowledge.errors import Problem
 
 
@@ -128,8 +128,10 @@ class LoadedProject:
         """
         return read_passage_template(self.root, name)
 
-    def task(self, task_id: str, workflow: str) -> TaskDeclaration:
-        return _pick(self.workflow(workflow).tasks, task_id, f"task of workflow {workflow!r}")
+    def task(self, task_id: str, workflow: str) -> TaskBase:
+        """A task of a workflow, those in other tasks too."""
+        tasks = list(self.workflow(workflow).every_task())
+        return _pick(tasks, task_id, f"task of workflow {workflow!r}")
 
 
 def _pick(items: Sequence[T], item_id: str | None, what: str) -> T:

@@ -10,7 +10,7 @@ from lorebind_knowledge.configuration.templates import looks_like_one
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.declarations.retrieval import CondenseDeclaration
-from lorebind_knowledge.declarations.workflows import BasicTask
+from lorebind_knowledge.declarations.workflows import with_nested
 from lorebind_knowledge.errors import Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def duplicates(
     groups += [project.embedders, project.vector_dbs, project.models]
     groups += [project.knowledge_bases, project.knowledge]
     for workflow in workflows:
-        groups += [workflow.knowledge_bases, workflow.knowledge, workflow.agents, workflow.tasks]
-        groups += [task.knowledge for task in workflow.tasks if isinstance(task, BasicTask)]
+        tasks = list(with_nested(workflow.tasks))
+        groups += [workflow.knowledge_bases, workflow.knowledge, workflow.agents, tasks]
+        groups += [task.bindings for task in tasks]
         groups += [agent.knowledge for agent in workflow.agents]
     groups += [agent.knowledge for agent in agents]
     for group in groups:
@@ -113,10 +114,10 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
     yield from _bindings(workflow.knowledge, named(workflow, workflow.id), known)
     for agent in workflow.agents:
         yield from _agent(agent, known)
-    for task in workflow.tasks:
+    for task in with_nested(workflow.tasks):
         owner = named(task, task.id)
-        if isinstance(task, BasicTask):
-            yield from _bindings(task.knowledge, owner, known)
+        yield from _bindings(task.bindings, owner, known)
+        if task.answers_as is not None:
             yield from _reference(task, owner, "agent", "agent", known.agents)
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from lorebind_knowledge.declarations.agents import AgentDeclaration
 from lorebind_knowledge.declarations.base import Declaration, Id
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
+from lorebind_knowledge.declarations.checkpointers import CheckpointerDeclaration
 from lorebind_knowledge.declarations.embedders import EmbedderDeclaration
 from lorebind_knowledge.declarations.extensions import ExtensionDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
@@ -63,6 +64,10 @@ class ProjectDeclaration(Declaration):
     workflows: list[WorkflowEntry] = Field(
         default_factory=list,
         description="Workflows, each in full or, as `source`, by the name of its own file.",
+    )
+    checkpointer: CheckpointerDeclaration = Field(
+        default_factory=CheckpointerDeclaration,
+        description="Where the threads of workflows are kept. By default in a SQLite file.",
     )
     wrappers: list[WrapperDeclaration] = Field(
         default_factory=list,

@@ -1,0 +1,56 @@
+"""`checkpointer:` where the threads of workflows are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedError
+from lorebind_knowledge.declarations.secrets import Secret
+from lorebind_knowledge.declarations.values import OUTSIDE, leaves_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lorebind_knowledge.declarations.base import Wants
+
+
+class CheckpointerDeclaration(Declaration):
+    """A SQLite file, the memory of the process, or PostgreSQL."""
+
+    label: ClassVar[str] = "checkpointer"
+    kind_key: ClassVar[str] = "type"
+    templated: ClassVar[tuple[str, ...]] = ("path", "dsn")
+
+    model_config = ConfigDict(
+        json_schema_extra={  # the same as `_has_its_place`
+            "if": {"properties": {"type": {"const": "postgres"}}, "required": ["type"]},
+            "then": {"required": ["dsn"]},
+        }
+    )
+
+    type: Literal["sqlite", "memory", "postgres"] = Field(
+        "sqlite", description="What keeps the threads; `memory` forgets them with the process."
+    )
+    path: str = Field(
+        ".lorebind/threads.db",
+        min_length=1,
+        description="sqlite: the file, relative to the project folder.",
+    )
+    dsn: Secret | None = Field(
+        None, description="postgres: postgresql://user:password@host/database."
+    )
+
+    def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
+        if leaves_project(self.path):
+            yield "path", "write", OUTSIDE
+
+    @model_validator(mode="after")
+    def _has_its_place(self) -> CheckpointerDeclaration:
+        if self.type == "postgres" and self.dsn is None:
+            raise RefusedError([Fault("missing key 'dsn'", "a postgres checkpointer needs it")])
+        if self.type != "postgres" and self.dsn is not None:
+            hint = "write type: postgres, or leave it out"
+            raise RefusedError([Fault(f"{self.type} has no dsn", hint, ("dsn",))])
+        return self

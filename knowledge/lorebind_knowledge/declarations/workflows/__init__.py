@@ -1,0 +1,43 @@
+"""Workflows: what they are given, their tasks, and what tasks share."""
+
+from lorebind_knowledge.declarations.workflows.base import TaskBase, with_nested
+from lorebind_knowledge.declarations.workflows.channels import CHANNELS, ChannelDeclaration
+from lorebind_knowledge.declarations.workflows.inputs import InputDeclaration
+from lorebind_knowledge.declarations.workflows.leaves import (
+    AggregateTask,
+    BasicTask,
+    CompositeTask,
+    PythonTask,
+    RouterTask,
+    WaitTask,
+)
+from lorebind_knowledge.declarations.workflows.tasks import (
+    CollectionTask,
+    ParallelTask,
+    TaskDeclaration,
+)
+from lorebind_knowledge.declarations.workflows.workflow import (
+    WorkflowDeclaration,
+    WorkflowEntry,
+    WorkflowFile,
+)
+
+__all__ = [
+    "CHANNELS",
+    "AggregateTask",
+    "BasicTask",
+    "ChannelDeclaration",
+    "CollectionTask",
+    "CompositeTask",
+    "InputDeclaration",
+    "ParallelTask",
+    "PythonTask",
+    "RouterTask",
+    "TaskBase",
+    "TaskDeclaration",
+    "WaitTask",
+    "WorkflowDeclaration",
+    "WorkflowEntry",
+    "WorkflowFile",
+    "with_nested",
+]
