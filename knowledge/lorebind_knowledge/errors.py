@@ -18,7 +18,9 @@ LorebindError
 ├── IngestRefusedError                    the operator: an ingest would do harm
 │   └── IngestRunningError                another ingest of the same knowledge base is under way
 ├── RateLimitError                        the caller: too many queries, and when to ask again
-└── ModelError                            the operator: the chat model failed
+├── ModelError                            the operator: the chat model failed
+├── TaskError                             the author of the workflow: a task of a run failed
+└── ThreadRefusedError                    the caller: a thread cannot be run or resumed like this
 """
 
 from __future__ import annotations
@@ -129,6 +131,23 @@ class RateLimitError(LorebindError):
 
 class ModelError(LorebindError):
     """A chat model cannot be built, or failed to answer."""
+
+
+class TaskError(LorebindError):
+    """A task failed, and no `on_error` says what to do then. What others finished is kept."""
+
+    def __init__(self, message: str, *, task: str, path: str, thread_id: str = "") -> None:
+        super().__init__(message)
+        self.task = task
+        """The id of the task."""
+        self.path = path
+        """Where it ran, as in `answers[3].answer`."""
+        self.thread_id = thread_id
+        """The thread to resume."""
+
+
+class ThreadRefusedError(LorebindError):
+    """A thread runs already, waits for answers, failed, or is of a workflow that has changed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
