@@ -9,16 +9,17 @@ from weakref import WeakKeyDictionary
 from lorebind.document_methods import DocumentMethods
 from lorebind.langchain_methods import Faces
 from lorebind.objects import with_objects
+from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
     ModelPool,
     Request,
     ResolvedBinding,
+    Workflows,
     answer,
     bind,
     ingest_scope,
     override,
     resolve,
-    run_workflow,
 )
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.configuration import build_project, load_project
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, RetrievalSettings, RunResult
+    from lorebind_bindings import Answer, RetrievalSettings
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
 
 
-class Project(DocumentMethods, Faces):
+class Project(DocumentMethods, WorkflowMethods, Faces):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
@@ -65,6 +66,7 @@ class Project(DocumentMethods, Faces):
         self.config = loaded
         self.knowledge = KnowledgeService(loaded, Events(extensions))
         self._models = ModelPool(loaded)
+        self._workflows = Workflows(loaded, self.knowledge, self._models)
         self._asked_in_runs = WeakKeyDictionary()
 
     @classmethod
@@ -343,20 +345,6 @@ class Project(DocumentMethods, Faces):
         dataset = read_dataset(Path(queries), Path(qrels))
         return await tune(self.knowledge.knowledge_base(kb_id, workflow), dataset, settings)
 
-    async def arun(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> RunResult:
-        """Run a workflow from its first task to its last.
-
-        Args:
-            workflow: its id.
-            inputs: its declared inputs, by name.
-
-        Raises:
-            NotFoundError: no such workflow.
-            UsageError: an input is missing, unknown, or of another type.
-            LorebindError: a task failed.
-        """
-        return await run_workflow(self.config, self.knowledge, self._models, workflow, inputs or {})
-
     async def aask(
         self,
         question: str,
@@ -446,6 +434,7 @@ class Project(DocumentMethods, Faces):
 
     async def aclose(self) -> None:
         """Close every store and file that was opened."""
+        await self._workflows.close()
         await self.knowledge.close()
 
     ingest = sync(aingest)
@@ -455,7 +444,6 @@ class Project(DocumentMethods, Faces):
     query_many = sync(aquery_many)
     evaluate = sync(aevaluate)
     tune = sync(atune)
-    run = sync(arun)
     ask = sync(aask)
     explain = sync(aexplain)
     doctor = sync(adoctor)

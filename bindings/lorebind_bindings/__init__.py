@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         RetrievalSettings,
         RetrieverSettings,
     )
-    from lorebind_bindings.workflow import RunResult, TaskResult, run_workflow
+    from lorebind_bindings.workflow.results import RunResult, TaskResult
+    from lorebind_bindings.workflow.runtime import Workflows
+    from lorebind_bindings.workflow.tasks.python import TaskContext, Update
 
 __all__ = [
     "Answer",
@@ -46,8 +48,11 @@ __all__ = [
     "RetrievalSettings",
     "RetrieverSettings",
     "RunResult",
+    "TaskContext",
     "TaskResult",
+    "Update",
     "Verdict",
+    "Workflows",
     "answer",
     "bind",
     "ingest_scope",
@@ -57,7 +62,6 @@ __all__ = [
     "override",
     "resolve",
     "retrieve",
-    "run_workflow",
     "stream",
 ]
 
@@ -78,6 +82,8 @@ __getattr__ = lazy_door(
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
         "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
-        "workflow": ("RunResult", "TaskResult", "run_workflow"),
+        "workflow.results": ("RunResult", "TaskResult"),
+        "workflow.runtime": ("Workflows",),
+        "workflow.tasks.python": ("TaskContext", "Update"),
     },
 )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.configuration.environment import Environment
     from lorebind_knowledge.declarations import WorkflowDeclaration
 
 
@@ -43,14 +44,14 @@ def check_inputs(
 
 
 def running_scope(
-    loaded: LoadedProject, declared: WorkflowDeclaration, values: Mapping[str, Any]
+    environment: Environment, declared: WorkflowDeclaration, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What `{{ .workflow.… }}` stands for while the workflow runs: `input` and `vars`.
 
     Raises:
         TemplateError: a variable names what is not there.
     """
-    return {"input": values, "vars": fill(dict(declared.vars), _before(loaded, values))}
+    return {"input": values, "vars": fill(dict(declared.vars), _before(environment, values))}
 
 
 def ingest_scope(
@@ -68,7 +69,7 @@ def ingest_scope(
     """
     declared = loaded.workflow(workflow)
     values = check_inputs(declared, inputs or {}, need_all=False)
-    scopes = _before(loaded, values) | loaded.environment.confided_scopes()
+    scopes = _before(loaded.environment, values) | loaded.environment.confided_scopes()
     variables: dict[str, Any] = {}
     for name, value in declared.vars.items():
         try:
@@ -78,5 +79,5 @@ def ingest_scope(
     return {"input": values, "vars": variables}
 
 
-def _before(loaded: LoadedProject, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {**loaded.environment.scopes(), "input": values, "workflow": {"input": values}}
+def _before(environment: Environment, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {**environment.scopes(), "input": values, "workflow": {"input": values}}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lorebind_knowledge.declarations.workflows.base import TaskBase
 
@@ -34,23 +34,36 @@ class Flow:
         self.is_written = any(task.targets() for task in tasks)
         """Whether edges are written; the tasks run in order otherwise."""
         self.edges = [edge for task in tasks for edge in self._edges(task)]
-        self._after: dict[tuple[str, str], list[str]] = {}
+        self._after: dict[tuple[str, str], list[Edge]] = {}
         for edge in self.edges:
-            self._after.setdefault((edge.source, edge.field), []).append(edge.target)
-        self._reach = self._reachable()
+            self._after.setdefault((edge.source, edge.field), []).append(edge)
+        self._reach = self._reachable(self.edges)
+        self._back = self._back_edges()
+        self._before = self._reachable([edge for edge in self.edges if edge not in self._back])
 
     @property
     def entry(self) -> str:
         """The task that runs first."""
         return self.names[0]
 
-    def after(self, name: str, field: str) -> list[str]:
-        """The tasks that a field of a task names; `on_success` is also the order."""
+    def after(self, name: str, field: str) -> list[Edge]:
+        """The edges that a field of a task names; `on_success` is also the order."""
         return self._after.get((name, field), [])
 
     def can_reach(self, source: str, target: str) -> bool:
         """Whether edges lead from one task to another, or in a circle to itself."""
         return bool(self._reach[source] >> self.number[target] & 1)
+
+    def precedes(self, source: str, target: str) -> bool:
+        """The same without coming back: whether one task is before another in the same round."""
+        return bool(self._before[source] >> self.number[target] & 1)
+
+    def comes_back(self, edge: Edge) -> bool:
+        """Whether an edge leads back to where a circle begins."""
+        return edge in self._back
+
+    def are_in_one_circle(self, one: str, other: str) -> bool:
+        return self.can_reach(one, other) and self.can_reach(other, one)
 
     def circles(self) -> list[list[str]]:
         """The tasks that can come back to themselves, those together that are in one circle."""
@@ -72,10 +85,31 @@ class Flow:
         at = self.number[task.id] + 1
         return [Edge(task.id, self.names[at], "on_success")] if at < len(self.names) else []
 
-    def _reachable(self) -> dict[str, int]:
-        """For each task those that can follow it, as bits by their numbers."""
+    def _back_edges(self) -> set[Edge]:
+        """The edges that lead to a task on the way from the entry to where they begin."""
+        ahead: dict[str, list[Edge]] = {name: [] for name in self.names}
+        for one in self.edges:
+            ahead[one.source].append(one)
+        found: set[Edge] = set()
+        done: set[str] = set()
+        for start in self.names:  # the entry is the first
+            way = {start: iter(ahead[start])}
+            while way:  # not by recursion: a list may be longer than Python's stack
+                name = next(reversed(way))
+                edge = None if name in done else next(way[name], None)
+                if edge is None:
+                    done.add(name)
+                    del way[name]
+                elif edge.target in way:
+                    found.add(edge)
+                elif edge.target not in done:
+                    way[edge.target] = iter(ahead[edge.target])
+        return found
+
+    def _reachable(self, edges: Iterable[Edge]) -> dict[str, int]:
+        """For each task those that edges lead to from it, as bits by their numbers."""
         targets: dict[str, list[str]] = {name: [] for name in self.names}
-        for edge in self.edges:
+        for edge in edges:
             targets[edge.source].append(edge.target)
         reach = dict.fromkeys(self.names, 0)
         changed = True

@@ -1,0 +1,171 @@
+"""The workflows of a project: run, watched, resumed, and what their threads did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings import EventBus, RunStream, Workflows, as_sink
+from lorebind_knowledge.bridge import sync
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lorebind_bindings import RunResult, ThreadInfo
+
+
+class WorkflowMethods:
+    """A part of `Project`."""
+
+    _workflows: Workflows
+
+    async def arun(
+        self,
+        workflow: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        thread_id: str | None = None,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[Any] = (),
+    ) -> RunResult:
+        """Run a workflow: begin a thread, or a new turn of one that has completed.
+
+        Args:
+            workflow: its id.
+            inputs: its declared inputs, by name.
+            thread_id: any text, by which the run can be resumed; None makes one up. On a thread
+                that has completed, `messages` and `extra` of the state stay.
+            interrupt_before: ids of tasks before which the run is paused.
+            sinks: where its events go: `stdout`, a path of a file of JSON Lines, a function, or a
+                `Sink`. Events hold what tasks were given and what they said.
+
+        Returns:
+            What it gave; its `status` is `waiting` where a task waits for an answer, and `paused`
+            before a task of `interrupt_before`.
+
+        Raises:
+            NotFoundError: no such workflow, or a task of `interrupt_before`.
+            UsageError: an input is missing, unknown, or of another type.
+            ThreadRefusedError: the thread runs, waits, is paused or has failed.
+            TaskError: a task failed. What ended before is kept; `resume` goes on from there.
+        """
+        stream = self._stream(
+            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
+        )
+        return await stream.ended()
+
+    async def aresume(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[Any] = (),
+    ) -> RunResult:
+        """Go on with a thread that waits, is paused, has failed, or was cut off.
+
+        What has ended does not run again.
+
+        Args:
+            workflow: its id.
+            thread_id: the thread's.
+            answers: for tasks that wait, by their id or their path. The others go on waiting.
+            interrupt_before, sinks: as for `arun`.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+            UsageError: an answer that nobody waits for, or that does not fit its schema.
+            ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
+            TaskError: a task failed.
+        """
+        stream = self._stream(
+            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
+        )
+        return await stream.ended()
+
+    def run_stream(
+        self,
+        workflow: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        thread_id: str | None = None,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[Any] = (),
+    ) -> RunStream:
+        """The same as `run`, event by event: iterate over it, with `for` or `async for`.
+
+        Its `result` is there afterwards. Models are streamed. If you stop reading, the run is
+        cancelled; it can be resumed.
+
+        Args:
+            workflow, inputs, thread_id, interrupt_before, sinks: as for `arun`.
+
+        Raises:
+            LorebindError: as `arun`, while it is read.
+        """
+        return self._stream(
+            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
+        )
+
+    def resume_stream(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[Any] = (),
+    ) -> RunStream:
+        """The same as `resume`, event by event, see `run_stream`."""
+        return self._stream(
+            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
+        )
+
+    async def athreads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
+        """The threads of a workflow that the tenant has, the newest first.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        return await self._workflows.threads(workflow, limit=limit)
+
+    async def ahistory(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
+        """The tasks that ended in a thread, in that order: `turn`, `step`, `path`, `output`, …
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        return await self._workflows.history(workflow, thread_id)
+
+    async def areplay(self, workflow: str, thread_id: str, step: int) -> RunResult:
+        """Run the last turn of a thread again from after a step, as a thread of its own.
+
+        Args:
+            workflow: its id.
+            thread_id: the thread's, which stays as it is.
+            step: of `history`; the tasks that ended up to it do not run again. 0 keeps none.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+            UsageError: the last turn has no such step.
+            TaskError: a task failed.
+        """
+        return await self._workflows.replay(workflow, thread_id, step)
+
+    def _stream(
+        self,
+        workflow: str,
+        given: Mapping[str, Any],
+        thread_id: str | None,
+        interrupt_before: Collection[str],
+        sinks: Sequence[Any],
+        *,
+        resumed: bool,
+    ) -> RunStream:
+        raise NotImplementedError
+
+    run = sync(arun)
+    resume = sync(aresume)
+    threads = sync(athreads)
+    history = sync(ahistory)
+    replay = sync(areplay)

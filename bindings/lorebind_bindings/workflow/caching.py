@@ -1,0 +1,70 @@
+"""Outputs that are used again for the same work, where a task says for how long."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration.template_checks import texts
+from lorebind_knowledge.configuration.templates import TemplateError, look_up, mentions
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.namespace import current_tenant
+
+if TYPE_CHECKING:
+    from lorebind_bindings.workflow.results import Outcome
+    from lorebind_bindings.workflow.running import Context
+
+_MOST = 1024
+"""Outputs that a project remembers at a time."""
+
+
+class TaskCache:
+    """The outputs of a project's tasks, in the memory of the process."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, Outcome]] = {}
+
+    def get(self, key: str) -> Outcome | None:
+        until, outcome = self._found.get(key, (0.0, None))
+        return outcome if until > time.monotonic() else None
+
+    def put(self, key: str, outcome: Outcome, seconds: float) -> None:
+        self._found.pop(key, None)
+        self._found[key] = time.monotonic() + seconds, outcome
+        while len(self._found) > _MOST:
+            del self._found[next(iter(self._found))]
+
+
+def cached(context: Context) -> Outcome | None:
+    """What the same work of the same tenant gave before, as long as it may be used again."""
+    if context.task.cache is None:
+        return None
+    found = context.run.parts.cache.get(_key(context))
+    return replace(found) if found else None
+
+
+def remember(context: Context, outcome: Outcome) -> None:
+    """Keep what a task gave, if it says so."""
+    if context.task.cache is not None:
+        context.run.parts.cache.put(_key(context), replace(outcome), context.task.cache.ttl_seconds)
+
+
+def _key(context: Context) -> str:
+    """Of the tenant, the task as declared, and the values that its templates name."""
+    task, scopes = context.task, context.scopes()
+    named: list[Any] = []
+    for field in task.templated:
+        for _, text in texts(getattr(task, field)):
+            for reference in mentions(text):
+                # What is not there yet is the place of a block of passages.
+                with suppress(TemplateError):
+                    named.append(look_up(reference, scopes))
+    return digest(
+        current_tenant(),
+        context.frame.workflow.id,
+        json.dumps(task.written(), sort_keys=True),
+        json.dumps(named, sort_keys=True),
+    )

@@ -1,0 +1,171 @@
+"""One task: its condition, its tries, and its record, durable before anybody hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.answers import passed_key
+from lorebind_bindings.workflow.caching import cached, remember
+from lorebind_bindings.workflow.json_values import checked
+from lorebind_bindings.workflow.results import Done, Outcome, Update
+from lorebind_bindings.workflow.running import Suspended, TaskFailed
+from lorebind_knowledge.configuration.conditions import compile_condition
+from lorebind_knowledge.embedders.failures import classify
+from lorebind_knowledge.embedders.pacing import backoff
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lorebind_bindings.workflow.running import Context
+    from lorebind_knowledge.declarations import TaskBase
+
+
+async def execute(context: Context) -> Done:
+    """Run a task, unless it has ended before; what is returned is durable.
+
+    Raises:
+        TaskFailed: it failed, and says nothing of errors.
+        Suspended: it waits, or the run is paused before it.
+        StoreError: its record could not be written.
+    """
+    run, task, path = context.run, context.task, context.path
+    if (record := run.journal.records.get(path)) is not None:
+        return Done.from_json(record)
+    if task.id in run.interrupt_before and passed_key(path) not in run.journal.records:
+        raise Suspended(paused=[path])
+    began = time.monotonic()
+    try:
+        if await _is_left_out(context):
+            done = Done(path, "skipped", Outcome(), attempts=0)
+        else:
+            attempts, outcome = await _tried(context)
+            done = Done(path, "completed", outcome, attempts=attempts)
+    except TaskFailed as failed:
+        if task.on_error is None:
+            _tell_end(context, "failed", None, began, failed.attempts, failed.error)
+            raise
+        errors = [Update("errors", failed.error, path)]
+        done = Done(path, "failed", Outcome(updates=errors), failed.error, failed.attempts)
+    done.seconds = round(time.monotonic() - began, 4)
+    done.at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    done.step = len(run.journal.records)
+    await run.journal.put(done.as_json())
+    if done.status == "skipped":
+        context.emit("task_skipped", reason="condition")
+    else:
+        status = "handled" if done.status == "failed" else "completed"
+        _tell_end(context, status, done.outcome.output, began, done.attempts, done.error)
+    return done
+
+
+def _tell_end(
+    context: Context,
+    status: str,
+    output: Any,
+    began: float,
+    attempts: int,
+    error: dict[str, str] | None,
+) -> None:
+    seconds = round(time.monotonic() - began, 4)
+    more = {"error": error} if error else {}
+    context.emit(
+        "task_end", status=status, output=output, seconds=seconds, attempts=attempts, **more
+    )
+
+
+async def _is_left_out(context: Context) -> bool:
+    """Whether the task's condition is false; a router's chooses its route."""
+    task = context.task
+    if task.condition is None or task.type == "router":
+        return False
+    try:
+        return not compile_condition(task.condition).truth(context.values())
+    except LorebindError as error:
+        raise failure(context, error) from error
+
+
+async def _tried(context: Context) -> tuple[int, Outcome]:
+    """How often it was tried, and what the task gave in the end."""
+    task = context.task
+    context.emit("task_start", attempt=1)
+    for attempt in range(1, task.retry.attempts + 1):
+        context = replace(context, attempt=attempt)
+        try:
+            return attempt, await _once(context)
+        except TaskFailed as failed:
+            failed.attempts = attempt
+            if attempt == task.retry.attempts or not _may_pass(failed.cause):
+                raise
+            wait = backoff(task.retry, attempt, None, random.random())
+            context.emit("task_retry", attempt=attempt, error=failed.error, wait_seconds=wait)
+            await asyncio.sleep(wait)
+    raise AssertionError("a task is tried at least once")
+
+
+def _may_pass(cause: BaseException) -> bool:
+    """Whether an error is an outage or a timeout, which another try may not meet."""
+    return classify(cause, time.time()).kind == "again"
+
+
+async def _once(context: Context) -> Outcome:
+    """One try.
+
+    Raises:
+        TaskFailed: whatever the task's own work raised.
+    """
+    task = context.task
+    try:
+        async with asyncio.timeout(task.timeout_seconds) as limit:
+            outcome = cached(context) or await _work_of(task)(context)
+    except (Suspended, TaskFailed):
+        raise
+    except TimeoutError:
+        if limit.expired():
+            error = TimeoutError(f"it took longer than {task.timeout_seconds:g} s")
+        raise failure(context, error) from error
+    except Exception as error:  # whatever functions of a project, models and searches raise
+        raise failure(context, error) from error
+    remember(context, outcome)
+    try:
+        outcome.output = checked(outcome.output, f"the output of task {context.path!r}")
+        outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
+        for update in outcome.updates:
+            context.frame.channels.check(update.channel)
+    except LorebindError as error:
+        raise failure(context, error) from error
+    return outcome
+
+
+def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:
+    """What a task of this kind does; its module is named after it, and loaded when it is used."""
+    kind = getattr(task, task.kind_key)
+    module = import_module(f"lorebind_bindings.workflow.tasks.{kind}")
+    work: Callable[[Context], Awaitable[Outcome]] = module.work
+    return work
+
+
+def _updates(context: Context, output: Any) -> list[Update]:
+    """What the declaration writes into channels."""
+    if not context.task.update:
+        return []
+    values = context.fill(dict(context.task.update), output=output)
+    return [Update(name, value, context.path) for name, value in values.items()]
+
+
+def failure(context: Context, error: Exception) -> TaskFailed:
+    """A task's error, as `on_error` and users see it."""
+    message = str(error) if isinstance(error, LorebindError) else context.run.said(error)
+    told = {
+        "task": context.task.id,
+        "path": context.path,
+        "type": type(error).__name__,
+        "message": message,
+    }
+    return TaskFailed(told, error)

@@ -1,0 +1,43 @@
+"""Plain JSON, which is all that tasks hand on and threads keep."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lorebind_knowledge.errors import UsageError
+
+
+def checked(value: Any, what: str) -> Any:
+    """A value that JSON can say, with tuples as lists.
+
+    Raises:
+        UsageError: it cannot be said; names the place within it.
+    """
+    return _checked(value, what, ())
+
+
+def _checked(value: Any, what: str, path: tuple[str | int, ...]) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        _refuse(what, path, f"the number {value}")
+    if isinstance(value, list | tuple):
+        return [_checked(item, what, (*path, at)) for at, item in enumerate(value)]
+    if not isinstance(value, dict):
+        _refuse(what, path, f"a {type(value).__name__}")
+    for key in value:
+        if not isinstance(key, str):
+            _refuse(what, path, f"a mapping with the key {key!r}, a {type(key).__name__}")
+    return {key: _checked(item, what, (*path, key)) for key, item in value.items()}
+
+
+def _refuse(what: str, path: tuple[str | int, ...], found: str) -> None:
+    at = "".join(f"[{step!r}]" for step in path)
+    place = f" at {at}" if at else ""
+    raise UsageError(
+        f"{what} is not JSON{place}: {found}; expected text, a number, a boolean, null, a list or "
+        "a mapping with text keys"
+    )

@@ -1,0 +1,371 @@
+"""Workflows of a project: run, resumed, listed, replayed."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.inputs import check_inputs
+from lorebind_bindings.workflow.answers import check_answer
+from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
+from lorebind_bindings.workflow.running import Parts, TaskFailed
+from lorebind_bindings.workflow.signature import differences, signature
+from lorebind_bindings.workflow.threads import Thread, not_found, open_threads
+from lorebind_bindings.workflow.turn import Turn, compile_host, playing
+from lorebind_knowledge.errors import (
+    NotFoundError,
+    TaskError,
+    ThreadRefusedError,
+    UsageError,
+    did_you_mean,
+)
+from lorebind_knowledge.namespace import current_tenant
+from lorebind_knowledge.run_once import Once
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from lorebind_bindings.model_pool import ModelPool
+    from lorebind_bindings.workflow.threads import ThreadInfo, ThreadStore
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import Citation
+
+
+class Workflows:
+    """The workflows of a project, and the threads that their runs leave.
+
+    A thread belongs to a tenant and a workflow: that of another is not found.
+    """
+
+    def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
+        self._loaded = loaded
+        self._parts = Parts(loaded, service, models)
+        self._once = Once()
+        self._stores: dict[str, ThreadStore] = {}
+        self._hosts: dict[str, Any] = {}
+
+    async def run(
+        self,
+        workflow: str,
+        inputs: Mapping[str, Any],
+        *,
+        thread_id: str | None = None,
+        interrupt_before: Collection[str] = (),
+        bus: EventBus | None = None,
+        seed: Sequence[dict[str, Any]] = (),
+        kept: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Begin a thread, or a new turn of one that has completed.
+
+        Args:
+            workflow: its id.
+            inputs: its declared inputs, by name.
+            thread_id: any text; None makes a new one.
+            interrupt_before: ids of tasks before which the run is paused.
+            bus: where the run tells its events.
+            seed, kept: records and state to begin with, see `replay`.
+
+        Raises:
+            NotFoundError: no such workflow.
+            UsageError: an input or a task of `interrupt_before` that is not there.
+            ThreadRefusedError: the thread runs, waits or has failed.
+            TaskError: a task failed; the thread can be resumed.
+            MissingDependencyError: LangGraph is not installed.
+        """
+        declared = self._loaded.workflow(workflow)
+        values = check_inputs(declared, inputs)
+        _check_tasks(declared, interrupt_before)
+        thread = self._thread(workflow, thread_id or uuid.uuid4().hex)
+        store = await self._store(declared)
+        async with store.claimed(thread) as info:
+            if info is not None and info.status != "completed":
+                raise ThreadRefusedError(_still_open(thread, info))
+            given = {"input": values, "status": "running", **(kept or {})}
+            turn = Turn(
+                self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
+            )
+            turn.seed = seed
+            return await self._play(turn, given, values, resumed=False)
+
+    async def resume(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        interrupt_before: Collection[str] = (),
+        bus: EventBus | None = None,
+    ) -> RunResult:
+        """Go on with a thread that waits, is paused, has failed or was cut off.
+
+        What has ended does not run again.
+
+        Args:
+            workflow: its id.
+            thread_id: of the run.
+            answers: for tasks that wait, by their id or path. Others go on waiting.
+            interrupt_before: ids of tasks before which the run is paused.
+            bus: where the run tells its events.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+            UsageError: an answer that nobody waits for, or that does not fit its schema.
+            ThreadRefusedError: it has completed, runs, or its workflow's graph has changed.
+            TaskError: a task failed.
+        """
+        from langgraph.types import Command
+
+        declared = self._loaded.workflow(workflow)
+        _check_tasks(declared, interrupt_before)
+        thread = self._thread(workflow, thread_id)
+        store = await self._store(declared)
+        async with store.claimed(thread) as info:
+            if info is None:
+                raise not_found(thread)
+            if info.status == "completed":
+                raise ThreadRefusedError(
+                    f"thread {thread_id!r} of workflow {workflow!r} has completed, there is "
+                    "nothing to resume; give it new inputs instead"
+                )
+            if changed := differences(info.graph or {}, signature(self._loaded, workflow)):
+                raise ThreadRefusedError(
+                    f"workflow {workflow!r} has changed since thread {thread_id!r} was begun: "
+                    f"{', '.join(map(repr, changed))}; restore its graph, or start a new thread"
+                )
+            by_path = _by_path(info, answers or {})
+            let_in = {**dict.fromkeys(info.paused), **by_path}
+            given: Any = Command(resume=let_in) if let_in else None
+            turn = Turn(
+                self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
+            )
+            return await self._play(turn, given, {}, resumed=True)
+
+    async def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
+        """The threads of a workflow, the newest first.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        declared = self._loaded.workflow(workflow)
+        store = await self._store(declared)
+        thread = self._thread(workflow, "")
+        return await store.list(thread.tenant, thread.project, workflow, limit)
+
+    async def history(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
+        """The tasks that ended in a thread, in that order.
+
+        Each with its `turn` and `step`, both from 1, its `path`, `status`, `output`, `error`,
+        `attempts`, `seconds`, and the time `at` which it ended.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        thread = self._thread(workflow, thread_id)
+        store = await self._store(self._loaded.workflow(workflow))
+        await self._found(store, thread)
+        return [
+            {
+                "turn": number,
+                "step": step,
+                "path": done["key"],
+                "status": done["status"],
+                "output": done["outcome"]["output"],
+                "error": done["error"],
+                "attempts": done["attempts"],
+                "seconds": done["seconds"],
+                "at": done["at"],
+            }
+            for number, turn in enumerate(await store.turns(thread), start=1)
+            for step, done in enumerate(_steps(turn.records.values()), start=1)
+        ]
+
+    async def replay(
+        self, workflow: str, thread_id: str, step: int, *, bus: EventBus | None = None
+    ) -> RunResult:
+        """Run the last turn of a thread again from after a step, as a thread of its own.
+
+        Args:
+            workflow, thread_id: of the thread, which stays as it is.
+            step: how many of the tasks that ended are kept, see `history`; 0 keeps none.
+            bus: where the run tells its events.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+            UsageError: it has no such step.
+            TaskError: a task failed.
+        """
+        thread = self._thread(workflow, thread_id)
+        store = await self._store(self._loaded.workflow(workflow))
+        await self._found(store, thread)
+        turn = (await store.turns(thread))[-1]
+        steps = _steps(turn.records.values())
+        if not 0 <= step <= len(steps):
+            raise UsageError(
+                f"thread {thread_id!r} has no step {step} in its last turn; expected 0 to "
+                f"{len(steps)}"
+            )
+        keys = {done["key"] for done in steps[:step]}
+        seed = [one for one in turn.records.values() if one["key"].partition("|")[0] in keys]
+        kept = {name: turn.state.get(name) for name in ("messages", "extra")}
+        return await self.run(workflow, turn.state["input"], seed=seed, kept=kept, bus=bus)
+
+    async def close(self) -> None:
+        """Close what threads are kept in."""
+        for store in self._stores.values():
+            await store.close()
+        self._stores.clear()
+        self._hosts.clear()
+        self._once = Once()
+
+    async def _play(
+        self, turn: Turn, given: Any, inputs: Mapping[str, Any], *, resumed: bool
+    ) -> RunResult:
+        """Let LangGraph run the turn, tell it, and say what it gave."""
+        thread, bus, began = turn.thread, turn.bus, time.monotonic()
+        workflow = turn.declared.id
+        bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
+        config = dict(thread.config)
+        config["metadata"] = {
+            **config["metadata"],
+            "graph": signature(self._loaded, workflow),
+        }
+        status, told = "failed", dict[str, Any]()
+        token = playing.set(turn)
+        try:
+            values = await self._host(turn).ainvoke(given, config, durability="sync")
+            result = await self._result(turn, values)
+            status = result.status
+            return result
+        except TaskFailed as failed:
+            told = {"error": failed.error}
+            raise _task_error(failed, thread) from failed.cause
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                status = "cancelled"
+            raise
+        finally:
+            playing.reset(token)
+            bus.emit("run_end", status=status, seconds=round(time.monotonic() - began, 4), **told)
+
+    async def _result(self, turn: Turn, values: Mapping[str, Any]) -> RunResult:
+        thread_id = turn.thread.id
+        if interrupts := values.get("__interrupt__"):
+            asked = interrupts[0].value
+            turn.bus.emit("waiting", waiting=asked["waiting"], paused=asked["paused"])
+            journal = await turn.store.journal(turn.thread)
+            tasks = {
+                done.key: done.result()
+                for done in map(Done.from_json, _steps(journal.records.values()))
+                if not {*done.key} & set(".[#")
+            }
+            status = "waiting" if asked["waiting"] else "paused"
+            return RunResult(
+                None, tasks, _cited(tasks.values()), thread_id, {}, status, asked["waiting"]
+            )
+        every = dict(turn.tasks)
+        for done in turn.tasks.values():
+            every |= done.outcome.parts
+        tasks = {name: done.result() for name, done in every.items()}
+        usage = {name: done.outcome.usage for name, done in turn.tasks.items()}
+        return RunResult(values["output"], tasks, _cited(tasks.values()), thread_id, usage)
+
+    def _thread(self, workflow: str, thread_id: str) -> Thread:
+        return Thread(current_tenant(), self._loaded.project.name, workflow, thread_id)
+
+    async def _found(self, store: ThreadStore, thread: Thread) -> ThreadInfo:
+        info = await store.find(thread)
+        if info is None:
+            raise not_found(thread)
+        return info
+
+    async def _store(self, declared: WorkflowDeclaration) -> ThreadStore:
+        """What keeps the threads of a workflow, opened once."""
+        kept = declared.checkpointer or self._loaded.project.checkpointer
+        key = kept.model_dump_json()
+
+        async def open_it() -> None:
+            self._stores[key] = await open_threads(kept, self._loaded.environment)
+
+        await self._once.do(key, open_it)
+        return self._stores[key]
+
+    def _host(self, turn: Turn) -> Any:
+        name = turn.declared.id
+        if name not in self._hosts:
+            self._hosts[name] = compile_host(turn.declared, turn.store.saver)
+        return self._hosts[name]
+
+
+def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
+    known = [task.id for task in declared.every_task()]
+    for name in names:
+        if name not in known:
+            raise NotFoundError(
+                f"workflow {declared.id!r} has no task {name!r}; {did_you_mean(name, known)}"
+            )
+
+
+def _still_open(thread: Thread, info: ThreadInfo) -> str:
+    """Why a thread takes no new input, and how it goes on."""
+    what = {
+        "waiting": "waits for answers",
+        "paused": "is paused",
+        "failed": "has failed",
+        "running": "runs",
+    }.get(info.status, "was cut off")
+    hint = f"resume it: lorebind run {thread.workflow} --thread {thread.id} --resume"
+    if info.waiting:
+        hint += f" --answer {info.waiting[0]['task']}=VALUE"
+    return (
+        f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "
+        f"before it has completed; {hint}"
+    )
+
+
+def _by_path(info: ThreadInfo, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers by the paths of those that wait.
+
+    Raises:
+        UsageError: nobody waits for one, several do, or it does not fit.
+    """
+    found: dict[str, Any] = {}
+    for name, answer in answers.items():
+        questions = [one for one in info.waiting if name in (one["path"], one["task"])]
+        if not questions:
+            waiting = [one["path"] for one in info.waiting]
+            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, waiting)}")
+        if len(questions) > 1 and all(one["path"] != name for one in questions):
+            paths = ", ".join(one["path"] for one in questions)
+            raise UsageError(f"several tasks {name!r} wait for an answer; name one: {paths}")
+        question = next((one for one in questions if one["path"] == name), questions[0])
+        check_answer(answer, question)
+        found[question["path"]] = answer
+    return found
+
+
+def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records of tasks that ended, in that order."""
+    ended = (record for record in records if "outcome" in record)
+    return sorted(ended, key=lambda record: (record["step"], record["at"]))
+
+
+def _cited(results: Iterable[TaskResult]) -> list[Citation]:
+    """All that tasks cite, each once."""
+    cited = {citation.id: citation for result in results for citation in result.citations}
+    return list(cited.values())
+
+
+def _task_error(failed: TaskFailed, thread: Thread) -> TaskError:
+    error = failed.error
+    return TaskError(
+        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {error['message']}; what "
+        f"ended before is kept, resume with: lorebind run {thread.workflow} --thread {thread.id} "
+        "--resume",
+        task=error["task"],
+        path=error["path"],
+        thread_id=thread.id,
+    )

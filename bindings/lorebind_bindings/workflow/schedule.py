@@ -1,0 +1,186 @@
+"""A list of tasks, run as its graph says: each as soon as what leads to it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.executing import execute
+from lorebind_bindings.workflow.joins import Tokens
+from lorebind_bindings.workflow.results import skipped
+from lorebind_bindings.workflow.running import Context, Suspended, TaskFailed
+from lorebind_bindings.workflow.state import Past, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_bindings.workflow.results import Done, Update
+    from lorebind_bindings.workflow.running import Frame, Run
+    from lorebind_bindings.workflow.state import State
+    from lorebind_knowledge.declarations import TaskBase
+    from lorebind_knowledge.declarations.workflows.flow import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """What a list of tasks gave."""
+
+    tasks: dict[str, Done]
+    """By id; of a task that ran several times the last."""
+    output: Any
+    """That of the last task that ran and ended its path."""
+    updates: list[Update]
+    state: State
+    """After all of it."""
+
+
+async def run_flow(run: Run, frame: Frame, tasks: Sequence[TaskBase]) -> FlowResult:
+    """Run the tasks of a workflow, a branch or an item.
+
+    Raises:
+        TaskFailed: one failed and has no `on_error`; those that ran beside it have ended.
+        Suspended: some wait for answers, and the others cannot go on without them.
+        UsageError: `max_steps`, or two tasks write a channel that has no reducer.
+    """
+    flow = run.parts.flow(tasks)
+    outputs = {**frame.outputs, **dict.fromkeys(flow.names)}
+    return await _FlowRun(run, replace(frame, outputs=outputs), flow).to_its_end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """An edge that was taken."""
+
+    past: Past
+    output: Any = None
+    """What the task gave that it leads away from."""
+    number: int = -1
+    """The place of that task."""
+    error: dict[str, str] | None = None
+
+
+class _FlowRun:
+    def __init__(self, run: Run, frame: Frame, flow: Flow) -> None:
+        self.run, self.frame, self.flow = run, frame, flow
+        self.tokens: Tokens[_Token] = Tokens(flow)
+        self.running: dict[asyncio.Task[Done], tuple[str, Past]] = {}
+        self.steps = 0
+        self.done: dict[str, Done] = {}
+        self.ended: list[str] = []
+        """The tasks that took no edge."""
+        self.writes: list[Write] = []
+        self.failures: list[TaskFailed] = []
+        self.suspended: list[Suspended] = []
+
+    async def to_its_end(self) -> FlowResult:
+        self.tokens.enter(_Token(Past()))
+        try:
+            while True:
+                if not self.failures:
+                    for name in self.tokens.ready():
+                        self._start(name)
+                if not self.running:
+                    break
+                ended, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
+                for one in ended:
+                    self._end(one)
+                self._skip()
+        finally:
+            await _cancelled(self.running)
+        if self.failures:
+            raise min(self.failures, key=lambda failed: failed.error["path"])
+        if self.suspended:
+            raise Suspended.all_of(self.suspended)
+        return self._result()
+
+    def _start(self, name: str) -> None:
+        self.steps += 1
+        limit = self.frame.workflow.max_steps
+        arrived = sorted(self.tokens.start(name), key=lambda token: token.number)
+        task, past = self.flow.tasks[name], Past.of_all([token.past for token in arrived])
+        path = f"{self.frame.prefix}{name}"
+        if (again := self.tokens.rounds[name]) > 1:
+            path = f"{path}#{again}"
+        last = arrived[-1]
+        context = Context(
+            self.run, self.frame, task, path, past, led_by=last.output, error=last.error
+        )
+        if self.steps > limit:
+            message = f"more than {limit} tasks ran; end the loop, or raise max_steps"
+            error = {"task": name, "path": path, "type": "UsageError", "message": message}
+            self.failures.append(TaskFailed(error, RuntimeError(message)))
+            return
+        self.running[asyncio.create_task(execute(context))] = name, past
+
+    def _end(self, ended: asyncio.Task[Done]) -> None:
+        name, past = self.running.pop(ended)
+        if ended.cancelled():
+            raise asyncio.CancelledError
+        match ended.exception():
+            case None:
+                self._take_edges(name, past, ended.result())
+            case TaskFailed() as failed:
+                self.failures.append(failed)
+            case Suspended() as suspended:
+                self.suspended.append(suspended)  # and goes on holding up what it leads to
+            case error:
+                raise error
+
+    def _take_edges(self, name: str, past: Past, done: Done) -> None:
+        self.done[name] = done
+        after = self._after(name, past, done)
+        failed = done.status == "failed"
+        field = "on_error" if failed else done.outcome.route or "on_success"
+        token = _Token(after, done.outcome.output, self.flow.number[name], done.error)
+        edges = self.flow.after(name, field)
+        for edge in edges:
+            self.tokens.take(edge, token)
+        if not edges:
+            self.ended.append(name)
+        self.tokens.end(name)
+
+    def _after(self, name: str, past: Past, done: Done) -> Past:
+        """What happened before the tasks that follow one."""
+        number, rounds = self.flow.number[name], self.tokens.rounds[name]
+        bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
+        writes = past.writes
+        if done.outcome.updates:
+            own = Write(past.level, number, bit, past.seen, tuple(done.outcome.updates))
+            writes = (*writes, own)
+            self.writes.append(own)
+        return Past(
+            {**past.outputs, name: (past.level, done.outcome.output)},
+            {**past.blocks, **done.outcome.blocks},
+            writes,
+            past.seen | bit,
+            past.level + 1,
+        )
+
+    def _skip(self) -> None:
+        if self.failures or self.suspended:
+            return
+        for name in self.tokens.skipped():
+            path = f"{self.frame.prefix}{name}"
+            self.done[name] = skipped(path)
+            self.run.bus.emit("task_skipped", name, path, reason="route")
+
+    def _result(self) -> FlowResult:
+        updates = Past.of_all([Past(writes=tuple(self.writes)), Past()]).updates(
+            self.frame.channels
+        )
+        ran = [name for name in self.ended if self.done[name].status != "skipped"] or self.ended
+        last = max(ran, key=self.flow.number.__getitem__)
+        in_order = {name: self.done[name] for name in self.flow.names if name in self.done}
+        return FlowResult(
+            in_order,
+            self.done[last].outcome.output,
+            updates,
+            self.frame.channels.updated(self.frame.state, updates),
+        )
+
+
+async def _cancelled(running: dict[asyncio.Task[Done], tuple[str, Past]]) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

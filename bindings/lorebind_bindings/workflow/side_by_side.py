@@ -1,0 +1,108 @@
+"""Several lists of tasks at a time: branches and items, and what happens if one of them fails."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from lorebind_bindings.workflow.results import Update
+from lorebind_bindings.workflow.running import Suspended, TaskFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from lorebind_knowledge.declarations.workflows.base import Strategy
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Given(Generic[T]):
+    """What one of several gave."""
+
+    value: T | None = None
+    error: TaskFailed | None = None
+    suspended: Suspended | None = None
+
+    def updates(self, path: str) -> list[Update]:
+        """What it wrote into channels; a failure that is let pass is told in `errors`."""
+        if self.error is not None:
+            return [Update("errors", self.error.error, path)]
+        return self.value.updates if self.value is not None else []  # type: ignore[attr-defined]
+
+    def as_item(self) -> dict[str, Any]:
+        if self.error is not None:
+            return {"status": "failed", "error": self.error.error, "attempts": self.error.attempts}
+        status = "completed" if self.value is not None else "cancelled"
+        attempts = 0
+        for done in self.value.tasks.values() if self.value is not None else ():  # type: ignore[attr-defined]
+            attempts = max(attempts, done.attempts)
+        return {"status": status, "error": None, "attempts": attempts}
+
+
+async def side_by_side(
+    jobs: Sequence[Callable[[], Awaitable[T]]], workers: int, strategy: Strategy
+) -> list[Given[T]]:
+    """Do several things, some at a time, begun in their order.
+
+    Args:
+        jobs: what is done; each raises TaskFailed or Suspended, or gives a value.
+        workers: how many at a time.
+        strategy: `wait_all` ends all and then fails if one failed, `fail_fast` cancels the others
+            at once, `best_effort` goes without what failed, `race` takes the first that succeeds
+            and cancels the others.
+
+    Raises:
+        TaskFailed: the first failure in the order of the jobs; with `race`, all failed.
+        Suspended: some wait, and the others have ended.
+    """
+    given: list[Given[T]] = [Given() for _ in jobs]
+    numbered = iter(enumerate(jobs))
+    enough = asyncio.Event()
+
+    async def worker() -> None:
+        for index, job in numbered:
+            if enough.is_set():
+                return
+            try:
+                given[index].value = await job()
+                if strategy == "race":
+                    enough.set()
+            except Suspended as suspended:
+                given[index].suspended = suspended
+            except TaskFailed as failed:
+                given[index].error = failed
+                if strategy == "fail_fast":
+                    enough.set()
+
+    await _until(enough, [asyncio.create_task(worker()) for _ in range(min(workers, len(jobs)))])
+    failures = [one.error for one in given if one.error is not None]
+    succeeded = any(one.value is not None for one in given)
+    if strategy == "race":
+        if succeeded:
+            return [one if one.value is not None else Given() for one in given]
+    elif strategy != "best_effort" and failures:
+        raise failures[0]
+    if waiting := [one.suspended for one in given if one.suspended is not None]:
+        raise Suspended.all_of(waiting)
+    if strategy == "race" and failures:
+        raise failures[0]
+    return given
+
+
+async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> None:
+    """Wait for all workers; those that still work once it is enough are cancelled."""
+    stop = asyncio.create_task(enough.wait())
+    try:
+        left = set(workers)
+        while left and not stop.done():
+            done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
+            for one in done & left:
+                one.result()
+            left -= done
+    finally:
+        stop.cancel()
+        for one in workers:
+            one.cancel()
+        await asyncio.gather(stop, *workers, return_exceptions=True)

@@ -1,0 +1,43 @@
+"""What a workflow's graph looks like, kept with each thread: a changed one cannot be resumed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import TaskBase
+
+
+def signature(loaded: LoadedProject, workflow: str) -> dict[str, str]:
+    """For each task, by its path, a hash of its kind and of what follows it.
+
+    Prompts, models, knowledge, conditions and settings are no part of it: they may change while a
+    thread waits.
+    """
+    return dict(_signed(loaded, loaded.workflow(workflow).tasks, ""))
+
+
+def _signed(
+    loaded: LoadedProject, tasks: Sequence[TaskBase], prefix: str
+) -> Iterator[tuple[str, str]]:
+    for place, task in enumerate(tasks):
+        path = f"{prefix}{task.id}"
+        kind = getattr(task, task.kind_key)
+        graph = [kind, place, task.targets(), task.final, getattr(task, "workflow", None)]
+        yield path, digest(json.dumps(graph, sort_keys=True))[:12]
+        for flow in task.flows():
+            yield from _signed(loaded, flow, f"{path}.")
+        if kind == "composite":
+            inner = loaded.workflow(graph[-1]).tasks
+            yield from _signed(loaded, inner, f"{path}.")
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The paths of the tasks that are new, gone or other than before."""
+    return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))

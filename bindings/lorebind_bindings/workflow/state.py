@@ -1,0 +1,217 @@
+"""The state that tasks share: channels, and how updates change them.
+
+A task sees what the tasks before it wrote, in the order in which they led to each other, and
+nothing of those that run beside it. So the state depends on the graph alone, not on which task was
+faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.json_values import checked
+from lorebind_knowledge.configuration.named_code import named_part
+from lorebind_knowledge.declarations.workflows import CHANNELS
+from lorebind_knowledge.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lorebind_bindings.workflow.results import Update
+    from lorebind_knowledge.configuration.environment import Environment
+    from lorebind_knowledge.declarations import WorkflowDeclaration
+
+    Reducer = Callable[[Any, Any], Any]
+
+State = dict[str, Any]
+"""The value of each channel."""
+
+
+class Channels:
+    """The channels of a workflow."""
+
+    def __init__(self, declared: WorkflowDeclaration, environment: Environment) -> None:
+        """
+        Raises:
+            UsageError: a reducer cannot be imported, or is no function.
+        """
+        self._declared = declared
+        self._reducers: dict[str, Sequence[Reducer]] = {
+            "messages": [_by_id],
+            "extra": [_merged],
+            "errors": [_appended],
+        }
+        for name, channel in declared.channels.items():
+            self._reducers[name] = [
+                named_part(channel, environment, ("reducers", index))
+                for index in range(len(channel.reducers))
+            ]
+
+    def start(self, kept: Mapping[str, Any] | None = None) -> State:
+        """The state before the first task; `messages` and `extra` are kept of an earlier turn."""
+        kept = kept or {}
+        own = {name: channel.default for name, channel in self._declared.channels.items()}
+        return {
+            **own,
+            "messages": kept.get("messages") or [],
+            "extra": kept.get("extra") or {},
+            "errors": [],
+        }
+
+    def check(self, name: str) -> None:
+        """
+        Raises:
+            UsageError: there is no such channel.
+        """
+        if name not in self._reducers:
+            raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, self._reducers)}")
+
+    def is_shared(self, name: str) -> bool:
+        """Whether several tasks may write a channel side by side."""
+        return bool(self._reducers[name])
+
+    def updated(self, state: State, updates: Iterable[Update]) -> State:
+        """The state after some updates, in their order.
+
+        Raises:
+            UsageError: an update is of another form than its channel takes, or a reducer gives what
+                is no JSON.
+        """
+        state = dict(state)
+        for update in updates:
+            name = update.channel
+            value: Any = state[name] if self._reducers[name] else update.value
+            for reduce in self._reducers[name]:
+                value = reduce(value, update.value)
+            if name not in CHANNELS:
+                value = checked(value, f"channel {name!r} after task {update.path!r}")
+            state[name] = value
+        return state
+
+    def refuse_two(self, name: str, one: str, other: str) -> None:
+        """
+        Raises:
+            UsageError: two tasks wrote a channel side by side that has no reducer.
+        """
+        raise UsageError(
+            f"tasks {one!r} and {other!r} both write channel {name!r}, and neither is before the "
+            f"other; declare how to combine them: channels: {{ {name}: {{ reducers: [...] }} }}"
+        )
+
+    def side_by_side(self, groups: Iterable[Sequence[Update]]) -> list[Update]:
+        """The updates of tasks that ran side by side, group after group.
+
+        Raises:
+            UsageError: two groups write a channel that has no reducer.
+        """
+        writers: dict[str, str] = {}
+        every: list[Update] = []
+        for group in groups:
+            own = {update.channel: update.path for update in group}
+            for name, path in own.items():
+                if name in writers and not self.is_shared(name):
+                    self.refuse_two(name, writers[name], path)
+            writers |= own
+            every += group
+        return every
+
+
+def _by_id(messages: list[Any], update: Any) -> list[Any]:
+    """Messages and some more; one with the id of another takes its place."""
+    added = update if isinstance(update, list) else [update]
+    places = {one["id"]: at for at, one in enumerate(messages) if "id" in one}
+    messages = list(messages)
+    for message in added:
+        if not isinstance(message, dict):
+            raise UsageError(
+                "channel 'messages' takes mappings with `role` and `content`, got a "
+                f"{type(message).__name__}"
+            )
+        at = places.get(message.get("id"))
+        if at is None:
+            if "id" in message:
+                places[message["id"]] = len(messages)
+            messages.append(message)
+        else:
+            messages[at] = message
+    return messages
+
+
+def _merged(extra: dict[str, Any], update: Any) -> dict[str, Any]:
+    """A mapping with the keys of another; null deletes one. As RFC 7396, for the first level."""
+    if not isinstance(update, dict):
+        raise UsageError(f"channel 'extra' takes a mapping, got a {type(update).__name__}")
+    merged = extra | update
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _appended(errors: list[Any], update: Any) -> list[Any]:
+    return [*errors, *(update if isinstance(update, list) else [update])]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The updates of one execution, and where they stand among those of others."""
+
+    level: int
+    """How many executions led to it, one after the other."""
+    number: int
+    """The place of the task in its flow."""
+    bit: int
+    before: int
+    """The executions that led to it, as bits."""
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What happened before a task, as the task sees it."""
+
+    outputs: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
+    """By task: the level of its last execution, and what it gave."""
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    writes: tuple[Write, ...] = ()
+    seen: int = 0
+    """The executions, as bits."""
+    level: int = 0
+
+    @classmethod
+    def of_all(cls, pasts: Sequence[Past]) -> Past:
+        """What happened before a task that several led to."""
+        if len(pasts) == 1:
+            return pasts[0]
+        outputs: dict[str, tuple[int, Any]] = {}
+        for past in pasts:
+            for name, one in past.outputs.items():
+                if name not in outputs or outputs[name][0] < one[0]:
+                    outputs[name] = one
+        writes = {write.bit: write for past in pasts for write in past.writes}
+        seen = 0
+        for past in pasts:
+            seen |= past.seen
+        return cls(
+            outputs,
+            {name: text for past in pasts for name, text in past.blocks.items()},
+            tuple(sorted(writes.values(), key=lambda write: (write.level, write.number))),
+            seen,
+            max((past.level for past in pasts), default=0),
+        )
+
+    def updates(self, channels: Channels) -> list[Update]:
+        """All updates, in order.
+
+        Raises:
+            UsageError: two executions, none before the other, write a channel without a reducer.
+        """
+        last: dict[str, tuple[Write, Update]] = {}
+        every = []
+        for write in self.writes:
+            for update in write.updates:
+                name = update.channel
+                if not channels.is_shared(name):
+                    if name in last and not (last[name][0].bit & (write.before | write.bit)):
+                        channels.refuse_two(name, last[name][1].path, update.path)
+                    last[name] = write, update
+                every.append(update)
+        return every

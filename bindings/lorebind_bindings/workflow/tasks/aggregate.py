@@ -1,0 +1,14 @@
+"""`aggregate`: outputs of other tasks, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_bindings.workflow.results import Outcome
+
+if TYPE_CHECKING:
+    from lorebind_bindings.workflow.running import Context
+
+
+async def work(context: Context) -> Outcome:
+    return Outcome(context.fill(dict(context.task.outputs)))

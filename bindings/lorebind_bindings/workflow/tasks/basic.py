@@ -1,0 +1,77 @@
+"""`basic`: a prompt, answered with the knowledge that is bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.answering import Request, answer, stream
+from lorebind_bindings.prompt_template import Prompt
+from lorebind_bindings.workflow.results import Outcome
+from lorebind_knowledge.configuration import fill, injected_variable
+
+if TYPE_CHECKING:
+    from lorebind_bindings.answering import Answer
+    from lorebind_bindings.workflow.running import Context
+
+
+async def work(context: Context) -> Outcome:
+    """
+    Raises:
+        LorebindError: retrieval or the model failed.
+    """
+    run, task, workflow = context.run, context.task, context.frame.workflow
+    parts = run.parts
+    bindings = parts.bindings(workflow.id, task.id)
+    agent = parts.agent(task, workflow.id)
+    model, counter = parts.model(agent)
+    scopes = context.scopes()
+    for binding in bindings:
+        await parts.service.start(binding.id, workflow=workflow.id, given=scopes["workflow"])
+    request = Request(
+        Prompt(task.prompt, scopes),
+        query=str(fill(task.query, scopes)) if task.query else None,
+        instructions=agent.instructions if agent else "",
+        history=fill(task.history, scopes) if task.history else (),
+    )
+    if not run.bus.is_heard:
+        found = await answer(parts.service, bindings, model, counter, request)
+    else:
+        said = stream(parts.service, bindings, model, counter, request)
+        async for text in said:
+            context.emit("model_chunk", text=text)
+        found = said.answer
+        _tell(context, found)
+    return Outcome(
+        found.text,
+        found.verdict,
+        found.citations,
+        found.unknown_markers,
+        found.usage,
+        blocks=_placed(found),
+    )
+
+
+def _tell(context: Context, found: Answer) -> None:
+    for one in found.results:
+        matches = [
+            {"id": match.id, "score": match.score, "uri": match.metadata.get("uri")}
+            for match in one.result.matches
+        ]
+        context.emit(
+            "retrieval",
+            kb_id=one.binding.id,
+            verdict=one.verdict,
+            matches=matches,
+            seconds=one.result.seconds,
+        )
+    context.emit("model_end", text=found.text, usage=found.usage)
+
+
+def _placed(found: Any) -> dict[str, str]:
+    """The blocks that were injected as variables of the workflow, by name."""
+    blocks: dict[str, list[str]] = {}
+    for block in getattr(found, "blocks", ()):
+        variable = injected_variable(block.inject_as) if block.inject_as else ()
+        if variable[:2] == ("workflow", "vars") and len(variable) == 3:
+            blocks.setdefault(variable[2], []).append(block.text)
+    return {name: "\n\n".join(texts) for name, texts in blocks.items()}

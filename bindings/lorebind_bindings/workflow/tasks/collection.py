@@ -1,0 +1,78 @@
+"""`collection`: the same tasks for each item of a list."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.results import Outcome, together
+from lorebind_bindings.workflow.schedule import run_flow
+from lorebind_bindings.workflow.side_by_side import Given, side_by_side
+from lorebind_knowledge.configuration.conditions import compile_condition
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind_bindings.workflow.running import Context
+    from lorebind_bindings.workflow.schedule import FlowResult
+
+
+async def work(context: Context) -> Outcome:
+    """
+    Raises:
+        UsageError: `items` is no list, or too long a one.
+        TaskFailed, Suspended: see `side_by_side`.
+    """
+    task, run = context.task, context.run
+    items = _items(context)
+    flow = task.flows()[0]
+    frame = context.inside("")
+    given: list[Given[FlowResult]] = await side_by_side(
+        [
+            functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
+            for index, item in items
+        ],
+        task.max_workers,
+        task.strategy,
+    )
+    found = [part.value for part in given]
+    outcome = together(done.outcome for one in found if one for done in one.tasks.values())
+    outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
+    outcome.blocks = {}  # each item had its own
+    outcome.output = [one.output if one else None for one in found]
+    outcome.items = [part.as_item() for part in given]
+    outcome.usage = {
+        f"{context.path}[{index}].{name}": done.outcome.usage
+        for (index, _), one in zip(items, found, strict=True)
+        for name, done in (one.tasks if one else {}).items()
+        if done.outcome.usage
+    }
+    return outcome
+
+
+def _items(context: Context) -> list[tuple[int, Any]]:
+    """The items to be worked on, each with its place in the list."""
+    task = context.task
+    items = context.fill(task.items)
+    if not isinstance(items, list):
+        raise UsageError(
+            f"items of collection {task.id!r} must be a list, got {_kind(items)}; "
+            'write a template that names one: items: "{{ .input.questions }}"'
+        )
+    if len(items) > task.max_items:
+        raise UsageError(
+            f"collection {task.id!r} was given {len(items)} items, more than max_items "
+            f"({task.max_items}); raise it, or filter the list before"
+        )
+    numbered = list(enumerate(items))
+    if task.filter is None:
+        return numbered
+    chosen, values = compile_condition(task.filter), context.values()
+    return [
+        (index, item)
+        for index, item in numbered
+        if chosen.truth({**values, "item": item, "index": index})
+    ]
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,94 @@
+"""`python`: a function of the project or of an installed package."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.results import Outcome
+from lorebind_bindings.workflow.results import Update as ChannelUpdate
+from lorebind_knowledge.bridge import call_daemon
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_bindings.workflow.running import Context
+
+
+class Update:
+    """What a function returns to write into channels: `Update(output, messages=[…])`."""
+
+    def __init__(self, output: Any = None, **channels: Any) -> None:
+        self.output, self.channels = output, channels
+
+    def __repr__(self) -> str:
+        return f"Update({self.output!r}, {', '.join(self.channels)})"
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What a function of a `python` task is given as `context`, if it has such a parameter."""
+
+    state: Mapping[str, Any]
+    """The channels as the task sees them, to be read: `state["messages"]`."""
+    attempt: int
+    """1 for the first try."""
+    idempotency_key: str
+    """The same for all tries of this task in this run, and when the run is resumed. Hand it to
+    services that do a thing once for a key."""
+    task: str
+    path: str
+    _emit: Any = field(repr=False, default=None)
+
+    def emit(self, data: Any) -> None:
+        """Tell those who listen to the run something: an event `custom`."""
+        self._emit(data)
+
+
+async def work(context: Context) -> Outcome:
+    """
+    Raises:
+        UsageError: the function cannot be imported, or takes other arguments.
+    """
+    task = context.task
+    function = context.run.parts.function(task)
+    arguments = context.fill(dict(task.arguments))
+    signature = inspect.signature(function)
+    if "context" in signature.parameters and "context" not in arguments:
+        arguments["context"] = _told(context)
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        names = ", ".join(arguments) or "nothing"
+        raise UsageError(
+            f"task {task.id!r}: {task.call} cannot be called with {names}: {error}; see `with`"
+        ) from None
+    if inspect.iscoroutinefunction(function):
+        found = await function(**arguments)
+    else:
+        found = await call_daemon(functools.partial(function, **arguments))
+        if inspect.isawaitable(found):
+            found = await found
+    if not isinstance(found, Update):
+        return Outcome(found)
+    updates = [ChannelUpdate(name, value, context.path) for name, value in found.channels.items()]
+    return Outcome(found.output, updates=updates)
+
+
+def _told(context: Context) -> TaskContext:
+    def emit(data: Any) -> None:
+        context.emit("custom", value=data)
+
+    return TaskContext(
+        state=MappingProxyType(context.state()),
+        attempt=context.attempt,
+        idempotency_key=digest(context.run.turn, context.path),
+        task=context.task.id,
+        path=context.path,
+        _emit=emit,
+    )

@@ -1,0 +1,140 @@
+"""One turn of a thread: the node of the LangGraph graph that every workflow compiles to.
+
+LangGraph keeps the thread, carries interrupts and answers, and ends the turn. All tasks of a turn
+are one superstep of it, each finished one a pending write of its checkpoint: so a join never waits
+for tasks that have nothing to do with it, and what has ended is written once.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from lorebind_bindings.workflow.answers import answer_key, check_answer, passed_key
+from lorebind_bindings.workflow.running import Frame, Run, Suspended
+from lorebind_bindings.workflow.state import Channels
+from lorebind_bindings.workflow.whole import outputs_of, run_tasks
+from lorebind_knowledge.extras import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lorebind_bindings.workflow.bus import EventBus
+    from lorebind_bindings.workflow.journal import Journal
+    from lorebind_bindings.workflow.results import Done
+    from lorebind_bindings.workflow.running import Parts
+    from lorebind_bindings.workflow.threads import Thread, ThreadStore
+    from lorebind_knowledge.declarations import WorkflowDeclaration
+
+
+class TurnState(TypedDict, total=False):
+    """What LangGraph keeps of a thread between turns; plain JSON."""
+
+    status: str
+    """`running`, and `completed` at the end."""
+    input: dict[str, Any]
+    output: Any
+    messages: list[dict[str, Any]]
+    extra: dict[str, Any]
+    errors: list[dict[str, Any]]
+    channels: dict[str, Any]
+    """Those that the workflow declares."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a turn needs beside its state."""
+
+    parts: Parts
+    store: ThreadStore
+    thread: Thread
+    declared: WorkflowDeclaration
+    bus: EventBus
+    interrupt_before: Collection[str] = ()
+    seed: Sequence[dict[str, Any]] = ()
+    """Records to begin with, for a replay."""
+    tasks: dict[str, Done] = field(default_factory=dict)
+    """What the tasks gave, once it has ended."""
+
+    async def play(self, state: TurnState) -> TurnState:
+        """Run the workflow from wherever it is to its end.
+
+        Raises:
+            GraphInterrupt: it waits for answers, or is paused.
+            TaskFailed: a task failed.
+        """
+        journal = await self.store.journal(self.thread)
+        for record in self.seed:
+            if record["key"] not in journal.records:
+                await journal.put(record)
+        run = Run(self.parts, journal, self.bus, journal.turn, self.interrupt_before)
+        channels = Channels(self.declared, run.environment)
+        frame = Frame(self.declared, state["input"], channels, channels.start(state))
+        while True:
+            try:
+                found = await run_tasks(run, frame)
+            except Suspended as suspended:
+                await _let_in(journal, suspended)
+                continue
+            break
+        self.tasks = found.tasks
+        own = {name: found.state[name] for name in self.declared.channels}
+        return {
+            "status": "completed",
+            "output": outputs_of(run, frame, found),
+            "messages": found.state["messages"],
+            "extra": found.state["extra"],
+            "errors": found.state["errors"],
+            "channels": own,
+        }
+
+
+async def _let_in(journal: Journal, suspended: Suspended) -> None:
+    """Write down what was answered to those that wait, by their paths.
+
+    LangGraph gives every answer of the thread's turn again, from the first, until there is none
+    left; then it ends the node.
+
+    Raises:
+        GraphInterrupt: nobody has answered yet.
+        UsageError: an answer does not fit.
+    """
+    from langgraph.types import interrupt
+
+    asked = {question["path"]: question for question in suspended.waiting}
+    while True:
+        given: Mapping[str, Any] = interrupt(
+            {"waiting": suspended.waiting, "paused": suspended.paused}
+        )
+        answers = {path: answer for path, answer in given.items() if path in asked}
+        begun = [path for path in suspended.paused if path in given]
+        for path, answer in answers.items():
+            check_answer(answer, asked[path])
+            await journal.put({"key": answer_key(path), "answer": answer})
+        for path in begun:
+            await journal.put({"key": passed_key(path)})
+        if answers or begun:
+            return
+
+
+playing: ContextVar[Turn] = ContextVar("playing")
+"""The turn that the node of this context plays."""
+
+
+def compile_host(declared: WorkflowDeclaration, saver: Any) -> Any:
+    """The graph of LangGraph that hosts a workflow's runs.
+
+    Raises:
+        MissingDependencyError: LangGraph is not installed.
+    """
+    graphs = import_extra("langgraph.graph", extra="workflow", purpose="running a workflow")
+
+    async def tasks(state: TurnState) -> TurnState:
+        return await playing.get().play(state)
+
+    graph = graphs.StateGraph(TurnState)
+    graph.add_node("tasks", tasks)
+    graph.add_edge(graphs.START, "tasks")
+    graph.add_edge("tasks", graphs.END)
+    return graph.compile(checkpointer=saver, name=declared.id)
