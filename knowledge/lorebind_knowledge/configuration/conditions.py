@@ -1,0 +1,310 @@
+"""Conditions of workflows: CEL, the Common Expression Language, by its C++ runtime.
+
+All that Lorebind knows of that runtime (`cel-expr-python`) is in this file. An expression sees
+what a run knows, but neither `env` nor `secrets`; it calls nothing but CEL's own functions and
+macros, and how long it may run is bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import UsageError, did_you_mean
+from lorebind_knowledge.extras import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NAMES = ("input", "workflow", "tasks", "state", "item", "index", "output", "error")
+"""What an expression may name; which of them there are depends on where it stands."""
+
+MAX_ITEMS = 2_000
+"""The longest list of which `map` and `filter` make another: the runtime copies what it has so far
+at every item, 1.6 GB for 10,000 items. It refuses more than 10,000 steps of any macros itself."""
+
+MAX_DEPTH = 200
+"""How deep lists and mappings may be nested; the runtime goes down without a bound of its own."""
+
+_TOKEN = re.compile(
+    r"""
+    (?P<text> [bBrR]{0,2} (?: '''.*?''' | \"{3}.*?\"{3} | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" ) )
+    | (?P<name> [A-Za-z_][A-Za-z0-9_]* | `[^`]*` )
+    | (?P<comment> //[^\n]* )
+    | (?P<other> \S )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_HINT = "write it in CEL, as in tasks.read.output.kind == 'refund'"
+_SPELT = {"and": "&&", "or": "||", "not": "!", "=": "=="}
+"""How CEL writes what other languages write so."""
+_FUNCTIONS = (
+    *("all", "exists", "exists_one", "filter", "has", "map"),
+    *("bool", "contains", "double", "dyn", "endsWith", "int", "matches", "size"),
+    *("startsWith", "string", "type"),
+)
+"""Those of CEL that JSON can be given to."""
+_TYPES = {
+    "bool": "true or false",
+    "dyn": "a value",
+    "double": "a number with a fraction",
+    "int": "an integer",
+    "int64": "an integer",
+    "list": "a list",
+    "map": "a mapping",
+    "null_type": "null",
+    "string": "text",
+}
+_REASONS = {
+    "Iteration budget": "it takes more than 10,000 steps",
+    "SELECT to non-message": "it asks for a key of what is not a mapping; the output of a task "
+    "that did not run is null",
+    "Invalid container type": "it asks for a part of what is neither a list nor a mapping",
+    "Key not found": "a key is not there; has(…) asks whether it is",
+    "Index error": "an index is not in its list",
+    "divide by zero": "it divides by zero",
+    "modulus by zero": "it divides by zero",
+    "overflow": "an integer becomes too large",
+    "out of range": "an integer is too large",
+    "regular expression": "a regular expression is malformed",
+    "<jump_condition>": "what stands before '?' is neither true nor false",
+    "<iter_range>": "a macro goes through what is neither a list nor a mapping",
+    "cannot convert": "a value cannot be converted",
+    "found in Activation": "it names what is not known here",
+    "Non-CEL value": "a value is not what JSON can say",
+    "construction from null": "a text is not what JSON can say",
+}
+"""What the runtime says, and what we say: its own words may hold values."""
+
+
+class ConditionError(UsageError):
+    """A condition is malformed, or cannot be computed; says which, and never values."""
+
+    def __init__(self, text: str, message: str, hint: str = "") -> None:
+        self.text = text
+        self.message = message
+        self.hint = hint
+        shown = text if len(text) <= 200 else f"{text[:199]}…"
+        super().__init__(f"condition {shown!r}: {message}" + (f"; {hint}" if hint else ""))
+
+
+class Condition:
+    """An expression that can be computed, by any thread."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        tokens = list(_tokens(text))
+        self.paths = frozenset(_paths(tokens))
+        """What it names, key by key: `tasks.read.output` is ("tasks", "read", "output")."""
+        self.roots = frozenset(path[0] for path in self.paths)
+        """Those of NAMES that it names."""
+        self.names = frozenset(path[1] for path in self.paths if path[0] == "tasks" and path[1:])
+        """The ids of the tasks that it names."""
+        self._makes_lists = any(
+            (dot, name, opened) in ((".", "map", "("), (".", "filter", "("))
+            for dot, name, opened in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        )
+        self._compiled = _compiled(text)
+        self.kind = _kind(self._compiled.return_type())
+        """The CEL type of its value: `bool`, `string`, `list`; `dyn` if a run decides."""
+
+    def value(self, scopes: Mapping[str, Any]) -> Any:
+        """Its value, which is what JSON can say.
+
+        Args:
+            scopes: what a run knows, by NAMES; plain JSON. What the expression does not name is not
+                looked at.
+
+        Raises:
+            ConditionError: a key is missing, types do not go together, it takes too many steps.
+        """
+        data = self._named(scopes)
+        self._refuse_large(data)
+        try:
+            found = self._compiled.eval(data=data)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise self._error(self._reason(str(error))) from None
+        return self._plain(found)
+
+    def truth(self, scopes: Mapping[str, Any]) -> bool:
+        """Its value, which must be true or false.
+
+        Raises:
+            ConditionError: as `value`, and for any other value.
+        """
+        found = self.value(scopes)
+        if not isinstance(found, bool):
+            raise self._error(f"expected true or false, got {_described(found)}")
+        return found
+
+    def _plain(self, value: Any) -> Any:
+        kind, found = _kind(value.type()), value.value()
+        if kind == "error":
+            raise self._error(self._reason(str(found)))
+        if kind == "list":
+            return [self._plain(item) for item in found]
+        if kind == "map" and all(isinstance(key, str) for key in found):
+            return {key: self._plain(item) for key, item in found.items()}
+        if kind in ("null_type", "null", "bool", "int", "uint", "string"):
+            return found
+        if kind == "double" and math.isfinite(found):
+            return found
+        raise self._error(f"its value, a {kind}, is not what JSON can say")
+
+    def _named(self, scopes: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of the scopes that it names: the runtime copies all that it is given."""
+        named: dict[str, Any] = {}
+        for path in sorted(self.paths, key=len, reverse=True):
+            *above, last = path
+            found, made = scopes, named
+            for key in above:
+                inner = found.get(key)
+                if not isinstance(inner, dict):
+                    last = key
+                    break
+                found, made = inner, made.setdefault(key, {})
+            if last in found:
+                made[last] = found[last]
+        return named
+
+    def _refuse_large(self, data: Mapping[str, Any]) -> None:
+        ahead: list[Any] = [data]
+        for _ in range(MAX_DEPTH):
+            inner: list[Any] = []
+            for value in ahead:
+                if self._makes_lists and len(value) > MAX_ITEMS:
+                    message = f"map and filter take at most {MAX_ITEMS:,} items"
+                    raise self._error(f"{message}, and a list here has {len(value):,}")
+                items = value.values() if isinstance(value, dict) else value
+                inner += [item for item in items if isinstance(item, list | dict)]
+            ahead = inner
+        if ahead:
+            raise self._error(f"what it names is nested deeper than {MAX_DEPTH} levels")
+
+    def _reason(self, said: str) -> str:
+        """Why it cannot be computed, in words that hold no values."""
+        if found := re.search(r"No matching overloads found : (_\W+_|-_|!_)\((.*)\)", said):
+            return _no_overload(found[1], found[2])
+        if found := re.search(r"No matching overloads found : \((.*)\)\.(\w+)\(", said):
+            return _no_overload(found[2], found[1])
+        missing = re.search(r'Key not found in map : "(.*)"', said, re.DOTALL)
+        # A key that was computed may be confidential, one that was written is not.
+        if missing and any(missing[1] in path for path in self.paths):
+            return f"there is no {missing[1]!r}; has(…) asks whether a key is there"
+        return next((ours for theirs, ours in _REASONS.items() if theirs in said), "it fails")
+
+    def _error(self, message: str, hint: str = "") -> ConditionError:
+        return ConditionError(self.text, message, hint)
+
+
+@lru_cache(maxsize=1024)
+def compile_condition(text: str) -> Condition:
+    """The condition that a text is.
+
+    Raises:
+        ConditionError: it is malformed, or names what no condition may.
+        MissingDependencyError: the extra `workflow` is not installed.
+    """
+    return Condition(text)
+
+
+@cache
+def _runtime() -> Any:
+    """The environment in which all expressions are compiled."""
+    cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
+    return cel.NewEnv(variables=dict.fromkeys(NAMES, cel.Type.DYN))
+
+
+def _compiled(text: str) -> Any:
+    runtime = _runtime()
+    try:
+        return runtime.compile(text)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ConditionError(text, *_refusal(text, str(error))) from None
+
+
+def _refusal(text: str, said: str) -> tuple[str, str]:
+    """What is wrong with an expression that the runtime does not compile, and the way out."""
+    if found := re.search(r"<input>:(\d+):(\d+): undeclared reference to '(\w+)", said):
+        line, column, name = int(found[1]), int(found[2]), found[3]
+        if text.split("\n")[line - 1][column - 1 :].startswith("("):
+            return f"it calls unknown function {name!r}", did_you_mean(name, _FUNCTIONS)
+        dashed = re.search(r"\btasks\.(\w+(?:-\w+)+)", text)
+        hint = f'write tasks["{dashed[1]}"]' if dashed else did_you_mean(name, NAMES)
+        return f"it names unknown {name!r}", hint
+    if found := re.search(r"found no matching overload for '(\S+)' applied to '\((.*?)\)'", said):
+        return _no_overload(found[1], found[2]), ""
+    if "recursion" in said:
+        return "it is nested too deep", ""
+    if "size exceeds" in said:
+        return "it is longer than 100,000 characters", ""
+    if found := re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", said):
+        wrong = found[3].partition(" expecting ")[0].removesuffix(" [INVALID_ARGUMENT]")
+        unexpected = re.fullmatch(r"(?:mismatched|extraneous) input '(.*)'", wrong) or re.fullmatch(
+            r"token recognition error at: '(.*)'?", wrong
+        )
+        if unexpected:
+            word = unexpected[1].strip(" '")
+            wrong = "it ends too early" if word == "<EOF>" else f"{word!r} is not expected"
+            hint = f"write {_SPELT[word]}" if word in _SPELT else _HINT
+            return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", hint
+        return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", _HINT
+    return "it is malformed", _HINT
+
+
+def _no_overload(function: str, types: str) -> str:
+    operator = re.fullmatch(r"_?(\W+)_", function.removeprefix("@"))
+    name = repr(operator[1]) if operator else function
+    listed = [_TYPES.get(one.partition("<")[0], one) for one in types.split(", ")]
+    return f"{name} does not take {' and '.join(listed)}"
+
+
+def _kind(cel_type: Any) -> str:
+    name: str = cel_type.name()
+    return name.partition("<")[0].lower()
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds: dict[type, str] = {
+        str: "text",
+        int: "an integer",
+        float: "a number",
+        list: "a list",
+        dict: "a mapping",
+    }
+    return kinds[type(value)]
+
+
+def _tokens(text: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup != "comment":
+            yield match[0]
+
+
+def _paths(tokens: list[str]) -> Iterator[tuple[str, ...]]:
+    """What an expression names, key by key, as far as the keys are written in it."""
+    for at, token in enumerate(tokens):
+        if token not in NAMES or tokens[at - 1 : at] == ["."]:
+            continue
+        path, ahead = [token], tokens[at + 1 :]
+        while step := _step(ahead):
+            key, length = step
+            path.append(key)
+            ahead = ahead[length:]
+        yield tuple(path)
+
+
+def _step(ahead: list[str]) -> tuple[str, int] | None:
+    """The key by which a path goes on, and how many tokens that takes."""
+    match ahead[:4]:
+        case [".", _, "(", *_]:
+            return None  # a function or a macro of what was named so far
+        case [".", name, *_] if re.fullmatch(r"`.*`|\w+", name):
+            return name.strip("`"), 2
+        case ["[", text, "]", *_] if re.fullmatch(r"""'[^'\\]+'|"[^"\\]+\"""", text):
+            return text[1:-1], 3
+    return None
