@@ -167,6 +167,8 @@ def test_values_that_json_cannot_say_are_refused() -> None:
     assert refused("input.a", {"input": {"a": object()}}) == "a value is not what JSON can say"
     assert refused("input.a", {"input": {"a": 2**70}}) == "an integer is too large"
     assert refused("input.a", {"input": {"a": "\ud800"}}) == "a text is not what JSON can say"
+    for data in ("a\0b", ["a\0"], {"\0": 1}):
+        assert refused("input.a", {"input": {"a": data}}) == "a text holds a null character"
 
 
 def test_a_truth_is_true_or_false() -> None:
@@ -269,15 +271,15 @@ def test_the_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
         conditions._runtime.cache_clear()
 
 
+_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 _json = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
+    | st.text(_CHARACTERS),
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(_CHARACTERS), inner, max_size=4)
     ),
     max_leaves=15,
 )
