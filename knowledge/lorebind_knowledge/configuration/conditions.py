@@ -121,7 +121,7 @@ class Condition:
             ConditionError: a key is missing, types do not go together, it takes too many steps.
         """
         data = self._named(scopes)
-        self._refuse_large(data)
+        self._refuse_unfit(data)
         try:
             found = self._compiled.eval(data=data)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -169,7 +169,7 @@ class Condition:
                 made[last] = found[last]
         return named
 
-    def _refuse_large(self, data: Mapping[str, Any]) -> None:
+    def _refuse_unfit(self, data: Mapping[str, Any]) -> None:
         ahead: list[Any] = [data]
         for _ in range(MAX_DEPTH):
             inner: list[Any] = []
@@ -177,7 +177,10 @@ class Condition:
                 if self._makes_lists and len(value) > MAX_ITEMS:
                     message = f"map and filter take at most {MAX_ITEMS:,} items"
                     raise self._error(f"{message}, and a list here has {len(value):,}")
-                items = value.values() if isinstance(value, dict) else value
+                items = [*value, *value.values()] if isinstance(value, dict) else value
+                if any(isinstance(item, str) and "\0" in item for item in items):
+                    # The runtime would take the text for what stands before it.
+                    raise self._error("a text holds a null character")
                 inner += [item for item in items if isinstance(item, list | dict)]
             ahead = inner
         if ahead:

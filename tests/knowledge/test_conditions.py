@@ -1,0 +1,300 @@
+"""Conditions: what they may name, what they give, and that they always come back."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorebind_knowledge.configuration.conditions import (
+    MAX_DEPTH,
+    MAX_ITEMS,
+    NAMES,
+    ConditionError,
+    compile_condition,
+)
+from lorebind_knowledge.errors import MissingDependencyError, UsageError
+
+SCOPES: dict[str, Any] = {
+    "input": {"text": "confidential", "three": 3, "half": 0.5, "none": None, "list": [1, 2]},
+    "workflow": {"vars": {"limit": 10}},
+    "tasks": {
+        "read": {"output": {"kind": "refund", "ok": True, "sizes": [3, 5], "nothing": None}},
+        "a-b": {"output": 1},
+        "skipped": {"output": None},
+    },
+    "state": {"seen": ["x"]},
+}
+
+
+def value(text: str, scopes: dict[str, Any] | None = None) -> Any:
+    return compile_condition(text).value(SCOPES if scopes is None else scopes)
+
+
+def refused(text: str, scopes: dict[str, Any] | None = None) -> str:
+    with pytest.raises(ConditionError) as caught:
+        value(text, scopes)
+    assert isinstance(caught.value, UsageError)
+    assert "confidential" not in str(caught.value)
+    shown, _, message = str(caught.value).partition(": ")
+    assert shown.startswith("condition ")
+    return message if "': " not in message else message.rpartition("': ")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tasks.read.output.kind", "refund"),
+        ("tasks.read.output.kind == 'refund' && input.three > 2", True),
+        ('tasks["a-b"].output + 1', 2),
+        ("tasks['a-b'].output", 1),
+        ("input.three + 1", 4),
+        ("input.half", 0.5),
+        ("input.three == 3.0", True),
+        ("input.none", None),
+        ("tasks.skipped.output == null", True),
+        ("tasks.skipped.output", None),
+        ("has(tasks.read.output.nothing)", True),
+        ("has(tasks.read.output.missing)", False),
+        ("has(tasks.read.output.missing) && tasks.read.output.missing.x > 1", False),
+        ("input", SCOPES["input"]),
+        ("tasks.read.output.sizes.map(s, s * 2)", [6, 10]),
+        ("tasks.read.output.sizes.filter(s, s > 3).size()", 1),
+        ("tasks.read.output.sizes[1]", 5),
+        ("state.seen.exists(s, s == 'x')", True),
+        ("'x' in state.seen ? 'again' : 'first'", "again"),
+        ("{'kind': tasks.read.output.kind, 'list': [null, 1.5]}", None),
+        ("workflow.vars.limit >= input.three // a comment that names item.x", True),
+        ("size(tasks)", 3),
+        ("tasks.exists(t, tasks[t].output == 1)", True),
+    ],
+)
+def test_a_condition_gives_plain_json(text: str, expected: Any) -> None:
+    found = value(text)
+    if text.startswith("{"):
+        expected = {"kind": "refund", "list": [None, 1.5]}
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tasks.read.output", {"read"}),
+        ("tasks.read.output.ok && tasks['a-b'].output > tasks . other . output", None),
+        ("'tasks.no' == input.tasks.no", set()),
+        ("true // tasks.no", set()),
+        ("size(tasks) > 1", set()),
+        ("tasks.size() > 1", set()),
+        ("has(tasks.read.output.x)", {"read"}),
+        ("tasks[input.which].output", set()),
+    ],
+)
+def test_the_tasks_that_a_condition_names_are_told(text: str, expected: set[str] | None) -> None:
+    names = {"read", "a-b", "other"} if expected is None else expected
+    assert compile_condition(text).names == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tsks.read.ok",
+            "it names unknown 'tsks'; did you mean 'tasks'; known: " + ", ".join(sorted(NAMES)),
+        ),
+        ("env.KEY", "it names unknown 'env'; known: " + ", ".join(sorted(NAMES))),
+        ("secrets.KEY", "it names unknown 'secrets'; known: " + ", ".join(sorted(NAMES))),
+        ("1 +", "it is malformed: at line 1, column 4, it ends too early"),
+        (
+            "true\nand false",
+            "it is malformed: at line 2, column 1, 'and' is not expected; write &&",
+        ),
+        ("input.a = 1", "it is malformed: at line 1, column 9, '=' is not expected; write =="),
+        ("", "it is malformed: at line 1, column 1, it ends too early"),
+        (
+            "sizes(input.list)",
+            "it calls unknown function 'sizes'; did you mean 'size'; known: all,",
+        ),
+        ("tasks.a-b.output", "it names unknown 'b'; write tasks[\"a-b\"]"),
+        ("1 + 'a'", "'+' does not take an integer and text"),
+        ("(" * 200 + "1" + ")" * 200, "it is nested too deep"),
+        ("true" + " " * 100_000, "it is longer than 100,000 characters"),
+    ],
+)
+def test_what_is_malformed_is_said_before_it_runs(text: str, message: str) -> None:
+    with pytest.raises(ConditionError) as caught:
+        compile_condition(text)
+    error = caught.value
+    assert f"{error.message}; {error.hint}".startswith(message)
+    assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("input.missing", "there is no 'missing'; has(…) asks whether a key is there"),
+        ("tasks.gone.output", "there is no 'gone'; has(…) asks whether a key is there"),
+        ("tasks[input.text]", "a key is not there; has(…) asks whether it is"),
+        ("tasks.skipped.output.x", "it asks for a key of what is not a mapping; the output of a"),
+        ("input.list[7]", "an index is not in its list"),
+        ("input.text > 1", "'>' does not take text and an integer"),
+        ("input.three + 1.5", "'+' does not take an integer and a number with a fraction"),
+        ("input.three.size()", "size does not take an integer"),
+        ("input.three / 0", "it divides by zero"),
+        ("input.three * 9223372036854775807", "an integer becomes too large"),
+        ("input.text ? 1 : 2", "what stands before '?' is neither true nor false"),
+        ("input.three.all(x, true)", "a macro goes through what is neither a list nor a mapping"),
+        ("'x'.matches('(' + input.text)", "a regular expression is malformed"),
+        ("int(input.text)", "a value cannot be converted"),
+        ("item.x", "it names what is not known here"),
+        ("timestamp('2026-01-01T00:00:00Z')", "its value, a timestamp, is not what JSON can say"),
+        ("1.0 / 0.0", "its value, a double, is not what JSON can say"),
+        ("[{1: 2}]", "its value, a map, is not what JSON can say"),
+        ("b'x'", "its value, a bytes, is not what JSON can say"),
+    ],
+)
+def test_what_cannot_be_computed_is_said_without_values(text: str, message: str) -> None:
+    assert refused(text).startswith(message)
+
+
+def test_values_that_json_cannot_say_are_refused() -> None:
+    assert refused("input.a", {"input": {"a": object()}}) == "a value is not what JSON can say"
+    assert refused("input.a", {"input": {"a": 2**70}}) == "an integer is too large"
+    assert refused("input.a", {"input": {"a": "\ud800"}}) == "a text is not what JSON can say"
+    for data in ("a\0b", ["a\0"], {"\0": 1}):
+        assert refused("input.a", {"input": {"a": data}}) == "a text holds a null character"
+
+
+def test_a_truth_is_true_or_false() -> None:
+    assert compile_condition("input.three == 3").truth(SCOPES) is True
+    assert compile_condition("input.three != 3").truth(SCOPES) is False
+    for text, got in [
+        ("input.three", "an integer"),
+        ("input.none", "null"),
+        ("input.text", "text"),
+        ("input.list", "a list"),
+        ("input.half", "a number"),
+        ("input", "a mapping"),
+    ]:
+        with pytest.raises(ConditionError, match=f"expected true or false, got {got}"):
+            compile_condition(text).truth(SCOPES)
+
+
+def test_what_is_known_of_a_value_beforehand_is_told() -> None:
+    kinds = {"true": "bool", "1": "int", "'a'": "string", "[1]": "list", "input.x": "dyn"}
+    assert {text: compile_condition(text).kind for text in kinds} == kinds
+
+
+_TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+
+
+def _nested(levels: int) -> str:
+    text = "true"
+    for level in range(levels):
+        text = f"{_TEN}.all(x{level}, {text})"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "scopes"),
+    [
+        (_nested(7), {}),
+        ("input.all(x, x >= 0)", {"input": list(range(1_000_000))}),
+        ("input.all(x, input.all(y, x + y >= 0))", {"input": list(range(3_000))}),
+        ("input.map(x, x).size() > 0", {"input": list(range(20_000))}),
+        ("input.map(x, input.map(y, x)).size() > 0", {"input": list(range(MAX_ITEMS))}),
+        ("input.l.filter(x, x >= 0).size() > 0", {"input": {"l": list(range(1_000_000))}}),
+    ],
+)
+def test_a_loop_of_millions_comes_back_soon(text: str, scopes: dict[str, Any]) -> None:
+    condition = compile_condition(text)
+    started = time.perf_counter()
+    with pytest.raises(ConditionError, match=r"more than 10,000 steps|at most 2,000 items"):
+        condition.value(scopes)
+    assert time.perf_counter() - started < 5
+
+
+def test_the_longest_lists_that_macros_take() -> None:
+    assert value("input.map(x, x + 1).size()", {"input": list(range(MAX_ITEMS))}) == MAX_ITEMS
+    assert value("input.all(x, x >= 0)", {"input": list(range(9_999))}) is True
+
+
+def test_a_deep_value_is_refused_and_does_not_end_the_process() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    message = f"what it names is nested deeper than {MAX_DEPTH} levels"
+    assert refused("input.a", {"input": {"a": deep}}) == message
+    assert refused("input == item", {"input": deep, "item": deep}) == message
+    for _ in range(100_000):  # or Python's own way of freeing it would be deep
+        deep = deep[0]
+
+
+def test_what_a_condition_does_not_name_costs_nothing() -> None:
+    scopes = {"input": {"a": 1, "large": list(range(1_000_000))}, "tasks": {"b": {"output": 2}}}
+    condition = compile_condition("input.a + tasks.b.output == 3")
+    started = time.perf_counter()
+    assert all(condition.truth(scopes) for _ in range(1_000))
+    assert time.perf_counter() - started < 5
+
+
+def test_a_condition_is_compiled_once() -> None:
+    assert compile_condition("input.once") is compile_condition("input.once")
+
+
+def test_threads_share_conditions() -> None:
+    def one(number: int) -> bool:
+        scopes = {"input": {"a": number}, "item": -number}
+        same = compile_condition("input.a + item == 0 && [1, 2].exists(x, x == 2)").truth(scopes)
+        return same and compile_condition(f"input.a == {number}").truth(scopes)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(one, range(2_000)))
+
+
+def test_the_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lorebind_knowledge.configuration import conditions
+
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    monkeypatch.delitem(sys.modules, "cel_expr_python.cel", raising=False)
+    conditions._runtime.cache_clear()
+    try:
+        with pytest.raises(MissingDependencyError, match=r"lorebind\[workflow\]"):
+            compile_condition("1 == 2 - 1")
+    finally:
+        conditions._runtime.cache_clear()
+
+
+_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(_CHARACTERS),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(_CHARACTERS), inner, max_size=4)
+    ),
+    max_leaves=15,
+)
+
+
+@given(_json)
+@settings(deadline=None)
+def test_any_json_comes_back_as_it_was(data: Any) -> None:
+    found = value("tasks.t.output", {"tasks": {"t": {"output": data}}})
+    assert found == data
+    assert repr(found) == repr(data) or isinstance(data, dict | list)
+
+
+@given(st.text())
+@settings(deadline=None)
+def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
+    with contextlib.suppress(ConditionError):
+        compile_condition(text).value(SCOPES)
