@@ -66,15 +66,16 @@ class Parts:
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
         self.loaded, self.service, self.models = loaded, service, models
         self.cache = TaskCache()
-        self._flows: dict[int, Flow] = {}
+        self._flows: dict[tuple[int, ...], Flow] = {}
         self._functions: dict[int, Callable[..., Any]] = {}
         self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
 
     def flow(self, tasks: Sequence[TaskBase]) -> Flow:
         """The graph of a list of tasks of the project's declarations."""
-        if id(tasks) not in self._flows:
-            self._flows[id(tasks)] = Flow(tasks)
-        return self._flows[id(tasks)]
+        key = tuple(map(id, tasks))
+        if key not in self._flows:
+            self._flows[key] = Flow(tasks)
+        return self._flows[key]
 
     def bindings(self, workflow: str, task: str) -> list[ResolvedBinding]:
         """The knowledge that a task may use."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
@@ -25,7 +26,9 @@ from lorebind_knowledge.namespace import current_tenant
 from lorebind_knowledge.run_once import Once
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.workflow.threads import ThreadInfo, ThreadStore
@@ -228,15 +231,13 @@ class Workflows:
         thread, bus, began = turn.thread, turn.bus, time.monotonic()
         workflow = turn.declared.id
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
-        config = dict(thread.config)
-        config["metadata"] = {
-            **config["metadata"],
-            "graph": signature(self._loaded, workflow),
-        }
+        config = thread.config
+        config["metadata"]["graph"] = signature(self._loaded, workflow)
         status, told = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            values = await self._host(turn).ainvoke(given, config, durability="sync")
+            with _outside(config):
+                values = await self._host(turn).ainvoke(given, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result
@@ -298,6 +299,25 @@ class Workflows:
         if name not in self._hosts:
             self._hosts[name] = compile_host(turn.declared, turn.store.saver)
         return self._hosts[name]
+
+
+@contextmanager
+def _outside(config: RunnableConfig) -> Iterator[None]:
+    """Run what is inside as a graph of its own, also within a node of somebody's graph.
+
+    LangGraph would take it for a part of that graph, and mix their threads. Of what is around only
+    the callbacks are kept, so that traces show it where it runs.
+    """
+    from langchain_core.runnables.config import var_child_runnable_config
+
+    around = var_child_runnable_config.get()
+    if around and around.get("callbacks"):
+        config["callbacks"] = around["callbacks"]
+    token = var_child_runnable_config.set(None)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
