@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings import EventBus, RunStream, Workflows, as_sink
+from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.run_stream import RunStream
+from lorebind_bindings.workflow.sinks import as_sink
 from lorebind_knowledge.bridge import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
-    from lorebind_bindings import RunResult, ThreadInfo
+    from lorebind_bindings import RunResult, Workflows
+    from lorebind_bindings.workflow.sinks import SinkLike
+    from lorebind_bindings.workflow.threads import ThreadInfo
+
+    Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
 
 
 class WorkflowMethods:
@@ -25,7 +32,7 @@ class WorkflowMethods:
         *,
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
         """Run a workflow: begin a thread, or a new turn of one that has completed.
 
@@ -48,10 +55,9 @@ class WorkflowMethods:
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
             TaskError: a task failed. What ended before is kept; `resume` goes on from there.
         """
-        stream = self._stream(
-            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
-        )
-        return await stream.ended()
+        thread_id = thread_id or uuid.uuid4().hex
+        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
+        return await _ran(start, thread_id)
 
     async def aresume(
         self,
@@ -60,7 +66,7 @@ class WorkflowMethods:
         answers: Mapping[str, Any] | None = None,
         *,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
         """Go on with a thread that waits, is paused, has failed, or was cut off.
 
@@ -78,10 +84,8 @@ class WorkflowMethods:
             ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
             TaskError: a task failed.
         """
-        stream = self._stream(
-            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
-        )
-        return await stream.ended()
+        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
+        return await _ran(start, thread_id)
 
     def run_stream(
         self,
@@ -90,7 +94,7 @@ class WorkflowMethods:
         *,
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
         """The same as `run`, event by event: iterate over it, with `for` or `async for`.
 
@@ -103,9 +107,9 @@ class WorkflowMethods:
         Raises:
             LorebindError: as `arun`, while it is read.
         """
-        return self._stream(
-            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
-        )
+        thread_id = thread_id or uuid.uuid4().hex
+        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
+        return RunStream(start, thread_id)
 
     def resume_stream(
         self,
@@ -114,12 +118,11 @@ class WorkflowMethods:
         answers: Mapping[str, Any] | None = None,
         *,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
         """The same as `resume`, event by event, see `run_stream`."""
-        return self._stream(
-            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
-        )
+        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
+        return RunStream(start, thread_id)
 
     async def athreads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
         """The threads of a workflow that the tenant has, the newest first.
@@ -152,20 +155,62 @@ class WorkflowMethods:
         """
         return await self._workflows.replay(workflow, thread_id, step)
 
-    def _stream(
+    def _start(
         self,
         workflow: str,
-        given: Mapping[str, Any],
-        thread_id: str | None,
+        inputs: Mapping[str, Any] | None,
+        thread_id: str,
         interrupt_before: Collection[str],
-        sinks: Sequence[Any],
-        *,
-        resumed: bool,
-    ) -> RunStream:
-        raise NotImplementedError
+        sinks: Sequence[SinkLike],
+    ) -> Start:
+        async def start(bus: EventBus) -> RunResult:
+            return await self._workflows.run(
+                workflow,
+                inputs or {},
+                thread_id=thread_id,
+                interrupt_before=interrupt_before,
+                bus=bus,
+            )
+
+        return _attaching(sinks, start)
+
+    def _resumption(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None,
+        interrupt_before: Collection[str],
+        sinks: Sequence[SinkLike],
+    ) -> Start:
+        async def start(bus: EventBus) -> RunResult:
+            return await self._workflows.resume(
+                workflow, thread_id, answers, interrupt_before=interrupt_before, bus=bus
+            )
+
+        return _attaching(sinks, start)
 
     run = sync(arun)
     resume = sync(aresume)
     threads = sync(athreads)
     history = sync(ahistory)
     replay = sync(areplay)
+
+
+def _attaching(sinks: Sequence[SinkLike], start: Start) -> Start:
+    """The same run, with sinks for its events; they are made now, so that a bad one is told now."""
+    made = [as_sink(sink) for sink in sinks]
+
+    async def attached(bus: EventBus) -> RunResult:
+        for sink in made:
+            bus.attach(sink)
+        return await start(bus)
+
+    return attached
+
+
+async def _ran(start: Start, thread_id: str) -> RunResult:
+    bus = EventBus(thread_id)
+    try:
+        return await start(bus)
+    finally:
+        await bus.close()
