@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATA_FOLDER = ".lorebind"
+ELSEWHERE = "choose another place with the path of a vector database of type sqlite"
 
 
-def make_data_folder(file: Path) -> None:
+def make_data_folder(file: Path, elsewhere: str = ELSEWHERE) -> None:
     """Make the folder of a database file; `.lorebind` is kept out of version control.
+
+    Args:
+        file: the file.
+        elsewhere: how to keep it in another place, for the message.
 
     Raises:
         StoreError: when it cannot be made.
@@ -27,5 +32,5 @@ def make_data_folder(file: Path) -> None:
     except OSError as error:
         raise StoreError(
             f"cannot make the folder {folder}: {error.strerror or error}; make {folder.parent} "
-            "writable, or choose another place with the path of a vector database of type sqlite"
+            f"writable, or {elsewhere}"
         ) from error

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.data_folder import make_data_folder
+from lorebind_knowledge.data_folder import ELSEWHERE, make_data_folder
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.sqlite.file import connect, file_identity, unchanged, write_lock
 from lorebind_knowledge.sqlite.pool import SqlitePool
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+MOVE_AWAY = "move the file away, then ingest again"
 BUSY_SECONDS = 30.0
 """How long another process that writes is waited for."""
 
@@ -32,15 +33,21 @@ class SqliteDatabase:
         path: Path | None,
         name: str,
         prepare: Callable[[sqlite3.Connection], None] = lambda _: None,
+        *,
+        move_away: str = MOVE_AWAY,
+        elsewhere: str = ELSEWHERE,
     ) -> None:
         """
         Args:
             path: the file, made with its folder when first written; None is memory.
             name: what messages begin with.
             prepare: called with each new connection, as to make tables.
+            move_away: what to do about a damaged file, for messages.
+            elsewhere: how to keep the file in another place, for messages.
         """
         self.path = None if path is None else path.absolute()
         self._name, self._prepare = name, prepare
+        self._move_away, self._elsewhere = move_away, elsewhere
         self._pool = SqlitePool(self.path, self._open)
         self._nothing: SqliteDatabase | None = None
 
@@ -52,7 +59,7 @@ class SqliteDatabase:
             StoreError: SQLite refused something; the message names the file and what to do.
         """
         if self.path is not None:
-            make_data_folder(self.path)
+            make_data_folder(self.path, self._elsewhere)
         # A writer that starts as a reader can be refused half-way; one that starts as one waits.
         with self._transaction("BEGIN IMMEDIATE") as db:
             yield db
@@ -91,9 +98,9 @@ class SqliteDatabase:
                     db.rollback()
                     raise
         except sqlite3.Error as error:
-            raise StoreError(f"{self._name}: {_advice(str(error))}") from error
+            raise StoreError(f"{self._name}: {_advice(str(error), self._move_away)}") from error
         except UnicodeDecodeError as error:  # of SQLite's message, which quotes what it has read
-            raise StoreError(f"{self._name}: it is damaged; {MOVE_AWAY}") from error
+            raise StoreError(f"{self._name}: it is damaged; {self._move_away}") from error
         except UnicodeEncodeError as error:
             raise StoreError(f"{self._name}: not valid Unicode: {error}") from error
 
@@ -128,26 +135,23 @@ def _use_wal(db: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-MOVE_AWAY = "move the file away, then ingest again"
-
-
-def _advice(message: str) -> str:
+def _advice(message: str, move_away: str) -> str:
     advice = {
         "locked": "another process holds it; wait for it to end, or stop it",
         "readonly": "make the file and its folder writable",
         "unable to open": "make the file and its folder readable and writable",
         "disk is full": "free some space, then run again: nothing is lost",
         "disk I/O error": "make room on the disk, or mend it, then run again: nothing is lost",
-        "not a database": MOVE_AWAY,
-        "malformed": MOVE_AWAY,
-        "corrupt": MOVE_AWAY,
-        "vtable constructor failed": f"it is damaged; {MOVE_AWAY}",
+        "not a database": move_away,
+        "malformed": move_away,
+        "corrupt": move_away,
+        "vtable constructor failed": f"it is damaged; {move_away}",
         "access permission denied": "give this user the right to read and write the file",
         "no such module: fts5": "this Python's SQLite has no FTS5; use another Python",
-        "no such": f"it is damaged; {MOVE_AWAY}",
-        "has no column": f"it is damaged; {MOVE_AWAY}",
-        "constraint failed": f"it is damaged; {MOVE_AWAY}",
-        "Could not decode": f"it is damaged; {MOVE_AWAY}",
+        "no such": f"it is damaged; {move_away}",
+        "has no column": f"it is damaged; {move_away}",
+        "constraint failed": f"it is damaged; {move_away}",
+        "Could not decode": f"it is damaged; {move_away}",
     }
     hint = next((text for sign, text in advice.items() if sign in message), "")
     return f"{message}; {hint}" if hint else message
