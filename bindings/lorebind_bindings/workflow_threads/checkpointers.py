@@ -1,0 +1,188 @@
+"""LangGraph's checkpointers as asynchronous ones that belong to no event loop.
+
+LangGraph's own asynchronous savers each belong to the loop that they were made in. The blocking
+ones do not, so their methods are called in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+
+from lorebind_bindings.workflow_threads.claims import MemoryClaims
+from lorebind_bindings.workflow_threads.serializing import JsonSerializer
+from lorebind_knowledge.bridge import call_daemon
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Await a blocking function, in a thread of its own.
+
+    Not in the loop's own threads: tasks of workflows run there, and may keep all of them busy. Who
+    cancels this waits until the function has returned, so that nothing is written afterwards.
+    """
+    work = asyncio.ensure_future(call_daemon(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # it is not lost silently: the caller was cancelled
+        raise
+
+
+class ThreadedSaver(BaseCheckpointSaver[Any]):
+    """A blocking saver, with asynchronous methods that may be awaited in any event loop."""
+
+    def __init__(self, inner: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=inner.serde)
+        self.inner = inner
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        found = self.inner.get_tuple(config)
+        return None if found is None else _without_past_errors(found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        found = self.inner.list(config, filter=filter, before=before, limit=limit)
+        return iter(
+            [_without_past_errors(one) for one in found]
+        )  # some savers hold a lock meanwhile
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        # Of the run's metadata, savers keep texts and numbers only, and `graph` is a mapping.
+        graph: Any = {"graph": (config.get("metadata") or {}).get("graph")}
+        return self.inner.put(config, checkpoint, {**graph, **metadata}, new_versions)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        # A run that failed, was resumed and now waits has not failed any more.
+        past = [(ERROR, None)] if any(channel == INTERRUPT for channel, _ in writes) else []
+        self.inner.put_writes(config, [*past, *writes], task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.inner.delete_thread(thread_id)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await in_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        def found() -> Sequence[CheckpointTuple]:
+            return [*self.list(config, filter=filter, before=before, limit=limit)]
+
+        for one in await in_thread(found):
+            yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await in_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await in_thread(self.delete_thread, thread_id)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self.inner.get_next_version(current, channel)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ThreadedSaver:
+        """No class is ever read, so none is allowed."""
+        return self
+
+
+def _without_past_errors(found: CheckpointTuple) -> CheckpointTuple:
+    writes = found.pending_writes or []
+    return found._replace(pending_writes=[one for one in writes if one[1:] != (ERROR, None)])
+
+
+class MemoryThreads(InMemorySaver):
+    """Threads in memory, for any thread of the process."""
+
+    name = "threads in memory"
+
+    def __init__(self) -> None:
+        super().__init__(serde=JsonSerializer())
+        self.claims = MemoryClaims()
+        self._turn = threading.Lock()
+
+    def newest(self, prefix: str, limit: int) -> Sequence[str]:
+        """The keys that begin like this, the one whose last turn began last first."""
+        with self._turn:
+            found = {
+                key: max(spaces[""])
+                for key, spaces in self.storage.items()
+                if key.startswith(prefix) and spaces.get("")
+            }
+        return sorted(found, key=found.__getitem__, reverse=True)[:limit]
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self._turn:
+            return super().get_tuple(config)
+
+    def list(self, *args: Any, **kwargs: Any) -> Iterator[CheckpointTuple]:
+        with self._turn:
+            return iter([*super().list(*args, **kwargs)])
+
+    def put(self, *args: Any) -> RunnableConfig:
+        with self._turn:
+            return super().put(*args)
+
+    def put_writes(self, *args: Any) -> None:
+        with self._turn:
+            super().put_writes(*args)
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self._turn:
+            super().delete_thread(thread_id)
+
+    def close(self) -> None:
+        """Nothing is held open."""

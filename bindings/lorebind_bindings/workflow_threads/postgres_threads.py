@@ -1,0 +1,229 @@
+"""Threads in PostgreSQL, for several machines.
+
+One connection writes them and holds the locks of those that run here. When it is lost, the right to
+write and the means to do so are lost at the same moment, and another process may go on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from lorebind_bindings.workflow_threads.claims import PATIENCE_SECONDS
+from lorebind_bindings.workflow_threads.serializing import JsonSerializer, encoded
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+    from psycopg import Cursor
+    from psycopg.rows import DictRow
+
+    from lorebind_knowledge.postgres.address import PostgresAddress
+
+_TRUSTED_SECONDS = 1.0
+"""After that long it is worth a round trip to ask whether the server is still there."""
+_SETUP_SECONDS = 60.0
+_NOTICE_LOSS = (
+    "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"
+)
+"""How soon the server frees what a machine held that is gone: after a minute, not after hours."""
+_NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
+"""PostgreSQL's locks are known by a number in the database, and each schema has threads."""
+
+
+class PostgresThreads(PostgresSaver):
+    """LangGraph's saver, on a connection that is made again when it is lost."""
+
+    conn: psycopg.Connection[Any]
+
+    def __init__(self, address: PostgresAddress) -> None:
+        """
+        Raises:
+            StoreError: the server cannot be reached, or refuses.
+        """
+        self.name = f"threads in PostgreSQL at {address}"
+        self._address = address
+        self._process = os.getpid()
+        self._held: set[str] = set()
+        self._turn = threading.RLock()
+        with self._named():
+            super().__init__(self._connect(), serde=JsonSerializer())
+
+    @property
+    def claims(self) -> PostgresThreads:
+        """Who runs a thread is known to the same connection."""
+        return self
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        # Texts and numbers would go into a column of type jsonb, which refuses the character NUL
+        # and writes numbers in its own way. What is encoded is kept as it is.
+        copy = checkpoint.copy()
+        values = checkpoint["channel_values"].items()
+        copy["channel_values"] = {name: encoded(value) for name, value in values}
+        return super().put(config, copy, metadata, new_versions)
+
+    def newest(self, prefix: str, limit: int) -> Sequence[str]:
+        """The keys that begin like this, the one whose last turn began last first."""
+        with self._cursor() as cursor:
+            cursor.execute(
+                "select thread_id from checkpoints"
+                " where checkpoint_ns = '' and starts_with(thread_id, %s)"
+                " group by thread_id order by max(checkpoint_id) desc limit %s",
+                [prefix, limit],
+            )
+            return [row["thread_id"] for row in cursor.fetchall()]
+
+    def take(self, key: str) -> bool:
+        """Whether the claim was free; it is taken now."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (taken := self._try(key)) and time.monotonic() < deadline:
+            time.sleep(0.02)  # the server may not have noticed yet that a process was killed
+        return taken
+
+    def free(self, key: str) -> None:
+        """Give back what was taken."""
+        with self._turn, suppress(StoreError):
+            try:
+                # Where the connection is lost, the server has freed it already.
+                if not self.conn.closed:
+                    self._ask(f"pg_advisory_unlock({_NUMBER})", [_number(key)])
+            finally:
+                self._held.discard(key)
+
+    def is_held(self, key: str) -> bool:
+        """Whether anybody has the claim."""
+        # A number of 64 bits is shown in two halves.
+        halves = "classid::bigint = (number >> 32) & 4294967295 and objid::bigint = number"
+        return self._ask(
+            f"exists (select from pg_locks, (select {_NUMBER} as number) wanted"
+            " where locktype = 'advisory' and granted and objsubid = 1 and database ="
+            " (select oid from pg_database where datname = current_database())"
+            f" and {halves} & 4294967295)",
+            [_number(key)],
+        )
+
+    def close(self) -> None:
+        with self._turn:
+            self.conn.close()
+
+    def _try(self, key: str) -> bool:
+        with self._turn:
+            if key in self._held or not self._ask(
+                f"pg_try_advisory_lock({_NUMBER})", [_number(key)]
+            ):
+                return False
+            self._held.add(key)
+            return True
+
+    def _ask(self, expression: str, values: list[object]) -> bool:
+        with self._cursor() as cursor:
+            cursor.execute(f"select {expression} as answer", values)
+            (row,) = cursor.fetchall()
+            return bool(row["answer"])
+
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
+        self._leave_the_parent()
+        with self._turn, self._named():
+            self._be_connected()
+            with super()._cursor(pipeline=pipeline) as cursor:
+                yield cursor
+            self._used = time.monotonic()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise StoreError(f"{self.name}: {self._address.advice(error)}") from error
+
+    def _be_connected(self) -> None:
+        if self._held:
+            if self.conn.closed:
+                raise StoreError(
+                    f"{self.name}: the connection was lost while threads ran, and others may run "
+                    "them now; what was finished is kept: resume them"
+                )
+            return
+        if not self.conn.closed and time.monotonic() - self._used > _TRUSTED_SECONDS:
+            try:
+                self.conn.execute("select 1")
+            except psycopg.Error:
+                self.conn.close()
+        if self.conn.closed:
+            self.conn = self._connect()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = self._address.connect(autocommit=True)
+        try:
+            connection.execute(_NOTICE_LOSS)
+            self._make_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._used = time.monotonic()
+        return connection
+
+    def _make_tables(self, connection: psycopg.Connection[Any]) -> None:
+        """Make LangGraph's tables, one process at a time.
+
+        It makes indexes concurrently, which waits for all statements. One that waits for a lock
+        would be among them, so the lock is tried again and again.
+        """
+        number = _number("making the tables")
+        deadline = time.monotonic() + _SETUP_SECONDS
+        while not self._has_tables(connection):
+            tried = connection.execute(f"select pg_try_advisory_lock({_NUMBER})", [number])
+            if tried.fetchall() == [(True,)]:
+                try:
+                    PostgresSaver(connection).setup()
+                    return
+                finally:
+                    with suppress(psycopg.Error):
+                        connection.execute(f"select pg_advisory_unlock({_NUMBER})", [number])
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"{self.name}: another process has been making the tables for "
+                    f"{_SETUP_SECONDS:g} s; let it end, or stop it"
+                )
+            time.sleep(0.05)
+
+    def _has_tables(self, connection: psycopg.Connection[Any]) -> bool:
+        found = connection.execute("select to_regclass('checkpoint_migrations') is not null")
+        if found.fetchall() == [(False,)]:
+            return False
+        ((version,),) = connection.execute("select max(v) from checkpoint_migrations").fetchall()
+        return version is not None and version >= len(self.MIGRATIONS) - 1
+
+    def _leave_the_parent(self) -> None:
+        """After a fork: the connection is the parent's, and so are what it holds and its turns."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._turn, self.lock = threading.RLock(), threading.Lock()
+            self._held = set()
+            with self._named():
+                _of_the_parent.append(self.conn)  # closing it would end the parent's session
+                self.conn = self._connect()
+
+
+_of_the_parent: list[psycopg.Connection[Any]] = []
+
+
+def _number(name: str) -> int:
+    return int(digest("lorebind threads", name)[:15], 16)

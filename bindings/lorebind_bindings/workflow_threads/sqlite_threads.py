@@ -1,0 +1,95 @@
+"""Threads in a SQLite file, which several processes may share."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.utils import search_where
+
+from lorebind_bindings.workflow_threads.claims import ELSEWHERE, FileClaims
+from lorebind_bindings.workflow_threads.serializing import JsonSerializer
+from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.sqlite.database import SqliteDatabase
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple
+
+_TABLES = {"checkpoints", "writes"}
+_MOVE_AWAY = "move the file away, its threads with it, or restore a backup"
+
+
+class SqliteThreads(SqliteSaver):
+    """LangGraph's saver on our transactions: safe among threads and processes, and after a fork.
+
+    The file is made by the first thread; until then there are none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        BaseCheckpointSaver.__init__(self, serde=JsonSerializer())
+        self.name = f"threads in {path}"
+        self.claims = FileClaims(path)
+        self._database = SqliteDatabase(
+            path, self.name, self._make_tables, move_away=_MOVE_AWAY, elsewhere=ELSEWHERE
+        )
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """A cursor within a transaction of its own, which is committed or did nothing."""
+        connected = self._database.writing if transaction else self._database.reading
+        with connected() as db, closing(db.cursor()) as cursor:
+            yield cursor
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        where, values = search_where(config, filter, before)
+        with self.cursor(transaction=False) as cursor:
+            found = cursor.execute(
+                f"SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints {where}"
+                " ORDER BY checkpoint_id DESC LIMIT ?",
+                [*values, -1 if limit is None else limit],
+            ).fetchall()
+        names = "thread_id", "checkpoint_ns", "checkpoint_id"
+        for row in found:
+            one = self.get_tuple({"configurable": dict(zip(names, row, strict=True))})
+            if one is not None:
+                yield one
+
+    def newest(self, prefix: str, limit: int) -> Sequence[str]:
+        """The keys that begin like this, the one whose last turn began last first."""
+        with self.cursor(transaction=False) as cursor:
+            cursor.execute(
+                "SELECT thread_id FROM checkpoints"
+                " WHERE checkpoint_ns = '' AND thread_id >= ? AND thread_id < ?"
+                " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT ?",
+                [prefix, prefix + "\U0010ffff", limit],
+            )
+            return [key for (key,) in cursor]
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _make_tables(self, db: sqlite3.Connection) -> None:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in db.execute(query)}
+        if tables >= _TABLES:
+            return
+        if tables - _TABLES:
+            raise StoreError(
+                f"{self.name}: it is a database of something else, with the tables "
+                f"{', '.join(sorted(tables)[:5])}; {ELSEWHERE}"
+            )
+        SqliteSaver(db).setup()

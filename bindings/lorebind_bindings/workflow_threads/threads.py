@@ -1,0 +1,347 @@
+"""Threads of workflows: what each has come to, what it finished, and who runs it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from lorebind_bindings.workflow_threads.journal import CHANNEL, Journal, Record, records_of
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
+from lorebind_knowledge.extras import import_extra
+from lorebind_knowledge.identity import digest
+from lorebind_knowledge.namespace import DEFAULT_TENANT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple
+
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.declarations import CheckpointerDeclaration
+
+_LONGEST_ID = 200
+_READABLE = 24
+
+
+class Thread(NamedTuple):
+    """The four names of a thread; no other thread has the same."""
+
+    tenant: str
+    project: str
+    workflow: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """What LangGraph knows it by."""
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", self.id)[:_READABLE]
+        return f"{self.prefix}{digest(self.id)[:32]}.{readable}"
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of all threads of this workflow of this tenant begin with."""
+        return f"{digest(self.tenant, self.project, self.workflow)[:32]}."
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What a graph is run with; more may be added to `metadata`, as `graph`."""
+        return {
+            "configurable": {"thread_id": self.key},
+            "metadata": {
+                "tenant": self.tenant,
+                "project": self.project,
+                "workflow": self.workflow,
+                "thread": self.id,
+            },
+        }
+
+    def check(self) -> None:
+        """
+        Raises:
+            UsageError: its id cannot be shown in a line.
+        """
+        if not self.id.strip() or not self.id.isprintable() or len(self.id) > _LONGEST_ID:
+            raise UsageError(
+                f"{self.id[:_LONGEST_ID]!r} cannot be the id of a thread; "
+                f"use 1 to {_LONGEST_ID} printable characters"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """What a thread has come to."""
+
+    thread_id: str
+    workflow: str
+    status: str
+    """`completed`, `waiting` (for answers), `paused`, `failed`, `running`, or `interrupted`: it
+    began, and nobody runs it now."""
+    updated: str
+    """When the last turn began, or the last record was written, in ISO 8601."""
+    waiting: list[dict[str, Any]]
+    """What it waits for: `task`, `path`, `prompt`, `schema` of each."""
+    paused: list[str]
+    """The tasks it stopped before."""
+    graph: dict[str, str] | None
+    """By the path of a task a hash of it, as the workflow was when the last turn began."""
+    error: str = ""
+    """What the run failed with."""
+
+
+class Turn(NamedTuple):
+    """One input to a thread."""
+
+    checkpoint_id: str
+    began: str
+    """In ISO 8601."""
+    state: dict[str, Any]
+    """The values of the channels once the input was there."""
+    records: dict[str, Record]
+    """What was finished, by key, in the order of time."""
+
+
+class ThreadStore:
+    """The threads of a project, in the place of one checkpointer. For any event loop."""
+
+    def __init__(self, kept: Any) -> None:
+        """
+        Args:
+            kept: a blocking saver that has `KeptThreads` too.
+        """
+        from lorebind_bindings.workflow_threads.checkpointers import ThreadedSaver, in_thread
+
+        self.saver = ThreadedSaver(kept)
+        """What graphs are compiled with."""
+        self._kept: KeptThreads = kept
+        self._in_thread = in_thread
+
+    @asynccontextmanager
+    async def claimed(self, thread: Thread) -> AsyncIterator[ThreadInfo | None]:
+        """Run a thread inside the block: nobody else does so, in any process.
+
+        Gives what the thread has come to, None where it is new.
+
+        Raises:
+            UsageError: its id cannot be one.
+            ThreadRefusedError: it runs already.
+            StoreError: the place cannot be reached or written.
+        """
+        thread.check()
+        claims, taken = self._kept.claims, []
+
+        def take() -> None:
+            taken.append(claims.take(thread.key))
+
+        try:
+            await self._in_thread(take)
+            if taken != [True]:
+                raise ThreadRefusedError(
+                    f"thread {thread.id!r} of workflow {thread.workflow!r} is running; "
+                    f"wait until it ends ({_how_to_follow(thread)} shows it), or begin another one"
+                )
+            yield await self._info(thread, thread.key, running=False)
+        finally:
+            if taken == [True]:
+                await self._in_thread(claims.free, thread.key)
+
+    async def find(self, thread: Thread) -> ThreadInfo | None:
+        """What a thread has come to; None if this tenant's workflow has no such thread."""
+        running = await self._in_thread(self._kept.claims.is_held, thread.key)
+        return await self._info(thread, thread.key, running=running)
+
+    async def list(
+        self, tenant: str, project: str, workflow: str, limit: int = 100
+    ) -> list[ThreadInfo]:
+        """The threads of a tenant's workflow, newest first."""
+        any_of_them = Thread(tenant, project, workflow, "")
+        keys = await self._in_thread(self._kept.newest, any_of_them.prefix, limit)
+        found = []
+        for key in keys:
+            running = await self._in_thread(self._kept.claims.is_held, key)
+            found.append(await self._info(any_of_them, key, running=running))
+        return sorted(filter(None, found), key=lambda info: info.updated, reverse=True)
+
+    async def journal(self, thread: Thread, checkpoint_ns: str = "") -> Journal:
+        """The journal of the newest checkpoint.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        found = await self._newest(thread.key, checkpoint_ns)
+        if found is None:
+            raise _not_found(thread)
+        return Journal(self.saver, found.config, records_of(found.pending_writes))
+
+    async def turns(self, thread: Thread) -> Sequence[Turn]:
+        """All inputs to a thread, oldest first.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        config = _config(thread.key)
+        found = [one async for one in self.saver.alist(config)]
+        if not found:
+            raise _not_found(thread)
+        return [
+            Turn(
+                one.checkpoint["id"],
+                one.checkpoint["ts"],
+                one.checkpoint["channel_values"],
+                records_of(one.pending_writes),
+            )
+            for one in reversed(found)
+            if one.checkpoint["channel_values"].get("status") == "running"
+        ]
+
+    async def delete(self, thread: Thread) -> None:
+        """
+        Raises:
+            NotFoundError: there is no such thread.
+            ThreadRefusedError: it runs.
+        """
+        async with self.claimed(thread) as before:
+            if before is None:
+                raise _not_found(thread)
+            await self.saver.adelete_thread(thread.key)
+
+    async def close(self) -> None:
+        """Give back what is held open."""
+        await self._in_thread(self._kept.close)
+
+    async def _newest(self, key: str, checkpoint_ns: str = "") -> CheckpointTuple | None:
+        return await self.saver.aget_tuple(_config(key, checkpoint_ns))
+
+    async def _info(self, thread: Thread, key: str, *, running: bool) -> ThreadInfo | None:
+        found = await self._newest(key)
+        return None if found is None else _info_of(found, thread, running=running)
+
+
+class Claims(Protocol):
+    """Who runs a thread. The methods block, and any thread may call them."""
+
+    def take(self, key: str) -> bool:
+        """Whether the claim was free; it is taken now."""
+
+    def free(self, key: str) -> None:
+        """Give back what was taken."""
+
+    def is_held(self, key: str) -> bool:
+        """Whether anybody has the claim, in any process."""
+
+
+class KeptThreads(Protocol):
+    """What a saver of LangGraph knows besides: which threads there are, and who runs them."""
+
+    @property
+    def claims(self) -> Claims: ...
+
+    def newest(self, prefix: str, limit: int) -> Sequence[str]:
+        """The keys that begin like this, the one whose last turn began last first."""
+
+    def close(self) -> None: ...
+
+
+async def open_threads(
+    declaration: CheckpointerDeclaration, environment: Environment
+) -> ThreadStore:
+    """The threads that a declared checkpointer keeps.
+
+    Raises:
+        MissingDependencyError: naming the extra to install.
+        TemplateError: a variable is not set.
+        StoreError: PostgreSQL cannot be reached. A file is opened when it is needed.
+    """
+    return ThreadStore(await call(_open, declaration, environment))
+
+
+def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any:
+    purpose = "keeping threads of workflows"
+    import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
+    if declaration.type == "memory":
+        from lorebind_bindings.workflow_threads.checkpointers import MemoryThreads
+
+        return MemoryThreads()
+    if declaration.type == "sqlite":
+        import_extra("langgraph.checkpoint.sqlite", extra="workflow", purpose=purpose)
+        from lorebind_bindings.workflow_threads.sqlite_threads import SqliteThreads
+
+        return SqliteThreads(environment.root / environment.fill(declaration.path))
+    from lorebind_knowledge.postgres.address import PostgresAddress
+
+    address = PostgresAddress(environment.fill(declaration.dsn))
+    import_extra("langgraph.checkpoint.postgres", extra="postgres", purpose=purpose)
+    from lorebind_bindings.workflow_threads.postgres_threads import PostgresThreads
+
+    return PostgresThreads(address)
+
+
+def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
+    return {"configurable": {"thread_id": key, "checkpoint_ns": checkpoint_ns}}
+
+
+def _not_found(thread: Thread) -> NotFoundError:
+    return NotFoundError(
+        f"workflow {thread.workflow!r} has no thread {thread.id!r}; {_how_to_follow(thread)} "
+        "lists those that it has"
+    )
+
+
+def _how_to_follow(thread: Thread) -> str:
+    whose = f" --tenant {shlex.quote(thread.tenant)}" if thread.tenant != DEFAULT_TENANT else ""
+    return f"`lorebind workflow threads {thread.workflow}{whose}`"
+
+
+def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
+    from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+
+    writes = found.pending_writes or []
+    metadata: dict[str, Any] = {**found.metadata}
+    records = records_of(writes)
+    asked = [one.value for _, channel, value in writes if channel == INTERRUPT for one in value]
+    waiting = [task for one in asked for task in one.get("waiting", ())]
+    waiting = [task for task in waiting if task["path"] not in records]
+    paused = [task for one in asked for task in one.get("paused", ()) if task not in records]
+    error = next((value for _, channel, value in writes if channel == ERROR), "")
+    values = found.checkpoint["channel_values"]
+    # A checkpoint of the source `input` holds the next one beside the state of the turn before.
+    completed = metadata.get("source") != "input" and values.get("status") == "completed"
+    came_to = {
+        "running": running,
+        "failed": bool(error),
+        "waiting": bool(waiting),
+        "paused": bool(paused),
+        "completed": completed,
+    }
+    return ThreadInfo(
+        thread_id=metadata.get("thread", thread.id),
+        workflow=thread.workflow,
+        status=next((status for status, so in came_to.items() if so), "interrupted"),
+        updated=_updated(found),
+        waiting=waiting,
+        paused=paused,
+        graph=metadata.get("graph"),
+        error=error,
+    )
+
+
+def _updated(found: CheckpointTuple) -> str:
+    began = datetime.fromisoformat(found.checkpoint["ts"])
+    times = [
+        _time_of(task_id)
+        for task_id, channel, _ in found.pending_writes or []
+        if channel == CHANNEL
+    ]
+    return max([began, *times]).isoformat()
+
+
+def _time_of(task_id: str) -> datetime:
+    """When a group of records was written: a UUID of version 6 counts from 1582, by 100 ns."""
+    digits = task_id.replace("-", "")
+    ticks = int(digits[:12] + digits[13:16], 16)
+    return datetime(1582, 10, 15, tzinfo=UTC) + timedelta(microseconds=ticks // 10)
