@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TASKS, ITEMS, TEXT = 100, 1000, "x" * 1000
 
-STEPS = f'''
+STEPS = f"""
 import asyncio
 
 async def write():
@@ -41,7 +41,7 @@ async def work(item):
 async def sleep(seconds):
     await asyncio.sleep(seconds)
     return seconds
-'''
+"""
 
 
 def declarations() -> dict[str, Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
-from lorebind_bindings.workflow.sinks import as_sink
 from lorebind_knowledge.bridge import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
     from lorebind_bindings import RunResult, Workflows
-    from lorebind_bindings.workflow.sinks import SinkLike
-    from lorebind_bindings.workflow.threads import ThreadInfo
+    from lorebind_bindings.workflow.events.sinks import SinkLike
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo
 
     Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from lorebind_bindings.workflow_events.event_line import event_line, styled
-from lorebind_bindings.workflow_events.events import Event, EventType, event_schema
+from lorebind_bindings.workflow.events.event_line import event_line, styled
+from lorebind_bindings.workflow.events.events import RunEvent, EventType, event_schema
 
 ERROR = {"type": "ModelError", "message": "the model is down", "task": "read"}
 
@@ -59,9 +59,9 @@ SAMPLES: dict[EventType, tuple[dict[str, Any], str]] = {
 OF_THE_RUN = "diagnostic", "run_end"
 
 
-def event(kind: EventType, data: dict[str, Any]) -> Event:
+def event(kind: EventType, data: dict[str, Any]) -> RunEvent:
     path = "" if kind in OF_THE_RUN else "answers[3].answer"
-    return Event(kind, 1, 7, "t1", "answer" if path else "", path, data)
+    return RunEvent(kind, 1, 7, "t1", "answer" if path else "", path, data)
 
 
 def validate(shown: object) -> None:
@@ -84,7 +84,7 @@ def test_an_event_of_each_type(kind: EventType) -> None:
     one = event(kind, data)
     shown = json.loads(json.dumps(one.as_json()))
     assert list(shown) == ["type", "version", "seq", "thread_id", "task", "path", "data"]
-    assert Event(**shown) == one
+    assert RunEvent(**shown) == one
     validate(shown)
     assert event_line(one) == line
     validate({**shown, "data": {**data, "more": 1}})  # a later release may say more

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorebind_bindings.workflow_events.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lorebind_bindings.workflow_events.events import Event
-    from lorebind_bindings.workflow_events.subscription import Subscription
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.subscription import Subscription
 
 
 def emit(bus: EventBus, count: int) -> None:
@@ -27,7 +27,7 @@ def emit(bus: EventBus, count: int) -> None:
         bus.emit("custom", "read", "read", number=bus.seq + 1)
 
 
-def checked(events: Iterable[Event], first: int, last: int) -> int:
+def checked(events: Iterable[RunEvent], first: int, last: int) -> int:
     """Check that these are all of some events, told or lost, in order; gives the number lost."""
     expected, lost = first, 0
     for event in events:
@@ -61,7 +61,7 @@ async def test_what_is_received_and_lost_is_what_was_emitted(
     """Whoever joins, leaves, reads or does not read: nothing is lost in silence or out of order,
     and a reader never loses what it has room for."""
     bus = EventBus("t1", capacity)
-    readers: list[tuple[int, Subscription, list[Event]]] = []
+    readers: list[tuple[int, Subscription, list[RunEvent]]] = []
     for step, number in steps:
         if step == "emit":
             emit(bus, number)
@@ -167,7 +167,7 @@ async def test_many_producers_and_readers_in_threads(capacity: int) -> None:
     """Eight threads emit while others read: all see one order, that of each producer kept."""
     bus = EventBus("t1", capacity)
     readers = [bus.subscribe() for _ in range(3)]
-    got: list[list[Event]] = [[], [], []]
+    got: list[list[RunEvent]] = [[], [], []]
 
     def read(number: int) -> None:
         for event in readers[number]:
@@ -179,7 +179,7 @@ async def test_many_producers_and_readers_in_threads(capacity: int) -> None:
         for number in range(1000):
             bus.emit("custom", name, name, number=number)
 
-    async def aread() -> list[Event]:
+    async def aread() -> list[RunEvent]:
         return [event async for event in bus.subscribe()]
 
     threads = [threading.Thread(target=read, args=[number]) for number in range(3)]
@@ -210,11 +210,11 @@ async def test_closing_wakes_who_waits(closed_by: str) -> None:
     """A reader that waits, in a thread or a task, comes to its end."""
     bus = EventBus("t1")
     blocking, awaiting = bus.subscribe(), bus.subscribe()
-    got: list[Event] = []
+    got: list[RunEvent] = []
     thread = threading.Thread(target=lambda: got.extend(blocking))
     thread.start()
 
-    async def aread() -> list[Event]:
+    async def aread() -> list[RunEvent]:
         return [event async for event in awaiting]
 
     task = asyncio.create_task(aread())

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lorebind_bindings.workflow_events import bus as bus_module
-from lorebind_bindings.workflow_events.bus import EventBus
-from lorebind_bindings.workflow_events.events import event_schema
-from lorebind_bindings.workflow_events.sinks import (
+from lorebind_bindings.workflow.events import bus as bus_module
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.events import event_schema
+from lorebind_bindings.workflow.events.sinks import (
     CallbackSink,
     JsonLinesSink,
     MemorySink,
@@ -32,8 +32,8 @@ from lorebind_knowledge.namespace import current_tenant, tenant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lorebind_bindings.workflow_events.events import Event
-    from lorebind_bindings.workflow_events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_an_asynchronous_callback_runs_on_the_callers_loop() -> None:
     seen: list[tuple[str, bool]] = []
     loop = asyncio.get_running_loop()
 
-    async def callback(event: Event) -> None:
+    async def callback(event: RunEvent) -> None:
         await asyncio.sleep(0.001)
         await received.put(event.seq)
         seen.append((current_tenant(), asyncio.get_running_loop() is loop))
@@ -207,7 +207,7 @@ def test_an_asynchronous_callback_of_a_caller_that_blocks() -> None:
     """It runs on a loop of its own, where even one that blocks holds up nobody."""
     loops: set[tuple[Any, str]] = set()
 
-    async def callback(event: Event) -> None:
+    async def callback(event: RunEvent) -> None:
         await asyncio.sleep(0)
         time.sleep(0.01)  # noqa: ASYNC251
         loops.add((asyncio.get_running_loop(), current_tenant()))
@@ -236,7 +236,7 @@ class Failing:
         if name == self.at:
             raise self.error("no room for sk-123")
 
-    def write(self, event: Event) -> None:
+    def write(self, event: RunEvent) -> None:
         self._call("write")
 
     def flush(self) -> None:
@@ -274,7 +274,7 @@ async def test_a_sink_that_fails_only_at_the_end() -> None:
     """The others are told even then."""
     memory = MemorySink()
 
-    def callback(event: Event) -> None:
+    def callback(event: RunEvent) -> None:
         if event.type == "run_end":
             time.sleep(0.05)
             raise OSError("gone")
@@ -291,10 +291,10 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
     memory = MemorySink()
     cancelled: list[bool] = []
 
-    def blocks(event: Event) -> None:
+    def blocks(event: RunEvent) -> None:
         release.wait(60)
 
-    async def awaits(event: Event) -> None:
+    async def awaits(event: RunEvent) -> None:
         try:
             await asyncio.sleep(60 if colour == "async" else 1)
         except asyncio.CancelledError:
@@ -328,9 +328,9 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
 
 async def test_a_slow_sink_loses_the_oldest() -> None:
     """It is told how many, and what it wrote and lost is what was emitted."""
-    seen: list[Event] = []
+    seen: list[RunEvent] = []
 
-    def slow(event: Event) -> None:
+    def slow(event: RunEvent) -> None:
         seen.append(event)
         if len(seen) == 1:
             time.sleep(0.2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.types import Command, Interrupt
 
-from lorebind_bindings.workflow_threads.threads import Thread, ThreadStore
+from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
 from lorebind_knowledge.errors import (
     NotFoundError,
     StoreError,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.types import Interrupt, Send
 
-from lorebind_bindings.workflow_threads.serializing import JsonSerializer, encoded
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
 from lorebind_knowledge.errors import StoreError, UsageError
 
 PLAIN = st.recursive(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lorebind_bindings.workflow_threads.claims import FileClaims
+from lorebind_bindings.workflow.threads.claims import FileClaims
 from lorebind_knowledge.errors import StoreError
 
 from .thread_graph import THREAD, Triage, listed, opened
@@ -169,7 +169,7 @@ def test_who_asks_whether_a_thread_runs_does_not_refuse_it(tmp_path: Path) -> No
     """Asking takes the lock for a moment; a claim waits for that long."""
     script = (
         "import sys; from pathlib import Path\n"
-        "from lorebind_bindings.workflow_threads.claims import FileClaims\n"
+        "from lorebind_bindings.workflow.threads.claims import FileClaims\n"
         "claims = FileClaims(Path(sys.argv[1]))\n"
         "print(flush=True)\n"
         "while True: claims.is_held('k')\n"
@@ -193,7 +193,7 @@ def test_no_package_is_imported_that_is_not_used() -> None:
     """sqlite-vec cannot be loaded by many Pythons, and importing the module does nothing."""
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "import lorebind_bindings.workflow_threads.threads\n"
+        "import lorebind_bindings.workflow.threads.threads\n"
         "assert 'langgraph' not in sys.modules\n"
         "from tests.bindings.thread_graph import *\n"
         "asyncio.run(opened(Path('.')))\n"

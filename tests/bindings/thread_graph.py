@@ -14,7 +14,7 @@ from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
-from lorebind_bindings.workflow_threads.threads import Thread, ThreadStore, open_threads
+from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore, open_threads
 from lorebind_knowledge.configuration import Environment
 from lorebind_knowledge.declarations import CheckpointerDeclaration
 

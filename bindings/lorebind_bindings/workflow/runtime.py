@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.answers import check_answer
-from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
-from lorebind_bindings.workflow.threads import Thread, not_found, open_threads
+from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
 from lorebind_bindings.workflow.turn import Turn, compile_host, playing
 from lorebind_knowledge.errors import (
     NotFoundError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from lorebind_bindings.model_pool import ModelPool
-    from lorebind_bindings.workflow.threads import ThreadInfo, ThreadStore
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService

@@ -20,11 +20,11 @@ from lorebind_knowledge.extras import import_extra
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from lorebind_bindings.workflow.bus import EventBus
-    from lorebind_bindings.workflow.journal import Journal
+    from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Done
     from lorebind_bindings.workflow.running import Parts
-    from lorebind_bindings.workflow.threads import Thread, ThreadStore
+    from lorebind_bindings.workflow.threads.journal import Journal
+    from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
     from lorebind_knowledge.declarations import WorkflowDeclaration
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
 from lorebind_knowledge.bridge import call_daemon
@@ -46,7 +47,14 @@ class TaskContext:
     _emit: Any = field(repr=False, default=None)
 
     def emit(self, data: Any) -> None:
-        """Tell those who listen to the run something: an event `custom`."""
+        """Tell those who listen to the run something: an event `custom`.
+
+        Args:
+            data: plain JSON; what is no mapping stands under `value`.
+
+        Raises:
+            UsageError: it is no JSON.
+        """
         self._emit(data)
 
 
@@ -82,7 +90,9 @@ async def work(context: Context) -> Outcome:
 
 def _told(context: Context) -> TaskContext:
     def emit(data: Any) -> None:
-        context.emit("custom", value=data)
+        told = checked(data, f"what task {context.path!r} emits")
+        told = told if isinstance(told, dict) else {"value": told}
+        context.run.bus.publish("custom", context.task.id, context.path, told)
 
     return TaskContext(
         state=MappingProxyType(context.state()),

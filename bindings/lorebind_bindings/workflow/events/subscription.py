@@ -6,13 +6,13 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.workflow_events.events import VERSION, Event
+from lorebind_bindings.workflow.events.events import VERSION, RunEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from typing import Self
 
-    from lorebind_bindings.workflow_events.bus import EventBus
+    from lorebind_bindings.workflow.events.bus import EventBus
 
 
 class Subscription:
@@ -32,7 +32,7 @@ class Subscription:
         """How many events it has lost so far."""
         self._bus = bus
         self._next = bus.seq + 1
-        self._after_notice: Event | None = None
+        self._after_notice: RunEvent | None = None
         self._waits = False
         self._closed = False
 
@@ -53,10 +53,10 @@ class Subscription:
         """Whether the next event is there already."""
         return self._after_notice is not None or self._next <= self._bus.seq
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[RunEvent]:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> RunEvent:
         while True:
             woken = threading.Lock()
             woken.acquire()
@@ -68,10 +68,10 @@ class Subscription:
                 self._bus.wake_with(woken.release)
             woken.acquire()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[RunEvent]:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> RunEvent:
         while True:
             with self._bus.lock:
                 if (event := self._taken()) is not None:
@@ -97,7 +97,7 @@ class Subscription:
         self._waits = not (self._closed or self._bus.is_closed)
         return not self._waits
 
-    def _taken(self) -> Event | None:
+    def _taken(self) -> RunEvent | None:
         """The next event, if it is there. The lock is held."""
         if self._closed or not self.has_more:
             return None
@@ -115,12 +115,12 @@ class Subscription:
         self._after_notice = self._read()
         message = f"{lost} events were lost: the subscriber reads too slowly"
         data = {"message": message, "dropped": lost}
-        return Event("diagnostic", VERSION, oldest - 1, self._bus.thread_id, "", "", data)
+        return RunEvent("diagnostic", VERSION, oldest - 1, self._bus.thread_id, "", "", data)
 
-    def _read(self) -> Event:
+    def _read(self) -> RunEvent:
         record = self._bus.record(self._next)
         self._next += 1
-        return Event(*record)
+        return RunEvent(*record)
 
 
 def _waker(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], object]:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
-    from lorebind_bindings.workflow_events.bus import EventBus
-    from lorebind_bindings.workflow_events.events import Event
-    from lorebind_bindings.workflow_events.sinks import Sink
+    from lorebind_bindings.workflow.events.bus import EventBus
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.sinks import Sink
 
 log = logging.getLogger("lorebind.events")
 
@@ -120,7 +120,7 @@ class SinkWorker:
             self._failed += self._unflushed
         self._unflushed = 0
 
-    def _does(self, name: str, *arguments: Event) -> bool:
+    def _does(self, name: str, *arguments: RunEvent) -> bool:
         """Call a method of the sink, if it has it; whether that went well."""
         method: Callable[..., Awaitable[object] | object] | None = getattr(self._sink, name, None)
         if method is None:

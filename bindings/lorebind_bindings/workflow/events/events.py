@@ -30,7 +30,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEvent:
     """Something that happened in a run of a workflow.
 
     Events hold the outputs of tasks and the texts of models: whoever asks for events sees what the

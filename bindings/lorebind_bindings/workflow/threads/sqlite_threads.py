@@ -9,8 +9,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from lorebind_bindings.workflow_threads.claims import ELSEWHERE, FileClaims
-from lorebind_bindings.workflow_threads.serializing import JsonSerializer
+from lorebind_bindings.workflow.threads.claims import ELSEWHERE, FileClaims
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 

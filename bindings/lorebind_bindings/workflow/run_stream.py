@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow_events.bus import EventBus
+from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.namespace import current_tenant, tenant
@@ -14,9 +14,9 @@ from lorebind_knowledge.namespace import current_tenant, tenant
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 
-    from lorebind_bindings.workflow import RunResult
-    from lorebind_bindings.workflow_events.events import Event
-    from lorebind_bindings.workflow_events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.results import RunResult
 
 
 class RunStream:
@@ -64,7 +64,7 @@ class RunStream:
         """How each sink of the run does."""
         return self._bus.health
 
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+    async def __aiter__(self) -> AsyncGenerator[RunEvent, None]:
         self._begin()
         with self._bus.subscribe() as events:
             try:
@@ -77,7 +77,7 @@ class RunStream:
                 await self._settle()
         self._raise()
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[RunEvent]:
         self._begin()
         with self._bus.subscribe() as events:
             try:

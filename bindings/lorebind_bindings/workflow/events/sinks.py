@@ -8,15 +8,15 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from lorebind_bindings.workflow_events.event_line import event_line, styled
+from lorebind_bindings.workflow.events.event_line import event_line, styled
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lorebind_bindings.workflow_events.events import Event
+    from lorebind_bindings.workflow.events.events import RunEvent
 
 
 @runtime_checkable
@@ -31,23 +31,27 @@ class Sink(Protocol):
     oldest events, see `SinkHealth`. Neither holds up the run.
     """
 
-    def write(self, event: Event, /) -> Awaitable[None] | None: ...
+    def write(self, event: RunEvent, /) -> Awaitable[None] | None: ...
+
+
+SinkLike: TypeAlias = "Sink | Callable[[RunEvent], object] | str | Path"
+"""What `as_sink` takes."""
 
 
 class MemorySink:
     """Keeps all events, in `events`."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[RunEvent] = []
 
-    def write(self, event: Event) -> None:
+    def write(self, event: RunEvent) -> None:
         self.events.append(event)
 
 
 class StdoutSink:
     """Prints a line for each event, in colours if that is a terminal."""
 
-    def write(self, event: Event) -> None:
+    def write(self, event: RunEvent) -> None:
         out = sys.stdout
         line = event_line(event)
         if out.isatty() and "NO_COLOR" not in os.environ:
@@ -62,11 +66,11 @@ class StdoutSink:
 class CallbackSink:
     """Calls a function with each event; it may be asynchronous, see `Sink`."""
 
-    def __init__(self, function: Callable[[Event], object]) -> None:
+    def __init__(self, function: Callable[[RunEvent], object]) -> None:
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self._function = function
 
-    def write(self, event: Event) -> Any:
+    def write(self, event: RunEvent) -> Any:
         return self._function(event)
 
 
@@ -85,7 +89,7 @@ class JsonLinesSink:
         self._file: io.FileIO | None = None
         self._check()
 
-    def write(self, event: Event) -> None:
+    def write(self, event: RunEvent) -> None:
         # ASCII: some programs split lines at characters that JSON may hold as they are.
         line = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
         with self._lock:

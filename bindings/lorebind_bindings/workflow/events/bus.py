@@ -6,25 +6,25 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lorebind_bindings.workflow_events.events import VERSION
-from lorebind_bindings.workflow_events.sink_worker import SinkWorker
-from lorebind_bindings.workflow_events.subscription import Subscription
+from lorebind_bindings.workflow.events.events import VERSION
+from lorebind_bindings.workflow.events.sink_worker import SinkWorker
+from lorebind_bindings.workflow.events.subscription import Subscription
 from lorebind_knowledge.bridge import call_daemon
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lorebind_bindings.workflow_events.events import EventType
-    from lorebind_bindings.workflow_events.sink_worker import SinkHealth
-    from lorebind_bindings.workflow_events.sinks import Sink
+    from lorebind_bindings.workflow.events.events import EventType
+    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.events.sinks import Sink
 
 CAPACITY = 1024
 CLOSE_SECONDS = 5.0
 """How long `close` waits for sinks."""
 
 Record: TypeAlias = "tuple[EventType, int, int, str, str, str, Mapping[str, Any]]"
-"""The fields of an event. Readers make it into an `Event`, which costs ten times as much."""
+"""The fields of an event. Readers make it into an `RunEvent`, which costs ten times as much."""
 _SEQ = 2
 
 

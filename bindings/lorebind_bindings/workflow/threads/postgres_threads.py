@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from lorebind_bindings.workflow.serializing import JsonSerializer, encoded
+from lorebind_bindings.workflow.threads.claims import PATIENCE_SECONDS
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _TRUSTED_SECONDS = 1.0
 """After that long it is worth a round trip to ask whether the server is still there."""
 _SETUP_SECONDS = 60.0
+_NOTICE_LOSS = (
+    "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"
+)
+"""How soon the server frees what a machine held that is gone: after a minute, not after hours."""
 _NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
 """PostgreSQL's locks are known by a number in the database, and each schema has threads."""
 
@@ -86,13 +91,10 @@ class PostgresThreads(PostgresSaver):
 
     def take(self, key: str) -> bool:
         """Whether the claim was free; it is taken now."""
-        with self._turn:
-            if key in self._held:
-                return False
-            taken = self._ask(f"pg_try_advisory_lock({_NUMBER})", [_number(key)])
-            if taken:
-                self._held.add(key)
-            return taken
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (taken := self._try(key)) and time.monotonic() < deadline:
+            time.sleep(0.02)  # the server may not have noticed yet that a process was killed
+        return taken
 
     def free(self, key: str) -> None:
         """Give back what was taken."""
@@ -119,6 +121,15 @@ class PostgresThreads(PostgresSaver):
     def close(self) -> None:
         with self._turn:
             self.conn.close()
+
+    def _try(self, key: str) -> bool:
+        with self._turn:
+            if key in self._held or not self._ask(
+                f"pg_try_advisory_lock({_NUMBER})", [_number(key)]
+            ):
+                return False
+            self._held.add(key)
+            return True
 
     def _ask(self, expression: str, values: list[object]) -> bool:
         with self._cursor() as cursor:
@@ -161,6 +172,7 @@ class PostgresThreads(PostgresSaver):
     def _connect(self) -> psycopg.Connection[Any]:
         connection = self._address.connect(autocommit=True)
         try:
+            connection.execute(_NOTICE_LOSS)
             self._make_tables(connection)
         except BaseException:
             connection.close()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind_bindings.workflow_events.events import Event
+    from lorebind_bindings.workflow.events.events import RunEvent
 
 _LONGEST = 200
 _RED, _YELLOW, _GREEN, _FAINT = 31, 33, 32, 2
 
 
-def event_line(event: Event) -> str:
+def event_line(event: RunEvent) -> str:
     """One line without control characters, which a model might say to a terminal; no line break."""
     where = event.path or event.task
     text = f"{where} {_said(event)}" if where else _said(event)
@@ -21,13 +21,13 @@ def event_line(event: Event) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
-def styled(line: str, event: Event) -> str:
+def styled(line: str, event: RunEvent) -> str:
     """The line in the colour of the event, for a terminal."""
     code = _colour(event)
     return f"\x1b[{code}m{line}\x1b[0m" if code else line
 
 
-def _colour(event: Event) -> int:
+def _colour(event: RunEvent) -> int:
     match event.type, event.data.get("status"):
         case (_, "failed"):
             return _RED
@@ -40,7 +40,7 @@ def _colour(event: Event) -> int:
     return 0
 
 
-def _said(event: Event) -> str:
+def _said(event: RunEvent) -> str:
     data = event.data
     match event.type:
         case "run_start":
