@@ -125,25 +125,16 @@ async def test_an_input_that_was_cut_off_is_not_the_turn_before(
 async def test_a_thread_is_paused_before_a_task(store: ThreadStore) -> None:
     triage = Triage(store)
     await triage.turn("first")
-    ((_, _, (asked,)),) = [
-        write
-        for write in (await store.saver.aget_tuple(THREAD.config)).pending_writes  # type: ignore[union-attr]
-        if write[1] == "__interrupt__"
-    ]
-    assert isinstance(asked, Interrupt)
-    config = (await store.journal(THREAD))._config
-    paused = Interrupt(value={"waiting": [], "paused": ["c2"]}, id=asked.id)
-    await store.saver.aput_writes(config, [("__interrupt__", (paused,))], "other")
-    await store.saver.aput_writes(config, [("lorebind", {"key": "approve"})], str(first_uuid()))
+    newest = await store.saver.aget_tuple(THREAD.config)
+    assert newest is not None
+    paused = Interrupt(value={"waiting": [], "paused": ["c2"]}, id="1")
+    await store.saver.aput_writes(newest.config, [("__interrupt__", (paused,))], "other")
+    await (await store.journal(THREAD)).put({"key": "approve"})
     found = await store.find(THREAD)
     assert found is not None
     assert (found.status, found.paused) == ("paused", ["c2"])
-
-
-def first_uuid() -> object:
-    from langgraph.checkpoint.base.id import uuid6
-
-    return uuid6()
+    await (await store.journal(THREAD)).put({"key": "c2"})
+    assert await status(store) == "interrupted"
 
 
 async def test_a_claimed_thread_is_refused_and_seen_to_run(store: ThreadStore) -> None:

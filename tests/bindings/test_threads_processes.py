@@ -131,6 +131,7 @@ async def child(store):
     await claim(store, "child:")
     await Triage(store, OWN).turn("first")
     print("child:", (await store.find(OWN)).status, flush=True)
+    await store.close()
 
 store = asyncio.run(opened(Path(sys.argv[1]), *sys.argv[2:]))
 claimed = store.claimed(THREAD)
