@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.workflow.bus import EventBus
     from lorebind_bindings.workflow.journal import Journal
+    from lorebind_bindings.workflow.results import Update
     from lorebind_bindings.workflow.state import Channels, Past, State
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
@@ -66,15 +67,16 @@ class Parts:
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
         self.loaded, self.service, self.models = loaded, service, models
         self.cache = TaskCache()
-        self._flows: dict[int, Flow] = {}
+        self._flows: dict[tuple[int, ...], Flow] = {}
         self._functions: dict[int, Callable[..., Any]] = {}
         self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
 
     def flow(self, tasks: Sequence[TaskBase]) -> Flow:
         """The graph of a list of tasks of the project's declarations."""
-        if id(tasks) not in self._flows:
-            self._flows[id(tasks)] = Flow(tasks)
-        return self._flows[id(tasks)]
+        key = tuple(map(id, tasks))  # the list may be a new one at every run
+        if key not in self._flows:
+            self._flows[key] = Flow(tasks)
+        return self._flows[key]
 
     def bindings(self, workflow: str, task: str) -> list[ResolvedBinding]:
         """The knowledge that a task may use."""
@@ -169,6 +171,17 @@ class Context:
         """The channels as the task sees them."""
         updates = self.past.updates(self.frame.channels)
         return self.frame.channels.updated(self.frame.state, updates)
+
+    def take(self, updates: Sequence[Update]) -> None:
+        """Refuse what the task writes, if a channel is not there or does not take it.
+
+        Raises:
+            UsageError: naming the channel.
+        """
+        for update in updates:
+            self.frame.channels.check(update.channel)
+        if updates:
+            self.frame.channels.updated(self.state(), updates)
 
     def outputs(self) -> dict[str, Any]:
         """What the tasks before it and around it gave, null where they did not run."""
