@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from lorebind_bindings import Workflows
 from lorebind_knowledge import KnowledgeService
 from lorebind_knowledge.configuration import LoadedProject
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.declarations import ProjectDeclaration
+from lorebind_knowledge.errors import TaskError
 
 from .helpers import Echo, OneModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
 
@@ -116,6 +120,16 @@ def flow(*tasks: Declared, **keys: Any) -> Declared:
 async def run(*tasks: Declared, inputs: Mapping[str, Any] | None = None, **keys: Any) -> RunResult:
     """Run these tasks as a workflow, in a thread of its own."""
     return await workflows(flow(*tasks, **keys)).run("w", inputs or {})
+
+
+@contextmanager
+def task_fails(
+    cause: type[BaseException], match: str = ""
+) -> Iterator[pytest.ExceptionInfo[TaskError]]:
+    """A task fails inside the block, by this error."""
+    with pytest.raises(TaskError, match=match) as caught:
+        yield caught
+    assert isinstance(caught.value.__cause__, cause)
 
 
 def statuses(result: RunResult) -> dict[str, str]:
