@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from lorebind_bindings import RunResult, run_workflow
+from lorebind_bindings import RunResult, Workflows
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.configuration import TemplateError
 from lorebind_knowledge.errors import ModelError, UsageError
 from tests.app.helpers import Cli
 
 from .helpers import OneModel, Scripted, write
+from .workflow_helpers import task_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 INNER: dict[str, Any] = {
     "id": "inner",
@@ -38,6 +39,7 @@ async def run(
         "embedders": [{"id": "words", "provider": "hashing"}],
         "vector_dbs": [{"id": "memory", "type": "memory"}],
         "workflows": list(workflows),
+        "checkpointer": {"type": "memory"},
         **more,
     }
     loaded = build_project(data, root=root, environ={"PASSWORD": "hunter2"})
@@ -45,9 +47,8 @@ async def run(
     for kb in loaded.project.knowledge_bases:
         await service.ingest(kb.id)
     try:
-        return await run_workflow(
-            loaded, service, OneModel(model), workflows[-1]["id"], given or {}
-        )
+        flows = Workflows(loaded, service, OneModel(model))
+        return await flows.run(workflows[-1]["id"], given or {})
     finally:
         await service.close()
 
@@ -99,7 +100,7 @@ async def test_an_output_that_is_not_there(tmp_path: Path) -> None:
             {"id": "u", "prompt": "{{ .tasks.t.output.x }}"},
         ],
     }
-    with pytest.raises(TemplateError, match=r"\.tasks\.t\.output has no 'x'; known: answer"):
+    with task_fails(TemplateError, r"\.tasks\.t\.output has no 'x'; known: answer"):
         await run(tmp_path, Scripted(), inner, outer)
 
 
@@ -110,7 +111,7 @@ async def test_inputs_are_checked_when_they_are_known(tmp_path: Path) -> None:
         "tasks": [composite("inner", question="q", limit="{{ .env.PASSWORD }}")],
     }
     model = Scripted()
-    with pytest.raises(UsageError, match="'limit' of workflow 'inner' must be of type integer"):
+    with task_fails(UsageError, "'limit' of workflow 'inner' must be of type integer"):
         await run(tmp_path, model, INNER, outer)
     assert model.heard == []
 
@@ -185,10 +186,10 @@ async def test_a_workflow_has_its_own_knowledge_when_it_is_run_by_another(tmp_pa
 
 
 async def test_a_failure_inside_ends_the_run(tmp_path: Path) -> None:
-    """The error is the inner task's own."""
+    """The error is the inner task's own, by its path."""
     outer = {"id": "outer", "tasks": [composite("inner", question="q"), {"id": "u", "prompt": "x"}]}
     model = Scripted(error=ConnectionError("cut off"))
-    with pytest.raises(ModelError, match="cut off"):
+    with task_fails(ModelError, "task 't.say' of workflow 'outer' failed: .*cut off"):
         await run(tmp_path, model, INNER, outer)
     assert model.heard == []
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from langchain_core.embeddings import Embeddings
 
-from lorebind_bindings import Request, answer, resolve, run_workflow
+from lorebind_bindings import Request, Workflows, answer, resolve
 from lorebind_bindings.prompt_template import Block, Prompt, label_of, literal
 from lorebind_knowledge import KnowledgeService, load_project
 from lorebind_knowledge.configuration import TemplateError, injected_variable
@@ -17,6 +17,7 @@ from lorebind_knowledge.embedders.hashing import HashingEmbedder
 from lorebind_knowledge.errors import ConfigurationError
 
 from .helpers import PARTS, OneModel, Scripted, WordCounter, write
+from .workflow_helpers import task_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,7 @@ DOCUMENTS = {
     "rules/keys.md": "# Rules\n\nWho may rotate the keys is written down in the rules.\n",
 }
 BASES = """\
+checkpointer: { type: memory }
 name: shop
 knowledge_bases:
   - { id: guide, sources: [{ type: markdown_glob, path: "guide/*.md" }] }
@@ -84,7 +86,7 @@ async def said(
     for kb in ("guide", "rules"):
         await service.ingest(kb)
     model = Scripted()
-    await run_workflow(loaded, service, OneModel(model), "w", {"question": question})
+    await Workflows(loaded, service, OneModel(model)).run("w", {"question": question})
     await service.close()
     ((message,),) = model.heard
     return shortened(str(message.text)), list(Noting.questions)
@@ -180,7 +182,7 @@ async def test_passages_are_no_templates(tmp_path: Path) -> None:
     service = KnowledgeService(loaded)
     await service.ingest("guide")
     model = Scripted()
-    await run_workflow(loaded, service, OneModel(model), "w", {"question": "Rotate keys"})
+    await Workflows(loaded, service, OneModel(model)).run("w", {"question": "Rotate keys"})
     await service.close()
     assert "with {{ .secrets.PASSWORD }} and {{ .docs }}." in str(model.heard[0][-1].text)
 
@@ -265,8 +267,8 @@ async def test_a_place_that_only_another_task_fills(tmp_path: Path) -> None:
     loaded = load_project(write(tmp_path, files), environ={})
     service = KnowledgeService(loaded)
     await service.ingest("guide")
-    with pytest.raises(TemplateError, match=r"\{\{ \.docs \}\} is not defined"):
-        await run_workflow(loaded, service, OneModel(Scripted()), "w", {})
+    with task_fails(TemplateError, r"\{\{ \.docs \}\} is not defined"):
+        await Workflows(loaded, service, OneModel(Scripted())).run("w", {})
     await service.close()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings import RunResult, run_workflow
+from lorebind_bindings import RunResult, Workflows
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.errors import (
     MissingDependencyError,
@@ -18,6 +18,7 @@ from lorebind_knowledge.errors import (
 )
 
 from .helpers import Echo, OneModel, Scripted, write
+from .workflow_helpers import task_fails
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,7 @@ def build(root: Path, workflow: dict[str, Any], **more: Any) -> LoadedProject:
         "embedders": [{"id": "words", "provider": "hashing"}],
         "vector_dbs": [{"id": "memory", "type": "memory"}],
         "workflows": [workflow],
+        "checkpointer": {"type": "memory"},
         **more,
     }
     return build_project(declared, root=root, environ={"REGION": "north", "PASSWORD": "hunter2"})
@@ -51,7 +53,7 @@ async def run(
     loaded: LoadedProject, model: BaseChatModel, inputs: dict[str, Any], workflow: str = "w"
 ) -> RunResult:
     service = KnowledgeService(loaded)
-    return await run_workflow(loaded, service, OneModel(model), workflow, inputs)
+    return await Workflows(loaded, service, OneModel(model)).run(workflow, inputs)
 
 
 def prompts(model: Scripted) -> list[str]:
@@ -122,7 +124,7 @@ async def test_the_agent_gives_instructions_and_model(tmp_path: Path) -> None:
     loaded = build(tmp_path, {"id": "w", "tasks": tasks}, agents=agents, models=models)
     model = Scripted()
     pool = OneModel(model)
-    await run_workflow(loaded, KnowledgeService(loaded), pool, "w", {})
+    await Workflows(loaded, KnowledgeService(loaded), pool).run("w", {})
     assert pool.asked_for == ["small", None]
     assert [message.text for message in model.heard[0]] == ["Be short.", "?"]
     assert [message.text for message in model.heard[1]] == ["!"]
@@ -142,7 +144,7 @@ async def test_a_result_tells_what_each_task_found(tmp_path: Path) -> None:
     service = KnowledgeService(loaded)
     await service.ingest("docs")
     model = Scripted(says=["So [1].", "Again [1], not [2].", "No.", "None."])
-    result = await run_workflow(loaded, service, OneModel(model), "w", {})
+    result = await Workflows(loaded, service, OneModel(model)).run("w", {})
     verdicts = {name: task.verdict for name, task in result.tasks.items()}
     assert verdicts == {"a": "hit", "b": "hit", "c": "none", "d": "fallback"}
     assert [citation.uri for citation in result.tasks["a"].citations] == ["docs/keys.md"]
@@ -174,11 +176,9 @@ async def test_concurrent_runs_do_not_mix(tmp_path: Path) -> None:
         ],
     }
     loaded = build(tmp_path, workflow)
-    service, pool = KnowledgeService(loaded), OneModel(Echo())
+    flows = Workflows(loaded, KnowledgeService(loaded), OneModel(Echo()))
     names = [f"run{number}" for number in range(8)]
-    results = await asyncio.gather(
-        *(run_workflow(loaded, service, pool, "w", {"name": name}) for name in names)
-    )
+    results = await asyncio.gather(*(flows.run("w", {"name": name}) for name in names))
     assert [one.output for one in results] == [f"{n}-{n}".upper() for n in names]
 
 
@@ -243,15 +243,15 @@ async def test_an_unknown_workflow_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_failing_task_ends_the_run(tmp_path: Path) -> None:
-    """When a task's model fails, the run fails as that task did, and later tasks do not start."""
+    """When a task's model fails, the run says which task and why, and later tasks do not start."""
     model = Scripted(error=ConnectionError("cut off"))
-    with pytest.raises(ModelError, match="cut off"):
+    with task_fails(ModelError, "task 'first' of workflow 'w' failed: .*cut off"):
         await run(build(tmp_path, TWO_TASKS), model, {"question": "?"})
     assert model.heard == []
 
 
 async def test_many_tasks_are_no_endless_loop(tmp_path: Path) -> None:
-    """The step limit of a run grows with its tasks."""
+    """A run takes as many steps as it has tasks."""
     tasks = [{"id": f"t{number}", "prompt": str(number)} for number in range(40)]
     model = Scripted()
     await run(build(tmp_path, {"id": "w", "tasks": tasks}), model, {})

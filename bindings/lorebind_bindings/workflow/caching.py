@@ -8,14 +8,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import TemplateError, look_up, mentions
+from lorebind_knowledge.declarations.workflows import with_nested
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.namespace import current_tenant
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lorebind_bindings.workflow.results import Outcome
     from lorebind_bindings.workflow.running import Context
+    from lorebind_knowledge.configuration.templates import Reference
+    from lorebind_knowledge.declarations import TaskBase
 
 _MOST = 1024
 """Outputs that a project remembers at a time."""
@@ -52,16 +58,25 @@ def remember(context: Context, outcome: Outcome) -> None:
         context.run.parts.cache.put(_key(context), replace(outcome), context.task.cache.ttl_seconds)
 
 
+def _references(task: TaskBase) -> Iterator[Reference]:
+    """What the templates and conditions of a task name, and of those that it holds."""
+    for inner in with_nested([task]):
+        for field in inner.templated:
+            for _, text in texts(getattr(inner, field)):
+                yield from mentions(text)
+        for condition in (inner.condition, getattr(inner, "filter", None)):
+            if condition is not None:
+                yield from sorted(compile_condition(condition).paths)
+
+
 def _key(context: Context) -> str:
     """Of the tenant, the task as declared, and the values that its templates name."""
-    task, scopes = context.task, context.scopes()
+    task, scopes = context.task, {**context.values(), **context.scopes()}
     named: list[Any] = []
-    for field in task.templated:
-        for _, text in texts(getattr(task, field)):
-            for reference in mentions(text):
-                # What is not there yet is the place of a block of passages.
-                with suppress(TemplateError):
-                    named.append(look_up(reference, scopes))
+    for reference in _references(task):
+        # What is not there yet is the place of a block of passages, or within the task.
+        with suppress(TemplateError):
+            named.append([reference, look_up(reference, scopes)])
     return digest(
         current_tenant(),
         context.frame.workflow.id,

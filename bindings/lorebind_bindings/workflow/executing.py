@@ -123,22 +123,24 @@ async def _once(context: Context) -> Outcome:
     task = context.task
     try:
         async with asyncio.timeout(task.timeout_seconds) as limit:
-            outcome = cached(context) or await _work_of(task)(context)
+            outcome = cached(context)
+            if outcome is None:
+                outcome = await _work_of(task)(context)
+                outcome.output = checked(outcome.output, f"the output of task {context.path!r}")
+                remember(context, outcome)
+        outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
+        context.take(outcome.updates)
     except (Suspended, TaskFailed):
         raise
-    except TimeoutError:
-        if limit.expired():
-            error = TimeoutError(f"it took longer than {task.timeout_seconds:g} s")
-        raise failure(context, error) from error
+    except asyncio.CancelledError as error:
+        if (this := asyncio.current_task()) is None or this.cancelling():
+            raise
+        # Something that it waited for was cancelled; nobody has cancelled the run.
+        raise failure(context, RuntimeError("what it waited for was cancelled")) from error
+    except TimeoutError as error:
+        late = TimeoutError(f"it took longer than {task.timeout_seconds} s")
+        raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # whatever functions of a project, models and searches raise
-        raise failure(context, error) from error
-    remember(context, outcome)
-    try:
-        outcome.output = checked(outcome.output, f"the output of task {context.path!r}")
-        outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
-        for update in outcome.updates:
-            context.frame.channels.check(update.channel)
-    except LorebindError as error:
         raise failure(context, error) from error
     return outcome
 

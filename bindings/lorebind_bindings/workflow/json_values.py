@@ -7,6 +7,9 @@ from typing import Any
 
 from lorebind_knowledge.errors import UsageError
 
+_MAX_DEPTH = 200
+"""How deep lists and mappings may be nested; what holds itself has no end."""
+
 
 def checked(value: Any, what: str) -> Any:
     """A value that JSON can say, with tuples as lists.
@@ -17,7 +20,16 @@ def checked(value: Any, what: str) -> Any:
     return _checked(value, what, ())
 
 
+def copied(value: Any) -> Any:
+    """The same JSON, which may be changed without changing what others see."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
 def _checked(value: Any, what: str, path: tuple[str | int, ...]) -> Any:
+    if len(path) > _MAX_DEPTH:
+        _refuse(what, path[:3], f"lists and mappings nested deeper than {_MAX_DEPTH}")
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.workflow.events.bus import EventBus
+    from lorebind_bindings.workflow.results import Update
     from lorebind_bindings.workflow.state import Channels, Past, State
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
@@ -72,7 +73,7 @@ class Parts:
 
     def flow(self, tasks: Sequence[TaskBase]) -> Flow:
         """The graph of a list of tasks of the project's declarations."""
-        key = tuple(map(id, tasks))
+        key = tuple(map(id, tasks))  # the list may be a new one at every run
         if key not in self._flows:
             self._flows[key] = Flow(tasks)
         return self._flows[key]
@@ -170,6 +171,17 @@ class Context:
         """The channels as the task sees them."""
         updates = self.past.updates(self.frame.channels)
         return self.frame.channels.updated(self.frame.state, updates)
+
+    def take(self, updates: Sequence[Update]) -> None:
+        """Refuse what the task writes, if a channel is not there or does not take it.
+
+        Raises:
+            UsageError: naming the channel.
+        """
+        for update in updates:
+            self.frame.channels.check(update.channel)
+        if updates:
+            self.frame.channels.updated(self.state(), updates)
 
     def outputs(self) -> dict[str, Any]:
         """What the tasks before it and around it gave, null where they did not run."""

@@ -102,9 +102,15 @@ class _FlowRun:
         path = f"{self.frame.prefix}{name}"
         if (again := self.tokens.rounds[name]) > 1:
             path = f"{path}#{again}"
-        last = arrived[-1]
+        errors = [token.error for token in arrived if token.error is not None]
         context = Context(
-            self.run, self.frame, task, path, past, led_by=last.output, error=last.error
+            self.run,
+            self.frame,
+            task,
+            path,
+            past,
+            led_by=arrived[-1].output,
+            error=errors[-1] if errors else None,
         )
         if self.steps > limit:
             message = f"more than {limit} tasks ran; end the loop, or raise max_steps"

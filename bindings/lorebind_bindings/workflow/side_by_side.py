@@ -66,9 +66,12 @@ async def side_by_side(
             if enough.is_set():
                 return
             try:
-                given[index].value = await job()
+                value = await job()
                 if strategy == "race":
+                    if enough.is_set():
+                        return  # another was faster, and this one not cancelled yet
                     enough.set()
+                given[index].value = value
             except Suspended as suspended:
                 given[index].suspended = suspended
             except TaskFailed as failed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.json_values import checked
+from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows import CHANNELS
 from lorebind_knowledge.errors import UsageError, did_you_mean
@@ -78,16 +78,34 @@ class Channels:
             UsageError: an update is of another form than its channel takes, or a reducer gives what
                 is no JSON.
         """
-        state = dict(state)
+        before, state = state, dict(state)
+        writers: dict[str, str] = {}
         for update in updates:
             name = update.channel
-            value: Any = state[name] if self._reducers[name] else update.value
-            for reduce in self._reducers[name]:
-                value = reduce(value, update.value)
+            if name not in writers:
+                state[name] = copied(before[name])  # a reducer may change what it is given
+            writers[name] = update.path
+            state[name] = self._reduced(state[name], update)
+        for name, path in writers.items():
             if name not in CHANNELS:
-                value = checked(value, f"channel {name!r} after task {update.path!r}")
-            state[name] = value
+                state[name] = checked(state[name], f"channel {name!r} after task {path!r}")
         return state
+
+    def _reduced(self, value: Any, update: Update) -> Any:
+        name = update.channel
+        if not self._reducers[name]:
+            return update.value
+        for reduce in self._reducers[name]:
+            try:
+                value = reduce(value, copied(update.value))
+            except UsageError:
+                raise
+            except Exception as error:  # whatever a reducer of the project raises
+                raise UsageError(
+                    f"channel {name!r} does not take what task {update.path!r} wrote: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        return value
 
     def refuse_two(self, name: str, one: str, other: str) -> None:
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.json_values import checked
+from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
 from lorebind_knowledge.bridge import call_daemon
@@ -16,7 +16,7 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lorebind_bindings.workflow.running import Context
 
@@ -65,7 +65,7 @@ async def work(context: Context) -> Outcome:
     """
     task = context.task
     function = context.run.parts.function(task)
-    arguments = context.fill(dict(task.arguments))
+    arguments = copied(context.fill(dict(task.arguments)))
     signature = inspect.signature(function)
     if "context" in signature.parameters and "context" not in arguments:
         arguments["context"] = _told(context)
@@ -76,16 +76,29 @@ async def work(context: Context) -> Outcome:
         raise UsageError(
             f"task {task.id!r}: {task.call} cannot be called with {names}: {error}; see `with`"
         ) from None
-    if inspect.iscoroutinefunction(function):
-        found = await function(**arguments)
-    else:
-        found = await call_daemon(functools.partial(function, **arguments))
-        if inspect.isawaitable(found):
-            found = await found
+    try:
+        if inspect.iscoroutinefunction(function):
+            found = await function(**arguments)
+        else:
+            found = await call_daemon(functools.partial(_called, function, arguments))
+            if inspect.isawaitable(found):
+                found = await found
+    except SystemExit as error:  # it would end the event loop, and all runs with it
+        raise RuntimeError(f"{task.call} ended the process: SystemExit({error.code!r})") from error
     if not isinstance(found, Update):
         return Outcome(found)
-    updates = [ChannelUpdate(name, value, context.path) for name, value in found.channels.items()]
+    updates = []
+    for name, value in found.channels.items():
+        what = f"what task {context.path!r} writes into channel {name!r}"
+        updates.append(ChannelUpdate(name, checked(value, what), context.path))
     return Outcome(found.output, updates=updates)
+
+
+def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # a future cannot be given one, and would never be done
+        raise RuntimeError("StopIteration: there is no next item") from error
 
 
 def _told(context: Context) -> TaskContext:
@@ -95,7 +108,7 @@ def _told(context: Context) -> TaskContext:
         context.run.bus.publish("custom", context.task.id, context.path, told)
 
     return TaskContext(
-        state=MappingProxyType(context.state()),
+        state=MappingProxyType(copied(context.state())),
         attempt=context.attempt,
         idempotency_key=digest(context.run.turn, context.path),
         task=context.task.id,

@@ -1,0 +1,136 @@
+"""Workflows made in a test: functions of the test as tasks, and threads in memory."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Workflows
+from lorebind_knowledge import KnowledgeService
+from lorebind_knowledge.configuration import LoadedProject
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.declarations import ProjectDeclaration
+from lorebind_knowledge.errors import TaskError
+
+from .helpers import Echo, OneModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from langchain_core.language_models import BaseChatModel
+
+    from lorebind_bindings import RunResult, TaskContext
+
+Declared = dict[str, Any]
+
+_functions: dict[str, Callable[..., Any]] = {}
+_HERE = Path(__file__).parent
+
+
+def python(name: str, function: Callable[..., Any], **keys: Any) -> Declared:
+    """A task that calls a function of the test; `given` are its arguments."""
+    key = f"{function.__qualname__} at {id(function)}"
+    _functions[key] = function
+    caller = called_async if inspect.iscoroutinefunction(function) else called
+    arguments = {"function": key, **keys.pop("given", {})}
+    call = f"{__name__}:{caller.__name__}"
+    return {"id": name, "type": "python", "call": call, "with": arguments, **keys}
+
+
+def called(function: str, context: TaskContext, **given: Any) -> Any:
+    return _functions[function](**_with_context(function, context, given))
+
+
+async def called_async(function: str, context: TaskContext, **given: Any) -> Any:
+    return await _functions[function](**_with_context(function, context, given))
+
+
+def _with_context(function: str, context: TaskContext, given: dict[str, Any]) -> dict[str, Any]:
+    wants_it = "context" in inspect.signature(_functions[function]).parameters
+    return {**given, "context": context} if wants_it else given
+
+
+def says(value: Any) -> Callable[[], Any]:
+    """A function that returns this."""
+    return lambda: value
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    """A function that raises this."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def wait(name: str, **keys: Any) -> Declared:
+    """A task that asks for an answer."""
+    return {"id": name, "type": "wait", "prompt": f"{name}?", **keys}
+
+
+def to(*names: str) -> dict[str, list[str]]:
+    """An edge to some tasks."""
+    return {"next": list(names)}
+
+
+def loaded_project(
+    root: Path, *declared: Declared, environ: Mapping[str, str] | None = None, **keys: Any
+) -> LoadedProject:
+    """A project with these workflows, and threads in memory unless `checkpointer` is given."""
+    data = {
+        "name": "p",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "memory", "type": "memory"}],
+        "workflows": list(declared),
+        "checkpointer": {"type": "memory"},
+        **keys,
+    }
+    project = ProjectDeclaration.model_validate(data)
+    return LoadedProject(
+        root=root,
+        file=None,
+        project=project,
+        workflows={one.id: one for one in project.workflows},
+        agents={one.id: one for one in project.agents},
+        environment=Environment(root, environ or {}),
+    )
+
+
+def workflows(
+    *declared: Declared,
+    root: Path = _HERE,
+    model: BaseChatModel | None = None,
+    **keys: Any,
+) -> Workflows:
+    """The workflows of such a project; close them if their threads are in files."""
+    loaded = loaded_project(root, *declared, **keys)
+    return Workflows(loaded, KnowledgeService(loaded), OneModel(model or Echo()))
+
+
+def flow(*tasks: Declared, **keys: Any) -> Declared:
+    """The workflow `w` of some tasks."""
+    return {"id": "w", "tasks": list(tasks), **keys}
+
+
+async def run(*tasks: Declared, inputs: Mapping[str, Any] | None = None, **keys: Any) -> RunResult:
+    """Run these tasks as a workflow, in a thread of its own."""
+    return await workflows(flow(*tasks, **keys)).run("w", inputs or {})
+
+
+@contextmanager
+def task_fails(
+    cause: type[BaseException], match: str = ""
+) -> Iterator[pytest.ExceptionInfo[TaskError]]:
+    """A task fails inside the block, by this error."""
+    with pytest.raises(TaskError, match=match) as caught:
+        yield caught
+    assert isinstance(caught.value.__cause__, cause)
+
+
+def statuses(result: RunResult) -> dict[str, str]:
+    return {name: task.status for name, task in result.tasks.items()}
