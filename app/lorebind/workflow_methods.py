@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings import EventBus, RunStream, Workflows, as_sink
 from lorebind_knowledge.bridge import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
     from lorebind_bindings import RunResult, ThreadInfo
 
@@ -48,10 +49,10 @@ class WorkflowMethods:
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
             TaskError: a task failed. What ended before is kept; `resume` goes on from there.
         """
-        stream = self._stream(
+        start, bus = self._start(
             workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
         )
-        return await stream.ended()
+        return await _ended(start, bus)
 
     async def aresume(
         self,
@@ -78,10 +79,10 @@ class WorkflowMethods:
             ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
             TaskError: a task failed.
         """
-        stream = self._stream(
+        start, bus = self._start(
             workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
         )
-        return await stream.ended()
+        return await _ended(start, bus)
 
     def run_stream(
         self,
@@ -162,10 +163,51 @@ class WorkflowMethods:
         *,
         resumed: bool,
     ) -> RunStream:
-        raise NotImplementedError
+        start, bus = self._start(
+            workflow, given, thread_id, interrupt_before, sinks, resumed=resumed
+        )
+        return RunStream(start, bus.thread_id)
+
+    def _start(
+        self,
+        workflow: str,
+        given: Mapping[str, Any],
+        thread_id: str | None,
+        interrupt_before: Collection[str],
+        sinks: Sequence[Any],
+        *,
+        resumed: bool,
+    ) -> tuple[Callable[[EventBus], Coroutine[Any, Any, RunResult]], EventBus]:
+        own = EventBus(thread_id or uuid.uuid4().hex)
+
+        async def start(bus: EventBus) -> RunResult:
+            for sink in sinks:
+                bus.attach(as_sink(sink))
+            if resumed:
+                return await self._workflows.resume(
+                    workflow, own.thread_id, given, interrupt_before=interrupt_before, bus=bus
+                )
+            return await self._workflows.run(
+                workflow,
+                given,
+                thread_id=own.thread_id,
+                interrupt_before=interrupt_before,
+                bus=bus,
+            )
+
+        return start, own
 
     run = sync(arun)
     resume = sync(aresume)
     threads = sync(athreads)
     history = sync(ahistory)
     replay = sync(areplay)
+
+
+async def _ended(
+    start: Callable[[EventBus], Coroutine[Any, Any, RunResult]], bus: EventBus
+) -> RunResult:
+    try:
+        return await start(bus)
+    finally:
+        await bus.close()

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import RunResult, TaskResult
     from lorebind_bindings.workflow.runtime import Workflows
     from lorebind_bindings.workflow.tasks.python import TaskContext, Update
+    from lorebind_bindings.workflow.threads import ThreadInfo
+    from lorebind_bindings.workflow_events.bus import EventBus
+    from lorebind_bindings.workflow_events.run_stream import RunStream
+    from lorebind_bindings.workflow_events.sinks import as_sink
 
 __all__ = [
     "Answer",
@@ -35,6 +39,7 @@ __all__ = [
     "AskedInRuns",
     "BoundResult",
     "CitationParser",
+    "EventBus",
     "GenerateSettings",
     "Injection",
     "KnowledgeMiddleware",
@@ -48,12 +53,15 @@ __all__ = [
     "RetrievalSettings",
     "RetrieverSettings",
     "RunResult",
+    "RunStream",
     "TaskContext",
     "TaskResult",
+    "ThreadInfo",
     "Update",
     "Verdict",
     "Workflows",
     "answer",
+    "as_sink",
     "bind",
     "ingest_scope",
     "inject",
@@ -85,5 +93,9 @@ __getattr__ = lazy_door(
         "workflow.results": ("RunResult", "TaskResult"),
         "workflow.runtime": ("Workflows",),
         "workflow.tasks.python": ("TaskContext", "Update"),
+        "workflow.threads": ("ThreadInfo",),
+        "workflow_events.bus": ("EventBus",),
+        "workflow_events.run_stream": ("RunStream",),
+        "workflow_events.sinks": ("as_sink",),
     },
 )

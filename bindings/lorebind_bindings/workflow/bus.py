@@ -1,7 +1,5 @@
-class EventBus:
-    def __init__(self, thread_id, capacity=1024):
-        self.is_heard = False
-        self.events = []
+"""The events of a run."""
 
-    def emit(self, type, task="", path="", **data):
-        self.events.append((type, task, path, data))
+from lorebind_bindings.workflow_events.bus import EventBus
+
+__all__ = ["EventBus"]
