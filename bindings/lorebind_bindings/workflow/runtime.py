@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.answers import check_answer
 from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.how_to_resume import how_to_resume
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
@@ -83,7 +84,7 @@ class Workflows:
         store = await self._store(declared)
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
-                raise ThreadRefusedError(_still_open(thread, info))
+                raise ThreadRefusedError(_still_open(self._loaded, thread, info))
             given = {"input": values, "status": "running", **(kept or {})}
             turn = Turn(
                 self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
@@ -242,7 +243,7 @@ class Workflows:
             return result
         except TaskFailed as failed:
             told = {"error": failed.error}
-            raise _task_error(failed, thread) from failed.cause
+            raise _task_error(self._loaded, failed, thread) from failed.cause
         except BaseException as error:
             if not isinstance(error, Exception):
                 status = "cancelled"
@@ -264,7 +265,14 @@ class Workflows:
             }
             status = "waiting" if asked["waiting"] else "paused"
             return RunResult(
-                None, tasks, _cited(tasks.values()), thread_id, {}, status, asked["waiting"]
+                None,
+                tasks,
+                _cited(tasks.values()),
+                thread_id,
+                {},
+                status,
+                asked["waiting"],
+                asked["paused"],
             )
         every = dict(turn.tasks)
         for done in turn.tasks.values():
@@ -309,7 +317,7 @@ def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
             )
 
 
-def _still_open(thread: Thread, info: ThreadInfo) -> str:
+def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
     """Why a thread takes no new input, and how it goes on."""
     what = {
         "waiting": "waits for answers",
@@ -317,9 +325,7 @@ def _still_open(thread: Thread, info: ThreadInfo) -> str:
         "failed": "has failed",
         "running": "runs",
     }.get(info.status, "was cut off")
-    hint = f"resume it: lorebind run {thread.workflow} --thread {thread.id} --resume"
-    if info.waiting:
-        hint += f" --answer {info.waiting[0]['task']}=VALUE"
+    hint = f"resume it: {how_to_resume(loaded, thread.workflow, thread.id, info.waiting)}"
     return (
         f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "
         f"before it has completed; {hint}"
@@ -359,12 +365,12 @@ def _cited(results: Iterable[TaskResult]) -> list[Citation]:
     return list(cited.values())
 
 
-def _task_error(failed: TaskFailed, thread: Thread) -> TaskError:
+def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> TaskError:
     error = failed.error
+    how = how_to_resume(loaded, thread.workflow, thread.id)
     return TaskError(
         f"task {error['path']!r} of workflow {thread.workflow!r} failed: {error['message']}; what "
-        f"ended before is kept, resume with: lorebind run {thread.workflow} --thread {thread.id} "
-        "--resume",
+        f"ended before is kept, resume with: {how}",
         task=error["task"],
         path=error["path"],
         thread_id=thread.id,
