@@ -77,7 +77,7 @@ def _nodes(flow: FlowOutline, ids: dict[str, str], indent: str, prefix: str) -> 
     for task in flow.tasks:
         name = ids[f"{prefix}{task.id}"] = f"t{len(ids)}"
         said = [task.type, task.about, f"if {task.condition}" if task.condition else ""]
-        label = "<br/>".join([_escaped(task.id), *map(_escaped, filter(None, said))])
+        label = "<br/>".join([escaped(task.id), *map(escaped, filter(None, said))])
         if not task.flows:
             opened, closed = _SHAPES.get(task.type, ('["', '"]'))
             yield f"{indent}{name}{opened}{label}{closed}"
@@ -93,10 +93,10 @@ def _nodes(flow: FlowOutline, ids: dict[str, str], indent: str, prefix: str) -> 
 def _edges(flow: FlowOutline, ids: dict[str, str], prefix: str) -> Iterator[str]:
     for edge in flow.edges:
         arrow = "-.->" if edge.on == "error" else "-->"
-        label = f'|"{_escaped(edge.label)}"|' if edge.label else ""
+        label = f'|"{escaped(edge.label)}"|' if edge.label else ""
         yield f"{ids[prefix + edge.source]} {arrow}{label} {ids[prefix + edge.target]}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text for a label in quotes: what Mermaid might read otherwise stands as its number."""
     return "".join(one if one.isalnum() or one in _PLAIN else f"#{ord(one)};" for one in text)

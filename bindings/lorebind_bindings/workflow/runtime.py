@@ -7,14 +7,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
-from lorebind_bindings.workflow.answers import check_answer
+from lorebind_bindings.workflow.answers import answers_by_path
 from lorebind_bindings.workflow.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
 from lorebind_bindings.workflow.threads import Thread, not_found, open_threads
-from lorebind_bindings.workflow.turn import Turn, compile_host, playing
+from lorebind_bindings.workflow.turn import Turn, apart, compile_host, playing
 from lorebind_knowledge.errors import (
     NotFoundError,
     TaskError,
@@ -137,13 +137,31 @@ class Workflows:
                     f"workflow {workflow!r} has changed since thread {thread_id!r} was begun: "
                     f"{', '.join(map(repr, changed))}; restore its graph, or start a new thread"
                 )
-            by_path = _by_path(info, answers or {})
+            by_path = answers_by_path(info.waiting, answers or {})
             let_in = {**dict.fromkeys(info.paused), **by_path}
             given: Any = Command(resume=let_in) if let_in else None
             turn = Turn(
                 self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
             )
             return await self._play(turn, given, {}, resumed=True)
+
+    async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
+        """What a thread has come to; None if there is no such thread.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        store = await self._store(self._loaded.workflow(workflow))
+        return await store.find(self._thread(workflow, thread_id))
+
+    async def state(self, workflow: str, thread_id: str) -> dict[str, Any]:
+        """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        store = await self._store(self._loaded.workflow(workflow))
+        return await store.state(self._thread(workflow, thread_id))
 
     async def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
         """The threads of a workflow, the newest first.
@@ -237,7 +255,8 @@ class Workflows:
         status, told = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            values = await self._host(turn).ainvoke(given, config, durability="sync")
+            with apart():
+                values = await self._host(turn).ainvoke(given, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result
@@ -330,27 +349,6 @@ def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
         f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "
         f"before it has completed; {hint}"
     )
-
-
-def _by_path(info: ThreadInfo, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers by the paths of those that wait.
-
-    Raises:
-        UsageError: nobody waits for one, several do, or it does not fit.
-    """
-    found: dict[str, Any] = {}
-    for name, answer in answers.items():
-        questions = [one for one in info.waiting if name in (one["path"], one["task"])]
-        if not questions:
-            waiting = [one["path"] for one in info.waiting]
-            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, waiting)}")
-        if len(questions) > 1 and all(one["path"] != name for one in questions):
-            paths = ", ".join(one["path"] for one in questions)
-            raise UsageError(f"several tasks {name!r} wait for an answer; name one: {paths}")
-        question = next((one for one in questions if one["path"] == name), questions[0])
-        check_answer(answer, question)
-        found[question["path"]] = answer
-    return found
 
 
 def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
