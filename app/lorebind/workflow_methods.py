@@ -9,13 +9,18 @@ from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+
     from lorebind_bindings import RunResult, Workflows
     from lorebind_bindings.workflow.events.sinks import SinkLike
     from lorebind_bindings.workflow.threads.threads import ThreadInfo
+    from lorebind_knowledge.configuration import LoadedProject
 
     Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 class WorkflowMethods:
     """A part of `Project`."""
 
+    config: LoadedProject
     _workflows: Workflows
 
     async def arun(
@@ -154,6 +160,29 @@ class WorkflowMethods:
             TaskError: a task failed.
         """
         return await self._workflows.replay(workflow, thread_id, step)
+
+    def graph(
+        self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """A workflow as a compiled graph of LangGraph, for a node of your own graph.
+
+        Its state has `input` (the inputs of the workflow, by name), `output`, and `messages`, which
+        tasks know as `{{ .state.messages }}` and may add to. While tasks wait, it is interrupted;
+        `Command(resume={task: answer})` answers. Every turn of your thread is a thread of the
+        workflow's own, which the interrupt names.
+
+        Args:
+            workflow: its id.
+            checkpointer: keeps the graph where you run it itself; within your graph, yours does.
+
+        Raises:
+            NotFoundError: no such workflow.
+            MissingDependencyError: LangGraph is not installed.
+        """
+        import_extra("langgraph.graph", extra="workflow", purpose="running a workflow")
+        from lorebind_bindings.workflow.langgraph_node import workflow_graph
+
+        return workflow_graph(self.config, self._workflows, workflow, checkpointer)
 
     def _start(
         self,

@@ -199,6 +199,17 @@ class ThreadStore:
             if one.checkpoint["channel_values"].get("status") == "running"
         ]
 
+    async def state(self, thread: Thread) -> dict[str, Any]:
+        """The values of the channels as the newest checkpoint has them.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        found = await self._newest(thread.key)
+        if found is None:
+            raise not_found(thread)
+        return found.checkpoint["channel_values"]
+
     async def delete(self, thread: Thread) -> None:
         """
         Raises:
