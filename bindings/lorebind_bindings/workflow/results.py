@@ -104,7 +104,9 @@ class Done:
         outcome = self.outcome
         items = [
             TaskResult(output, "none", [], [], one["status"], one["error"], one["attempts"])
-            for one, output in zip(outcome.items, outcome.output or [], strict=False)
+            for one, output in zip(
+                outcome.items, outcome.output if outcome.items else (), strict=True
+            )
         ]
         return TaskResult(
             outcome.output,
