@@ -219,8 +219,10 @@ async def test_closing_wakes_who_waits(closed_by: str) -> None:
 
     task = asyncio.create_task(aread())
     emit(bus, 1)
-    while not (blocking.is_waiting and awaiting.is_waiting):
+    for _ in range(10_000):
         await asyncio.sleep(0.001)
+        if blocking.is_waiting and awaiting.is_waiting:
+            break
     if closed_by == "bus":
         await bus.close()
     else:

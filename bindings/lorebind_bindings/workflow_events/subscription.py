@@ -118,9 +118,8 @@ class Subscription:
         return Event("diagnostic", VERSION, oldest - 1, self._bus.thread_id, "", "", data)
 
     def _read(self) -> Event:
-        record = self._bus.record(self._next)
         self._next += 1
-        return Event(*record)
+        return self._bus.event(self._next - 1)
 
 
 def _waker(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], object]:
