@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -140,6 +141,41 @@ async def test_a_run_that_never_begins(reader: Any) -> None:
 
     with pytest.raises(UsageError, match="no such input"):
         await asyncio.wait_for(reader(RunStream(refused)), 10)
+
+
+@READERS
+async def test_a_refused_run_with_a_slow_sink(reader: Any) -> None:
+    """The reader is at the end before the sink is, and still has the run's own error."""
+
+    class Slow(MemorySink):
+        def close(self) -> None:
+            time.sleep(0.1)
+
+    async def refused(bus: EventBus) -> RunResult:
+        bus.attach(Slow())
+        raise UsageError("no such input")
+
+    with pytest.raises(UsageError, match="no such input"):
+        await reader(RunStream(refused))
+
+
+async def test_a_run_that_fails_while_it_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    """A reader that has left is not told, and neither is the log of the event loop."""
+
+    async def fails(bus: EventBus) -> RunResult:
+        bus.emit("custom")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ModelError("down")
+
+    stream = RunStream(fails)
+    async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
+        await anext(events)
+    del stream, events
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not caplog.records
 
 
 async def test_a_run_that_is_cancelled_by_others() -> None:

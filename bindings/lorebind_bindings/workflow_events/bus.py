@@ -1,4 +1,4 @@
-"""The events of one run, from those who make them to those who listen."""
+"""The bus that carries the events of one run from tasks to subscribers and sinks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class EventBus:
 
     @property
     def health(self) -> list[SinkHealth]:
-        """How each sink does, in the order in which they were attached."""
+        """How many events each sink has written, and its last error, in the order of `attach`."""
         return [worker.health for worker in self._workers]
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class EventBus:
 
     def _finish_sinks(self) -> None:
         deadline = time.monotonic() + CLOSE_SECONDS
-        # Before the end is told: one that fails meanwhile is a `diagnostic` for all the others.
+        # Subscriptions are still open, so that the others hear of a sink that fails meanwhile.
         while any(worker.is_busy for worker in self._workers) and time.monotonic() < deadline:
             time.sleep(0.001)
         self._end()

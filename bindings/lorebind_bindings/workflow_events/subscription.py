@@ -1,4 +1,4 @@
-"""One reader of a bus: it holds so many events, and loses the oldest when it reads too slowly."""
+"""A reader of a bus, which loses the oldest events if it reads too slowly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Subscription:
         self._closed = False
 
     def close(self) -> None:
-        """Stop listening; a reader that waits meanwhile is at its end."""
+        """Stop listening. A reader that waits in another thread comes to its end."""
         with self._bus.lock:
             self._closed = True
             self._bus.forget(self)
