@@ -1,4 +1,4 @@
-"""The events of one run, from those who make them to those who listen."""
+"""The bus that carries the events of one run from tasks to subscribers and sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lorebind_bindings.workflow.events.events import VERSION
+from lorebind_bindings.workflow.events.events import VERSION, RunEvent
 from lorebind_bindings.workflow.events.sink_worker import SinkWorker
 from lorebind_bindings.workflow.events.subscription import Subscription
 from lorebind_knowledge.bridge import call_daemon
@@ -23,9 +23,8 @@ CAPACITY = 1024
 CLOSE_SECONDS = 5.0
 """How long `close` waits for sinks."""
 
-Record: TypeAlias = "tuple[EventType, int, int, str, str, str, Mapping[str, Any]]"
-"""The fields of an event. Readers make it into an `RunEvent`, which costs ten times as much."""
-_SEQ = 2
+Record: TypeAlias = "tuple[EventType, str, str, Mapping[str, Any]]"
+"""Type, task, path and data. Readers make it into an `RunEvent`, which costs much more than this."""
 
 
 class EventBus:
@@ -73,7 +72,7 @@ class EventBus:
                 return
             seq = self.seq + 1
             ring = self._ring
-            ring[seq % len(ring)] = (kind, VERSION, seq, self.thread_id, task, path, data)
+            ring[seq % len(ring)] = (kind, task, path, data)
             self.seq = seq
             if self._wakers:
                 self._wake()
@@ -103,7 +102,7 @@ class EventBus:
 
     @property
     def health(self) -> list[SinkHealth]:
-        """How each sink does, in the order in which they were attached."""
+        """How many events each sink has written, and its last error, in the order of `attach`."""
         return [worker.health for worker in self._workers]
 
     async def close(self) -> None:
@@ -122,7 +121,7 @@ class EventBus:
 
     def _finish_sinks(self) -> None:
         deadline = time.monotonic() + CLOSE_SECONDS
-        # Before the end is told: one that fails meanwhile is a `diagnostic` for all the others.
+        # Subscriptions are still open, so that the others hear of a sink that fails meanwhile.
         while any(worker.is_busy for worker in self._workers) and time.monotonic() < deadline:
             time.sleep(0.001)
         self._end()
@@ -137,10 +136,11 @@ class EventBus:
 
     # For subscriptions, which hold the lock.
 
-    def record(self, seq: int) -> Record:
+    def event(self, seq: int) -> RunEvent:
         record = self._ring[seq % len(self._ring)]
         assert record is not None  # it is among the last that the ring holds
-        return record
+        kind, task, path, data = record
+        return RunEvent(kind, VERSION, seq, self.thread_id, task, path, data)
 
     def wake_with(self, wake: Callable[[], object]) -> None:
         """Call this once, as soon as there is another event or the end."""
@@ -167,7 +167,6 @@ class EventBus:
         if size == len(self._ring):
             return
         ring: list[Record | None] = [None] * size
-        for record in self._ring:
-            if record is not None and record[_SEQ] > self.seq - size:
-                ring[record[_SEQ] % size] = record
+        for seq in range(self.seq, max(0, self.seq - min(size, len(self._ring))), -1):
+            ring[seq % size] = self._ring[seq % len(self._ring)]
         self._ring = ring

@@ -1,4 +1,4 @@
-"""One reader of a bus: it holds so many events, and loses the oldest when it reads too slowly."""
+"""A reader of a bus, which loses the oldest events if it reads too slowly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Subscription:
         self._closed = False
 
     def close(self) -> None:
-        """Stop listening; a reader that waits meanwhile is at its end."""
+        """Stop listening. A reader that waits in another thread comes to its end."""
         with self._bus.lock:
             self._closed = True
             self._bus.forget(self)
@@ -118,9 +118,8 @@ class Subscription:
         return RunEvent("diagnostic", VERSION, oldest - 1, self._bus.thread_id, "", "", data)
 
     def _read(self) -> RunEvent:
-        record = self._bus.record(self._next)
         self._next += 1
-        return RunEvent(*record)
+        return self._bus.event(self._next - 1)
 
 
 def _waker(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], object]:
