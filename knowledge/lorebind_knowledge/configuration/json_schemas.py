@@ -21,23 +21,21 @@ def schema_faults(schema: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         validator = _validator(schema)
     except MissingDependencyError:
         return
-    from jsonschema import SchemaError
-    from jsonschema_specifications import REGISTRY
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import specification_with
-
     try:
         validator.check_schema(schema)
-    except SchemaError as error:
+    except _library("jsonschema").SchemaError as error:
         yield tuple(error.path), error.message
         return
-    dialect = specification_with(validator.META_SCHEMA["$schema"])
-    resolver = REGISTRY.resolver_with_root(dialect.create_resource(schema))
+    dialect = _library("referencing.jsonschema").specification_with(
+        validator.META_SCHEMA["$schema"]
+    )
+    registry = _library("jsonschema_specifications").REGISTRY
+    resolver = registry.resolver_with_root(dialect.create_resource(schema))
     for path, reference in _references(schema):
         try:
             resolver.lookup(reference)
-        except Unresolvable:  # those to other documents too: nothing is fetched
-            yield path, f"there is no {reference!r} in it"
+        except _library("referencing.exceptions").Unresolvable:
+            yield path, f"there is no {reference!r} in it"  # other documents are not fetched
 
 
 def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
@@ -46,23 +44,22 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     Raises:
         MissingDependencyError: `jsonschema` is not installed.
     """
-    validator = _validator(schema)
-    from jsonschema.exceptions import best_match
-
-    error = best_match(validator.iter_errors(value))
+    errors = _validator(schema).iter_errors(value)
+    error = _library("jsonschema.exceptions").best_match(errors)
     if error is None:
         return ""
     return f"{error.message}, at {error.json_path}" if error.path else str(error.message)
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
-    validators = import_extra(
-        "jsonschema.validators", extra="workflow", purpose="checking a value by a JSON Schema"
-    )
-    from jsonschema_specifications import REGISTRY  # without what fetches other schemas
-
+    validators = _library("jsonschema.validators")
     kind = validators.validator_for(schema, default=validators.Draft202012Validator)
-    return kind(schema, registry=REGISTRY)
+    # By default it would fetch what a reference names.
+    return kind(schema, registry=_library("jsonschema_specifications").REGISTRY)
+
+
+def _library(module: str) -> Any:
+    return import_extra(module, extra="workflow", purpose="checking values by a JSON Schema")
 
 
 def _references(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:

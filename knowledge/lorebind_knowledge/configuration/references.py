@@ -127,9 +127,7 @@ def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
     yield from _bindings(agent.knowledge, owner, known)
     for tool in agent.tools:
         if isinstance(tool, KnowledgeTool):
-            yield from _reference(
-                tool, owner, "knowledge", "knowledge base", known.knowledge_bases
-            )
+            yield from _reference(tool, owner, "knowledge", "knowledge base", known.knowledge_bases)
             yield from _condensing(tool, owner, known)
     yield from _reference(agent, owner, "model", "model", known.models)
 
