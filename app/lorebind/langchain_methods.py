@@ -65,11 +65,11 @@ class Faces:
 
         Raises:
             NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound there, and no agent with tools answers there.
+            UsageError: nothing is bound there, and no agent with tools or a schema is there.
         """
         place = Place(self.config, kb_ids, workflow, task, agent)
         answers = place.answers()
-        if answers is None or not answers.tools:
+        if answers is None or not (answers.tools or answers.output_schema is not None):
             place.bindings()
         return AtPlace(self, kb_ids, {"workflow": workflow, "task": task, "agent": agent})
 
@@ -266,7 +266,8 @@ class Faces:
         settings = {name: value for name, value in more.items() if name not in _ASKED}
         request = Request(question, **asked)
         searched = request.retrieved_contexts is None
-        found = place.bindings_or_none if request.tools else place.bindings
+        may_lack = request.tools or request.output_schema is not None
+        found = place.bindings_or_none if may_lack else place.bindings
         bindings = self._models.condensing(found(**settings)) if searched else []
         return bindings, answering, counter, request
 

@@ -40,7 +40,7 @@ class Place:
         return found
 
     def bindings_or_none(self, **settings: Any) -> list[ResolvedBinding]:
-        """The same, where nothing has to be bound: an agent may have tools instead."""
+        """The same, where nothing has to be bound: an agent may have tools, or only a schema."""
         found = (
             [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
             if self.kb_ids
