@@ -88,7 +88,7 @@ lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose clien
 of its own
 lorebind.yaml:31:37: model 'own' wants to run hooks:Chat, in hooks.py
 lorebind.yaml:33:22: tool wants to run hooks:refund, in hooks.py
-lorebind.yaml:33:45: tool wants to run package.own:Tools.find, in package/own.py
+lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py
 lorebind.yaml:34:12: wrapper wants to run hooks:around, in hooks.py
 lorebind.yaml:36:25: extension wants to run hooks:Audit, in hooks.py
 lorebind.yaml:38:41: extension wants to reach other machines, which can read the metrics
