@@ -10,6 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 from lorebind import (
     ConfigurationError,
@@ -68,6 +71,9 @@ TILL = '''\
 import asyncio
 
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 PRICES = {"pen": 2}
 refunded = []
@@ -391,6 +397,52 @@ def test_a_schema_for_one_call(project: Project) -> None:
     model = Scripted(says=["3"])
     answer = project.generate("How many?", "guide", model=model, output_schema={"type": "integer"})
     assert answer.output == 3
+
+
+@tool
+def approved(amount: int) -> str:
+    """Ask a person."""
+    return f"The answer is {interrupt({'amount': amount})}."
+
+
+async def test_a_tool_may_wait_for_a_person(project: Project) -> None:
+    """An interrupt of LangGraph is no failure: it ends the node, and the run can be resumed."""
+    model = Agentic(says=[calling(call("approved", amount=3))] * 2 + [AIMessage("Paid.")])
+
+    async def node(state: MessagesState) -> dict[str, Any]:
+        answer = await project.agenerate("Pay?", "guide", model=model, tools=[approved])
+        return {"messages": [AIMessage(answer.text)]}
+
+    graph = StateGraph(MessagesState).add_node("pay", node).add_edge(START, "pay")
+    run: Any = graph.compile(checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    waiting = await run.ainvoke({"messages": []}, thread)
+    assert waiting["__interrupt__"][0].value == {"amount": 3}
+    state = await run.ainvoke(Command(resume="yes"), thread)
+    assert state["messages"][-1].text == "Paid."
+    assert results(model)[0].text == "The answer is yes."
+
+
+def test_an_agent_of_a_workflow(tmp_path: Path) -> None:
+    """Its tools search what the workflow sees, with the settings of the task around them."""
+    own = """\
+workflows:
+  - id: w
+    knowledge_bases:
+      - { id: guide, sources: [{ type: markdown_glob, path: "rules/*.md" }] }
+    agents: [{ id: local, tools: [{ knowledge: guide, top_k: 1 }] }]
+    tasks: [{ id: t, agent: local, prompt: "?", knowledge: [{ id: guide, render: xml }] }]
+"""
+    files = FILES | {"lorebind.yaml": PROJECT + own, "till.py": TILL}
+    with Project.load(write(tmp_path, files), environ={}) as project:
+        project.ingest("guide", workflow="w")
+        model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("[1]")])
+        found = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
+        loaded = project.config
+        agent = loaded.agent("local", "w")
+        (binding,) = searched_by_tools(loaded, agent, workflow="w", task="t")
+    assert [one.content for one in found.citations] == [RULES]
+    assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
 
 
 def test_an_unknown_agent_is_named(project: Project) -> None:
