@@ -200,6 +200,17 @@ def bindings(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
     return found
 
 
+@st.composite
+def tools(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
+    """Tools that are code, and searches of some knowledge bases."""
+    code = draw(st.lists(factory_path, unique=True, max_size=2))
+    searches = [
+        {"knowledge": one.pop("id"), "name": f"search{number}"} | one
+        for number, one in enumerate(draw(bindings(kb_ids)))
+    ]
+    return [{"call": path} for path in code] + searches
+
+
 def listed(kinds: list[DataStrategy]) -> SearchStrategy[list[Data]]:
     """Some declarations of these kinds, with ids of their own."""
     one = st.one_of(kinds)
@@ -277,12 +288,26 @@ def project_data(draw: DrawFn) -> Data:
             [
                 with_({"provider": "extractive"}),
                 with_({"provider": "openai", "model": words}, api_key=secret, config=settings_maps),
+                with_({"provider": "langchain", "class": class_path}, config=settings_maps),
+                with_({"provider": "langchain", "factory": factory_path}, model=words),
             ]
         )
     )
     model = {"model": st.sampled_from([one["id"] for one in models])} if models else {}
     agents = draw(
-        listed([some(description=texts, instructions=texts, knowledge=bindings(kb_ids), **model)])
+        listed(
+            [
+                some(
+                    description=texts,
+                    instructions=texts,
+                    knowledge=bindings(kb_ids),
+                    tools=tools(kb_ids),
+                    max_iterations=st.integers(1, 20),
+                    output_schema=st.sampled_from([{}, {"type": "object"}]),
+                    **model,
+                )
+            ]
+        )
     )
     sections: Data = {
         "description": draw(texts),

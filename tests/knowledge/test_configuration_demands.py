@@ -48,6 +48,9 @@ knowledge_bases:
 models:
   - { id: default, provider: extractive }
   - { id: far, provider: openai, model: gpt-5 }
+  - { id: own, provider: langchain, class: "hooks:Chat" }
+agents:
+  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }] }
 wrappers: ["hooks:around", { type: cache }]
 extensions:
   - { provider: python, class: "hooks:Audit" }
@@ -83,10 +86,13 @@ lorebind.yaml:26:28: source wants to run package.own:Loader, in package/own.py
 lorebind.yaml:27:46: reranker wants to run hooks:Judge, in hooks.py
 lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
 of its own
-lorebind.yaml:31:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:33:25: extension wants to run hooks:Audit, in hooks.py
-lorebind.yaml:35:41: extension wants to reach other machines, which can read the metrics
-lorebind.yaml:35:59: extension wants to write a file outside of the project folder
+lorebind.yaml:31:37: model 'own' wants to run hooks:Chat, in hooks.py
+lorebind.yaml:33:22: tool wants to run hooks:refund, in hooks.py
+lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py
+lorebind.yaml:34:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:36:25: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:38:41: extension wants to reach other machines, which can read the metrics
+lorebind.yaml:38:59: extension wants to write a file outside of the project folder
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
 workflows/w.yaml:5:18: task 't' wants to read the variable TOLD
@@ -126,11 +132,15 @@ def test_every_field_that_names_code_is_found() -> None:
         for choice in value.get("anyOf", [value])
         if choice.get("pattern") in (CLASS_PATH, FACTORY_PATH)
     ]
-    assert len(takes) == 7
+    assert len(takes) == 11
     for name, key in takes:
         kind: Any = _declarations()[name]
         (field,) = [one for one, info in kind.model_fields.items() if (info.alias or one) == key]
-        chosen = {kind.kind_key: get_args(kind.model_fields[kind.kind_key].annotation)[0]}
+        chosen: dict[str, Any] = {}
+        if kind.kind_key:
+            chosen = {kind.kind_key: get_args(kind.model_fields[kind.kind_key].annotation)[0]}
+        elif name == "ModelDeclaration":
+            chosen = {"provider": "langchain"}
         needed = {"id": "x"} if "id" in kind.model_fields else {}
         made = kind.model_validate(chosen | needed | {key: "a:b"})
         assert isinstance(getattr(made, field), CodePath), (name, key)

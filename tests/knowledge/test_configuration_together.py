@@ -120,7 +120,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "did you mean 'docs'; known: a/b, docs",
         "agents/critic.yaml:2:25: knowledge[1]: expected a mapping, got the number 5",
         "agents/critic.yaml:3:1: unknown key 'version'; known: description, id, "
-        "instructions, knowledge, model, resource",
+        "instructions, knowledge, max_iterations, model, output_schema, resource, tools",
         "agents/torn.yaml:3:1: this is not YAML: expected the node content, but found "
         "'<stream end>'",
         "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
@@ -254,8 +254,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         ),
         (
             "agents/critic.yaml",
-            "knowledge:",
-            "knowledge: [",
+            "knowledge:\n",
+            "knowledge: [\n",
             "agents/critic.yaml:5:3: this is not YAML: expected the node content, but found '-'",
         ),
         (

@@ -53,8 +53,15 @@ knowledge:
 models:
   - { id: default, provider: extractive }
   - { id: big, provider: openai, model: large, api_key: "{{ .env.KEY }}", config: { seed: 1 } }
+  - { id: own, provider: langchain, class: package.module:Class, config: { depth: 1 } }
 agents:
-  - { id: librarian, model: big, instructions: Cite., knowledge: [{ id_ref: docs }] }
+  - id: librarian
+    model: big
+    instructions: Cite.
+    knowledge: [{ id_ref: docs }]
+    tools: [package.module:name, { knowledge: docs, name: look_up, retrieval: { top_k: 3 } }]
+    max_iterations: 3
+    output_schema: { type: object, properties: { answer: { type: string } } }
 workflows:
   - id: answer
     version: "1"
@@ -125,7 +132,12 @@ VALID = [
     (f"{BINDING}/top_k", None),
     (f"{BINDING}/retrieval", None),
     (f"{BINDING}/retrieval/inject_as", "Notes"),
+    ("models/2", {"id": "made", "provider": "langchain", "factory": "a.b:C.make", "model": "m"}),
+    ("models/2/factory", None),
     ("agents/0/resource", "agent"),
+    ("agents/0/tools/0", {"call": "package.module:Class.method"}),
+    ("agents/0/tools/1", {"knowledge": "docs", "min_score": None}),
+    ("agents/0/output_schema", None),
     (f"{TASK}/type", GONE),
     ("workflows/0/input/question", {}),
     ("workflows/0/input/list", {"type": "array", "default": [1]}),
@@ -178,7 +190,19 @@ INVALID = [
     ("models/1/model", GONE),
     ("models/1/model", None),
     ("models/0/provider", ""),
+    ("models/1/class", "package.module:Class"),
+    ("models/2/class", GONE),
+    ("models/2/factory", "package.module:make"),
     ("agents/0/resource", "workflow"),
+    ("agents/0/tools/0", "docs"),
+    ("agents/0/tools/0", {"call": "package.module"}),
+    ("agents/0/tools/1", {"knowledge": "docs", "call": "package.module:name"}),
+    ("agents/0/tools/1", {}),
+    ("agents/0/tools/1/id", "docs"),
+    ("agents/0/tools/1/name", "look up"),
+    ("agents/0/tools/1/top_k", 3),
+    ("agents/0/max_iterations", 0),
+    ("agents/0/output_schema", []),
     ("workflows/0/version", 1),
     ("workflows/0/tasks", []),
     (f"{TASK}/prompt", GONE),
@@ -194,6 +218,9 @@ ONLY_LOADING = [
     ("agents/1", {"id": "librarian"}),  # an id that is used twice
     (f"{BINDING}/id", "dcs"),  # references that lead nowhere
     (f"{KB}/embedder", "other_one"),
+    ("agents/0/tools/1/knowledge", "dcs"),
+    ("agents/0/tools/2", "package.module:name"),  # the same tool twice
+    ("agents/0/output_schema", {"type": "objct"}),  # a schema that is none
     (f"{TASK}/agent", "nobody"),
     (f"{KB}/chunking/overlap", 200),  # one number against another
     (f"{KB}/retrieval/top_k", 5.0),  # JSON Schema counts it as an integer
@@ -336,6 +363,7 @@ def value_at(path):
 VALUES = [None, True, 0, 1, -1, 64, 10**6, 0.5, "", "word", "two words", "../up", "{{ .env.KEY }}"]
 VALUES += [[], {}, [[]], ["word"], {"word": 1}, GONE]
 KEYS = ["id", "id_ref", "type", "provider", "model", "path", "paths", "top_k", "min_score", "class"]
+KEYS += ["tools", "call", "knowledge", "factory"]
 KEYS += ["retrieval", "config", "default", "resource", "exclude", "description", "word", "api_key"]
 PLACES = list(paths(FULL))
 MAPPINGS = [path for path in PLACES if isinstance(value_at(path), dict)]

@@ -24,7 +24,7 @@ CLOSE_SECONDS = 5.0
 """How long `close` waits for sinks."""
 
 Record: TypeAlias = "tuple[EventType, str, str, Mapping[str, Any]]"
-"""Type, task, path and data. Readers make it into an `RunEvent`, which costs much more than this."""
+"""Type, task, path and data. Readers make it into a `RunEvent`, which costs much more."""
 
 
 class EventBus:
