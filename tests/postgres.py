@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_socket
 
+from .in_memory import folder_in_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -142,7 +144,8 @@ def make_folder() -> Iterator[Callable[[], Path]]:
     made: list[Path] = []
 
     def make() -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="lorebind-postgres-", dir="/tmp"))
+        within = folder_in_memory() or "/tmp"
+        folder = Path(tempfile.mkdtemp(prefix="lorebind-postgres-", dir=within))
         made.append(folder)
         os.chmod(folder, 0o755)
         if os.geteuid() == 0:
