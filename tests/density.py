@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 DENSE = bool(os.environ.get("LOREBIND_TEST_DENSE"))
+"""`make dense` and `make torture` set it."""
 
 
 def examples(most: int) -> int:

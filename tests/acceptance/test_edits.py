@@ -190,6 +190,7 @@ POINTS = (
         ("in the middle", "replace", False, POINTS if DENSE else POINTS[1::2]),
         ("embedder", "upsert", True, POINTS if DENSE else POINTS[1::2]),
     ],
+    ids=["failed", "cancelled", "replaced", "other embedder"],
 )
 def test_an_edit_that_was_half_ingested(
     project: EditedProject, edit: str, strategy: str, cancels: bool, points: tuple[str, ...]
