@@ -17,6 +17,7 @@ from lorebind_knowledge.declarations import ProjectDeclaration
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 from lorebind_knowledge.errors import ConfigurationError
 from tests.app.doc_blocks import blocks
+from tests.density import examples
 
 ROOT = Path(__file__).parents[2]
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in FILES}
@@ -369,7 +370,7 @@ PLACES = list(paths(FULL))
 MAPPINGS = [path for path in PLACES if isinstance(value_at(path), dict)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.one_of(
         st.tuples(st.sampled_from(PLACES), st.sampled_from(VALUES)),

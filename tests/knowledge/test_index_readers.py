@@ -12,6 +12,7 @@ import pytest
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record, vector
+from tests.density import DENSE
 
 from .every_catalog import OnEveryCatalog
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .plain_stores import PlainStore
 
-ANSWERS = 2000
+ANSWERS = 2000 if DENSE else 700
 SECONDS = 4.0
 """So many answers are looked at while the index is written, or all there are in that time."""
 SIZE = 4
