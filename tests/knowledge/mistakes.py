@@ -214,8 +214,8 @@ MISTAKES = [
         "embedders:",
         "embeders:",
         "lorebind.yaml:3:1: unknown key 'embeders'; did you mean 'embedders'; known: agents, "
-        "autoload, description, embedders, extensions, knowledge, knowledge_bases, loading, "
-        "models, name, vector_dbs, workflows, wrappers",
+        "autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
+        "loading, models, name, vector_dbs, workflows, wrappers",
         hides=(PROJECT_FILE,),
     ),
     Mistake(
@@ -653,8 +653,8 @@ MISTAKES = [
         WORKFLOW_FILE,
         "{{ .workflow.vars.deep.er }}",
         "{{ .tasks.second.output }}",
-        "workflows/triage.yaml:17:5: {{ .tasks.second.output }} is not defined: .tasks has "
-        "no 'second'; known: none",
+        "workflows/triage.yaml:17:5: {{ .tasks.second.output }} is not defined: task 'second' "
+        "cannot come before 'first'; known: none",
     ),
     Mistake(
         "a key of a value that has none",
@@ -687,7 +687,7 @@ MISTAKES = [
         'instructions: "{{ .input.x }}"',
         "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
         "is; templates are read in api_key, dsn, config, addresses and paths of sources, "
-        "vars, prompt, query, history, input and outputs",
+        "vars, prompt, query, history, input, items, with, update and outputs",
     ),
     Mistake(
         "a file that is not there",

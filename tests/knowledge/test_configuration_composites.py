@@ -81,13 +81,14 @@ def test_a_composite_is_valid(tmp_path: Path) -> None:
         ),
         (
             "{ id: t, type: composite, workflow: inner, input: { question: q }, prompt: x }",
-            "4:72: unknown key 'prompt'; known: id, input, type, workflow",
+            "4:72: unknown key 'prompt'; known: cache, condition, final, id, input, on_error, "
+            "on_success, retry, timeout_seconds, type, update, workflow",
         ),
         ("{ id: t, type: composite }", "4:5: missing key 'workflow'"),
         (
             "{ id: t, type: composit, workflow: inner, input: { question: q } }",
             "4:14: task type 'composit' is not supported; did you mean 'composite'; "
-            "known: basic, composite",
+            "known: aggregate, basic, collection, composite, parallel, python, router, wait",
         ),
         ("{ id: t, workflow: inner, prompt: x }", "4:14: unknown key 'workflow'; known: agent, "),
         ("{ id: t, type: null, prompt: x }", "4:14: type: expected text, got nothing"),

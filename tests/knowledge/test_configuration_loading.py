@@ -236,7 +236,8 @@ def test_an_id_is_used_once(tmp_path):
         (
             'prompt: "{{ .workflow.input.question }}',
             'prompt: "{{ .tasks.second.output }}',
-            "18:5: {{ .tasks.second.output }} is not defined: .tasks has no 'second'; known: none",
+            "18:5: {{ .tasks.second.output }} is not defined: task 'second' cannot come before "
+            "'first'; known: none",
         ),
         (
             ".workflow.input.question }} {{",
@@ -266,7 +267,7 @@ def test_an_id_is_used_once(tmp_path):
             "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
             "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
             "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
-            "prompt, query, history, input and outputs",
+            "prompt, query, history, input, items, with, update and outputs",
         ),
     ],
 )

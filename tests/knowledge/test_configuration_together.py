@@ -126,8 +126,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
-        "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
-        "loading, models, name, vector_dbs, workflows, wrappers",
+        "known: agents, autoload, checkpointer, description, embedders, extensions, "
+        "knowledge, knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
         "lorebind.yaml:6:5: embedder provider 'hashin' is not supported; did you mean "
         "'hashing'; known: fastembed, hashing, langchain, local, openai",
         "lorebind.yaml:7:14: dimension is 4; expected 8 to 8192",
@@ -263,24 +263,24 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "tasks:",
             "task:",
             "workflows/triage.yaml:14:1: unknown key 'task'; did you mean 'tasks'; known: "
-            "agents, description, id, input, knowledge, knowledge_bases, outputs, "
-            "resource, tasks, vars, version",
+            "agents, channels, checkpointer, description, id, input, knowledge, knowledge_bases, "
+            "max_steps, outputs, resource, tasks, vars, version",
         ),
         (
             "workflows/triage.yaml",
             "input:",
             "inputs:",
             "workflows/triage.yaml:3:1: unknown key 'inputs'; did you mean 'input'; known: "
-            "agents, description, id, input, knowledge, knowledge_bases, outputs, "
-            "resource, tasks, vars, version",
+            "agents, channels, checkpointer, description, id, input, knowledge, knowledge_bases, "
+            "max_steps, outputs, resource, tasks, vars, version",
         ),
         (
             "workflows/triage.yaml",
             "vars:",
             "var:",
             "workflows/triage.yaml:6:1: unknown key 'var'; did you mean 'vars'; known: "
-            "agents, description, id, input, knowledge, knowledge_bases, outputs, "
-            "resource, tasks, vars, version",
+            "agents, channels, checkpointer, description, id, input, knowledge, knowledge_bases, "
+            "max_steps, outputs, resource, tasks, vars, version",
         ),
         (
             "workflows/triage.yaml",
@@ -294,7 +294,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "  - id: first",
             "  - idd: first",
             "workflows/triage.yaml:15:5: unknown key 'idd'; did you mean 'id'; known: "
-            "agent, history, id, knowledge, prompt, query, type",
+            "agent, cache, condition, final, history, id, knowledge, on_error, on_success, prompt, "
+            "query, retry, timeout_seconds, type, update",
         ),
         (
             "workflows/triage.yaml",
@@ -322,7 +323,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         ".env:1:1: the file is not UTF-8",
         "agents/critic.yaml:2:1: model is not a template: {{ .env.UNSET }} would stay "
         "as it is; templates are read in api_key, dsn, config, addresses and "
-        "paths of sources, vars, prompt, query, history, input and outputs",
+        "paths of sources, vars, prompt, query, history, input, items, with, update and outputs",
         "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' "
         "here; did you mean 'env'; known: env, secrets",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
@@ -356,7 +357,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
             b"\xef\xbb\xbfnam: demo\r\ndescription: on\r\n",
             [
                 "lorebind.yaml:1:1: unknown key 'nam'; did you mean 'name'; known: agents, "
-                "autoload, description, embedders, extensions, knowledge, "
+                "autoload, checkpointer, description, embedders, extensions, knowledge, "
                 "knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
                 'the plain word on as a boolean; quote it: "on"',
@@ -366,19 +367,17 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         (
             b"name: demo\ndescription: " + b"x" * 2**20 + b"\nzzz: 1\n",
             [
-                "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, checkpointer, description, "
-                "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
-                "vector_dbs, "
-                "workflows, wrappers",
+                "lorebind.yaml:3:1: unknown key 'zzz'; known: agents, autoload, "
+                "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
+                "loading, models, name, vector_dbs, workflows, wrappers",
             ],
         ),
         (
             b"name: demo\nzzz: " + b"x" * 2**20,
             [
-                "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, checkpointer, description, "
-                "embedders, extensions, knowledge, knowledge_bases, loading, models, name, "
-                "vector_dbs, "
-                "workflows, wrappers",
+                "lorebind.yaml:2:1: unknown key 'zzz'; known: agents, autoload, "
+                "checkpointer, description, embedders, extensions, knowledge, knowledge_bases, "
+                "loading, models, name, vector_dbs, workflows, wrappers",
             ],
         ),
         (

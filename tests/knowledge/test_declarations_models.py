@@ -32,7 +32,7 @@ def _problems(tmp_path, text):
         (
             "knowledge_base: []",
             "2:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: agents, "
-            "autoload, description, embedders, extensions, knowledge, "
+            "autoload, checkpointer, description, embedders, extensions, knowledge, "
             "knowledge_bases, loading, models, name, vector_dbs, workflows, wrappers",
         ),
         (
@@ -163,8 +163,8 @@ def _problems(tmp_path, text):
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, type: bsic, prompt: p}]}]",
-            "2:37: task type 'bsic' is not supported; did you mean 'basic'; known: basic, "
-            "composite",
+            "2:37: task type 'bsic' is not supported; did you mean 'basic'; "
+            "known: aggregate, basic, collection, composite, parallel, python, router, wait",
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], input: {a b: {}}}]",

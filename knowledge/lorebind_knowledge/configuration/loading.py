@@ -19,12 +19,14 @@ from lorebind_knowledge.configuration.composites import composites
 from lorebind_knowledge.configuration.dimensions import dimensions
 from lorebind_knowledge.configuration.environment import Environment
 from lorebind_knowledge.configuration.existing import existing
+from lorebind_knowledge.configuration.flow import flows
 from lorebind_knowledge.configuration.loaded import LoadedProject
 from lorebind_knowledge.configuration.named_code import code_problems
 from lorebind_knowledge.configuration.partial import partial
 from lorebind_knowledge.configuration.passage_templates import passage_templates
 from lorebind_knowledge.configuration.problems import Finding, findings
 from lorebind_knowledge.configuration.references import dangling, duplicates
+from lorebind_knowledge.configuration.task_checks import task_problems
 from lorebind_knowledge.configuration.template_checks import (
     injected_variables,
     project_templates,
@@ -230,6 +232,7 @@ class _Loading:
         self.problems += duplicates(project, self.agents, self.workflows)
         self.problems += dangling(project, self.agents, self.workflows)
         self.problems += composites(self.workflows)
+        self.problems += flows(self.workflows)
         self.problems += dimensions(project, self.workflows)
         self.problems += existing(project, self.agents, self.workflows)
         self.problems += catalogs(project)
@@ -244,6 +247,7 @@ class _Loading:
             self.problems += code_problems(workflow, self.root)
             injected = injected_variables(project, self.agents, workflow)
             self.problems += workflow_templates(workflow, injected)
+            self.problems += task_problems(workflow, injected)
             self.unset += unset_variables(workflow, self.environment)
 
 

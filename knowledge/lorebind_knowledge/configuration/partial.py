@@ -16,6 +16,7 @@ from lorebind_knowledge.configuration.shapes import (
 )
 from lorebind_knowledge.configuration.templates import ANYTHING
 from lorebind_knowledge.declarations.base import Declaration, Origin, Path, written_names
+from lorebind_knowledge.declarations.workflows.one_or_more import OneOrMore
 from lorebind_knowledge.errors import nearest
 
 if TYPE_CHECKING:
@@ -48,15 +49,16 @@ class _Reader:
 
     def declaration(self, choices: list[type[Declaration]], data: Any, path: Path) -> Declaration:
         written = data if isinstance(data, dict) else {}
+        values: dict[str, Any] = {}
         kind = choices[0]
         if len(choices) > 1:
             meant, _ = kind_meant(choices, written)
             if meant is None:  # of an unknown kind nothing can be told but its id
                 written = {key: written[key] for key in ("id",) if key in written}
+                values |= {kind.kind_key: ANYTHING} if kind.kind_key else {}
             kind = meant or kind
         known = keys(kind)
         misspelt = {nearest(str(key), known) for key in written if key not in known}
-        values: dict[str, Any] = {}
         for name, info in kind.model_fields.items():
             names = written_names(name, info)
             used = [key for key in names if key in written]
@@ -78,10 +80,13 @@ class _Reader:
         return self._value(annotation_of(info), data, path)
 
     def _value(self, annotation: Any, data: Any, path: Path) -> Any:
-        expected, _ = unwrapped(annotation)
+        expected, metadata = unwrapped(annotation)
         if choices := declarations(expected):
             left_out = data is None and path not in self.refused
             return None if left_out else self.declaration(choices, data, path)
+        alone = not isinstance(data, list) and data is not ANYTHING and path not in self.refused
+        if alone and any(isinstance(one, OneOrMore) for one in metadata):
+            return [self._value(inner(expected), data, path)]
         if get_origin(expected) is list:
             items = data if isinstance(data, list) else _alone(data, expected)
             read = [self._value(inner(expected), item, (*path, i)) for i, item in enumerate(items)]
@@ -104,5 +109,8 @@ def _alone(data: Any, expected: Any) -> list[Any]:
 
 
 def _is_optional(info: FieldInfo) -> bool:
-    """Whether a field left out is one value or none, and not what others may name parts of."""
-    return not info.is_required() and info.default_factory is None
+    """Whether a field left out is one value or none, and not what others may name parts of.
+
+    Whether a task is `final` is asked of others than the task itself.
+    """
+    return not info.is_required() and info.default_factory is None and info.annotation is not bool

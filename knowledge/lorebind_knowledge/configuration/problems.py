@@ -20,6 +20,7 @@ from lorebind_knowledge.configuration.yaml_source import YamlSource, described_t
 from lorebind_knowledge.declarations.base import Declaration, Path, RefusedError, written_names
 from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.secrets import is_secret_path
+from lorebind_knowledge.declarations.workflows.one_or_more import OneOrMore
 from lorebind_knowledge.errors import Problem, did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -259,6 +260,9 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
                 continue
         if step == "[key]":
             continue
+        if not isinstance(value, list) and _may_be_one(metadata):
+            expected, metadata = unwrapped(inner(expected))
+            continue
         if not isinstance(value, dict | list):  # nothing below it was written
             break
         if len(choices) == 1:
@@ -271,6 +275,10 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
         path = (*path, step)
         value = _below(value, step)
     return _Place(path, value, declarations(expected), holder, metadata, expected)
+
+
+def _may_be_one(metadata: tuple[Any, ...]) -> bool:
+    return any(isinstance(one, OneOrMore) for one in metadata)
 
 
 def _tells_kinds(metadata: tuple[Any, ...]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import templates
 from lorebind_knowledge.configuration.references import problem_at
+from lorebind_knowledge.configuration.task_names import Names, standings, widened
 from lorebind_knowledge.configuration.templates import (
     ANYTHING,
     SCOPES,
@@ -17,19 +18,18 @@ from lorebind_knowledge.configuration.templates import (
     injected_variable,
     shown,
 )
-from lorebind_knowledge.declarations.base import Declaration, Path, within
+from lorebind_knowledge.declarations.base import Declaration, Path, within, written_names
 from lorebind_knowledge.declarations.secrets import is_secret_path
-from lorebind_knowledge.declarations.workflows import BasicTask, WorkflowDeclaration
 from lorebind_knowledge.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from lorebind_knowledge.configuration.environment import Environment
     from lorebind_knowledge.configuration.templates import Reference
     from lorebind_knowledge.declarations.agents import AgentDeclaration
     from lorebind_knowledge.declarations.project import ProjectDeclaration
-    from lorebind_knowledge.declarations.workflows import TaskDeclaration
+    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
     from lorebind_knowledge.errors import Problem
 
 _PROSE = ("description", "inject_as", "render")
@@ -37,7 +37,7 @@ _PROSE = ("description", "inject_as", "render")
 may be named in them."""
 _HINT = (
     "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
-    "prompt, query, history, input and outputs"
+    "prompt, query, history, input, items, with, update and outputs"
 )
 
 
@@ -97,63 +97,75 @@ def workflow_templates(
 ) -> Iterator[Problem]:
     """What is wrong with the templates of a workflow.
 
-    They know what was declared: `workflow.input`, also as `input`, `workflow.vars`, and of the
-    tasks those that come earlier. `vars` know the input only, `outputs` know all tasks, sources
-    of knowledge bases know no task. Prompts also know the variables that passages are injected as.
+    They know what was declared: `workflow.input`, also as `input`, `workflow.vars`, channels, and
+    the tasks that can come before. `vars` know the input only, `outputs` know all tasks of the
+    first level, sources of knowledge bases know no task. Prompts also know the variables that
+    passages are injected as, and so do all templates after one.
     """
-    # Of what cannot be read, anything may be named.
-    readable = isinstance(workflow.input, dict)
-    inputs = dict.fromkeys(workflow.input, ANYTHING) if readable else ANYTHING
-    before = {**_VARIABLES, "input": inputs, "workflow": {"input": inputs}}
-    running = {**before, "workflow": {"input": inputs, "vars": _placeholders(workflow.vars)}}
-    by_task = {
-        id(task): {**running, "tasks": _outputs(workflow.tasks[:index])}
-        for index, task in enumerate(workflow.tasks)
-    }
-    after = {**running, "tasks": _outputs(workflow.tasks)}
+    names = Names(workflow, injected)
+    stands = {id(standing.task): standing for standing in standings(workflow)}
     for inner, path in within(workflow):
-        scopes = by_task.get(id(inner), running if path[:1] == ("knowledge_bases",) else after)
+        standing = stands.get(id(inner))
         for field in type(inner).model_fields:
-            known = scopes
-            if inner is workflow and field == "vars":
-                known = before
-            elif isinstance(inner, BasicTask) and field == "prompt":
-                known = _with(scopes, injected)
-            yield from _field(inner, field, known)
+            if standing is not None:
+                known = names.of(standing)
+                if field == "prompt":
+                    known = widened(known, injected)
+                if field == "update":
+                    known = {**widened(known, names.injected), "output": ANYTHING}
+            elif path[:1] == ("checkpointer",):
+                known = {}
+            elif path[:1] == ("knowledge_bases",):
+                known = names.running
+            elif inner is workflow and field == "vars":
+                known = names.before_vars
+            else:
+                known = names.outputs
+            known = {**_VARIABLES, **known}
+            task = standing.task if standing is not None else None
+            yield from _field(inner, field, known, partial(names.why, scopes=known, by=task))
 
 
-def _with(scopes: Mapping[str, Any], references: Collection[Reference]) -> dict[str, Any]:
-    """The scopes and, beside what they hold, these names."""
-    widened = dict(scopes)
-    for name, *rest in sorted(references):
-        held = widened.get(name, {}) if rest else ANYTHING
-        below = held if isinstance(held, Mapping) else None
-        widened[name] = _with(below, [tuple(rest)]) if rest and below is not None else held
-    return widened
-
-
-def _outputs(tasks: Sequence[TaskDeclaration]) -> Any:
-    if all(isinstance(task.id, str) for task in tasks):
-        return {task.id: {"output": ANYTHING} for task in tasks}
-    return ANYTHING
-
-
-def _field(declaration: Declaration, field: str, scopes: Mapping[str, Any]) -> Iterator[Problem]:
+def _field(
+    declaration: Declaration,
+    field: str,
+    scopes: Mapping[str, Any],
+    why: Callable[[Reference], tuple[str, str] | None] = lambda _: None,
+) -> Iterator[Problem]:
     templated = field in declaration.templated
     for path, text in texts(getattr(declaration, field)):
         if templated:
-            for fault in templates.faults(text, scopes):
-                # A malformed template quotes what was written, and that may be a secret.
-                quotes = isinstance(fault, MalformedTemplateError) and is_secret_path(
-                    (field, *path)
-                )
-                message = f"{field} holds a malformed template" if quotes else fault.message
-                yield problem_at(declaration, (field, *path), message, fault.hint)
-        elif field not in _PROSE:
+            for message, hint in _faults(text, scopes, why, (field, *path)):
+                yield problem_at(declaration, (field, *path), message, hint)
+        elif field not in _PROSE and field not in declaration.expressions:
             for reference in templates.mentions(text):
                 if reference[0] in SCOPES:
-                    message = f"{field} is not a template: {shown(reference)} would stay as it is"
+                    key = written_names(field, type(declaration).model_fields[field])[0]
+                    message = f"{key} is not a template: {shown(reference)} would stay as it is"
                     yield problem_at(declaration, (field, *path), message, _HINT)
+
+
+def _faults(
+    text: str,
+    scopes: Mapping[str, Any],
+    why: Callable[[Reference], tuple[str, str] | None],
+    place: Path,
+) -> Iterator[tuple[str, str]]:
+    """All that `fill` would raise for a text, as message and hint."""
+    try:
+        references = templates.references(text)
+    except MalformedTemplateError as error:
+        # It quotes what was written, and that may be a secret.
+        quotes = is_secret_path(place)
+        yield f"{place[0]} holds a malformed template" if quotes else error.message, error.hint
+        return
+    for reference in references:
+        try:
+            templates.look_up(reference, scopes)
+        except TemplateError as error:
+            message, hint = why(reference) or ("", "")
+            undefined = f"{shown(reference)} is not defined: {message}"
+            yield (undefined, hint) if message else (error.message, error.hint)
 
 
 def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -166,12 +178,3 @@ def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from texts(item, (*path, index))
-
-
-def _placeholders(value: Any) -> Any:
-    """The shape of `vars`: what a template makes of a text is known only when it runs."""
-    if isinstance(value, dict):
-        return {key: _placeholders(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_placeholders(item) for item in value]
-    return ANYTHING if isinstance(value, str) and "{{" in value else value

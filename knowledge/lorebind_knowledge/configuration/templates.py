@@ -17,7 +17,10 @@ Reference: TypeAlias = tuple[str, ...]
 
 _TEMPLATE = re.compile(r"\{\{\s*((?:\.[A-Za-z0-9_-]+)+)\s*\}\}")
 
-SCOPES = ("env", "secrets", "workflow", "tasks", "input")
+SCOPES = (
+    *("env", "secrets", "workflow", "tasks", "input"),
+    *("state", "item", "index", "error", "output"),
+)
 """The first names that templates may have, though not all of them everywhere."""
 
 ANYTHING = object()
@@ -86,21 +89,6 @@ def mentions(text: str) -> list[Reference]:
 def looks_like_one(text: str) -> bool:
     """Whether a text that is no template was probably meant to be one."""
     return any(reference[0] in SCOPES for reference in mentions(text))
-
-
-def faults(text: str, scopes: Mapping[str, Any]) -> list[TemplateError]:
-    """All that `fill` would raise for a text, one after the other."""
-    try:
-        found = references(text)
-    except TemplateError as error:
-        return [error]
-    errors = []
-    for reference in found:
-        try:
-            look_up(reference, scopes)
-        except TemplateError as error:
-            errors.append(error)
-    return errors
 
 
 def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:

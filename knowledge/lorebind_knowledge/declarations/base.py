@@ -88,6 +88,8 @@ class Declaration(BaseModel):
     """The key by which it is told from the others of its place, where no key chooses."""
     templated: ClassVar[tuple[str, ...]] = ()
     """The fields whose texts are templates, see `templates.fill`."""
+    expressions: ClassVar[tuple[str, ...]] = ()
+    """The fields whose texts are CEL, see `conditions`."""
 
     _origin: Origin = PrivateAttr(default_factory=Origin)
 
@@ -151,6 +153,8 @@ def within(value: Any, data: Any = None, path: Path = ()) -> Iterator[tuple[Decl
             if isinstance(item, _HOLDING):
                 inner = data.get(key) if isinstance(data, dict) else None
                 yield from within(item, inner, (*path, key))
+    elif isinstance(value, list) and isinstance(data, dict):  # written as its only item
+        yield from within(value[0], data, path)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             if isinstance(item, _HOLDING):

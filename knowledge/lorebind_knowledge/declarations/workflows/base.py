@@ -43,6 +43,7 @@ class TaskBase(Declaration):
     label: ClassVar[str] = "task"
     kind_key: ClassVar[str] = "type"
     templated: ClassVar[tuple[str, ...]] = ("update",)
+    expressions: ClassVar[tuple[str, ...]] = ("condition",)
 
     id: Id = Field(description="The name by which templates and edges refer to the task.")
     condition: str | None = Field(

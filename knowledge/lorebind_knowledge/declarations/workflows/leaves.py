@@ -80,7 +80,8 @@ class RouterTask(TaskBase):
         return self
 
     def targets(self) -> dict[str, list[str]]:
-        named = {f"routes.{route}": tasks for route, tasks in self.routes.items()}
+        routes = self.routes if isinstance(self.routes, dict) else {}
+        named = {f"routes.{route}": tasks for route, tasks in routes.items()}
         default = {"default": self.default} if self.default is not None else {}
         return named | default | super().targets()
 

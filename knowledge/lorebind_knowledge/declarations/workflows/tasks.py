@@ -47,6 +47,7 @@ class CollectionTask(TaskBase):
     """The same tasks for each item of a list."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "items")
+    expressions: ClassVar[tuple[str, ...]] = (*TaskBase.expressions, "filter")
 
     type: Literal["collection"] = Field(description="Runs tasks for each item of a list.")
     items: JsonValue = Field(description="The list; a template that names one, or the list itself.")

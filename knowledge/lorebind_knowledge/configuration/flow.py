@@ -1,0 +1,165 @@
+"""What follows what in workflows: every edge leads somewhere, and every path to an end.
+
+The first task of a list is where it begins. A list without tasks, which has no entry, is refused by
+the declarations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration.references import named, problem_at
+from lorebind_knowledge.configuration.task_graph import TaskGraph, circle
+from lorebind_knowledge.declarations.workflows import RouterTask, with_nested
+from lorebind_knowledge.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind_knowledge.configuration.task_graph import Edge
+    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+    from lorebind_knowledge.errors import Problem
+
+
+def flows(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
+    """What is wrong with the edges of workflows, in their tasks and in those that these hold."""
+    for workflow in workflows:
+        tasks = list(with_nested(workflow.tasks))
+        every = {task.id for task in tasks if isinstance(task.id, str)}
+        for flow in [workflow.tasks, *(flow for task in tasks for flow in task.flows())]:
+            graph = TaskGraph(flow)
+            yield from _targets(graph, every)
+            if graph.is_known:
+                yield from _ends(graph)
+                yield from _unreachable(graph)
+                yield from _circles(graph)
+                yield from _traps(graph)
+
+
+def _targets(graph: TaskGraph, every: set[str]) -> Iterator[Problem]:
+    """Edges that lead nowhere, or twice to one task."""
+    for one in graph.unknown if graph.knows_ids else ():
+        task = graph.tasks[one.source]
+        where, hint = f"unknown task {one.name!r}", did_you_mean(one.name, graph.numbers)
+        if one.name in every:
+            where = f"task {one.name!r}, which is in another list of tasks"
+            hint = f"known: {', '.join(sorted(graph.numbers))}"
+        yield problem_at(task, one.path, f"{_called(task)} goes on to {where}", hint)
+    times = Counter((one.source, one.field, one.name) for one in graph.named)
+    for one in graph.named:
+        if times.pop((one.source, one.field, one.name), 1) > 1:
+            task = graph.tasks[one.source]
+            message = f"{_called(task)} goes on to task {one.name!r} twice"
+            yield problem_at(task, one.field, message, "name it once")
+
+
+def _ends(graph: TaskGraph) -> Iterator[Problem]:
+    """Tasks that nothing follows though it should, and those that something follows."""
+    for number, task in enumerate(graph.tasks):
+        if graph.leads_nowhere(number):
+            hint = "write on_success or final: true"
+            yield problem_at(task, ("id",), f"{_called(task)} leads nowhere", hint)
+        elif task.final is True and task.on_success is not None:
+            message = f"{_called(task)} is final, and on_success leads on from it"
+            yield problem_at(task, ("on_success",), message, "remove one of them")
+        elif task.final is True and not graph.is_written and number + 1 < len(graph.tasks):
+            after = _called(graph.tasks[number + 1])
+            message = f"{_called(task)} is final, and {after} follows it in order"
+            yield problem_at(task, ("final",), message, "say with on_success what follows what")
+
+
+def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
+    """Tasks to which no edges lead from the first; not those that only follow such a one."""
+    reach = graph.reach
+    lost = [n for n in range(1, len(graph.tasks)) if not reach[0] >> n & 1]
+    if not graph.knows_ids:  # an edge may lead to a task by an id that cannot be read
+        return
+    for number in lost:
+        before = [n for n in lost if n != number and reach[n] >> number & 1]
+        if all(reach[number] >> n & 1 and n > number for n in before):
+            message = f"{_called(graph.tasks[number])} is never reached"
+            hint = f"let an edge lead to it from {_called(graph.tasks[0])}, or remove it"
+            yield problem_at(graph.tasks[number], ("id",), message, hint)
+
+
+def _circles(graph: TaskGraph) -> Iterator[Problem]:
+    """Tasks that lead back to themselves without a router that could lead out."""
+    for edge in graph.edges:
+        if edge.source == edge.target:
+            task = graph.tasks[edge.source]
+            hint = "a loop needs a router, and a task that runs again"
+            yield problem_at(task, edge.path, f"{_called(task)} goes on to itself", hint)
+    plain = [
+        edge
+        for edge in _in_circles(graph)
+        if edge.source != edge.target
+        and not isinstance(graph.tasks[edge.source], RouterTask)
+        and not isinstance(graph.tasks[edge.target], RouterTask)
+    ]
+    for group in _groups(plain):
+        way = circle(group[0], plain)
+        message = f"{_called(graph.tasks[group[0]])} comes back to itself without a router"
+        yield problem_at(
+            graph.tasks[way[-1].source],
+            way[-1].path,
+            f"{message}: {_shown(graph, way)}",
+            "put a router into the loop",
+        )
+
+
+def _traps(graph: TaskGraph) -> Iterator[Problem]:
+    """Tasks that lead back to themselves only, by a router though."""
+    numbers = range(len(graph.tasks))
+    ends = [n for n in numbers if graph.is_end(n) or graph.leads_nowhere(n)]
+    trapped = {n for n in numbers if n not in ends and not any(graph.can_reach(n, e) for e in ends)}
+    edges = [e for e in _in_circles(graph) if e.source in trapped and e.source != e.target]
+    for group in _groups(edges):
+        leads_out = any(target not in group for n in group for target in graph.followers(n))
+        routed = any(isinstance(graph.tasks[n], RouterTask) for n in group)
+        if leads_out or not routed:
+            continue  # what is wrong is said of what follows, or of the edges
+        task = graph.tasks[group[0]]
+        way = _shown(graph, circle(group[0], edges))
+        message = f"{_called(task)} has no way to the end: {way}"
+        yield problem_at(task, ("id",), message, "let a route lead to a task that is final")
+
+
+def _in_circles(graph: TaskGraph) -> list[Edge]:
+    """The edges between tasks that can come back to themselves; most graphs have none."""
+    inside = {n for n in range(len(graph.tasks)) if graph.can_reach(n, n)}
+    return [edge for edge in graph.edges if edge.source in inside and edge.target in inside]
+
+
+def _groups(edges: Sequence[Edge]) -> list[list[int]]:
+    """The tasks that lead back to themselves, those together that lead to each other."""
+    after: dict[int, set[int]] = {}
+    for edge in edges:
+        after.setdefault(edge.source, set()).add(edge.target)
+    reach = {number: _reached(number, after) for number in after}
+    groups: dict[frozenset[int], list[int]] = {}
+    for number in sorted(after):
+        if number in reach[number]:
+            same = frozenset(n for n in reach[number] if number in reach[n])
+            groups.setdefault(same, []).append(number)
+    return list(groups.values())
+
+
+def _reached(start: int, after: dict[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    todo = [start]
+    while todo:
+        for target in after.get(todo.pop(), ()):
+            if target not in found:
+                found.add(target)
+                todo.append(target)
+    return found
+
+
+def _shown(graph: TaskGraph, way: Sequence[Edge]) -> str:
+    numbers = [way[0].source, *(edge.target for edge in way)]
+    return " -> ".join(str(graph.tasks[number].id) for number in numbers)
+
+
+def _called(task: Any) -> str:
+    return named(task, task.id)

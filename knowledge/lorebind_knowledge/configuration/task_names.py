@@ -1,0 +1,216 @@
+"""What the templates and conditions of a task may name: what is known whenever the task runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration.task_graph import TaskGraph
+from lorebind_knowledge.configuration.templates import ANYTHING
+from lorebind_knowledge.declarations.workflows import CHANNELS, BasicTask, CollectionTask
+from lorebind_knowledge.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from lorebind_knowledge.configuration.templates import Reference
+    from lorebind_knowledge.declarations.workflows import TaskBase, WorkflowDeclaration
+
+_ERROR = dict.fromkeys(("task", "type", "message"), ANYTHING)
+_ONLY = {
+    "item": "item is known only in the tasks of a collection",
+    "index": "index is known only in the tasks of a collection",
+    "error": "error is known only after an on_error",
+    "output": "output is known only in update and in conditions",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A task among those that can be before it, in its own list and in those around it."""
+
+    task: TaskBase
+    graph: TaskGraph
+    number: int
+    around: Standing | None
+    """Where the task stands that holds it."""
+
+    @property
+    def per_item(self) -> bool:
+        """Whether it is in a collection."""
+        holder = self.around
+        return holder is not None and (isinstance(holder.task, CollectionTask) or holder.per_item)
+
+    @property
+    def after_error(self) -> bool:
+        """Whether an `on_error` can lead to it."""
+        own = self.graph.can_follow_error(self.number)
+        return own or (self.around is not None and self.around.after_error)
+
+    @property
+    def knows_ids(self) -> bool:
+        """Whether the ids of all tasks can be read that can come before it."""
+        own = self.graph.knows_ids or all(
+            isinstance(task.id, str) or not self.graph.can_reach(number, self.number)
+            for number, task in enumerate(self.graph.tasks)
+        )
+        return own and (self.around is None or self.around.knows_ids)
+
+    @property
+    def follows_prompt(self) -> bool:
+        """Whether a task that may inject passages can come before it."""
+        return not self.knows_ids or any(isinstance(one, BasicTask) for one in self.before())
+
+    def before(self) -> Iterator[TaskBase]:
+        """The tasks that can come before it."""
+        for number, task in enumerate(self.graph.tasks):
+            if self.graph.can_reach(number, self.number):
+                yield task
+        if self.around is not None:
+            yield from self.around.before()
+
+    def can_follow(self, task_id: str) -> bool:
+        """Whether a task of that id can come before it."""
+        numbers = self.graph.numbers.get(task_id, ())
+        if any(self.graph.can_reach(number, self.number) for number in numbers):
+            return True
+        return self.around is not None and self.around.can_follow(task_id)
+
+
+class _Before(Mapping[str, Any]):
+    """`tasks` as one of them sees it."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def __getitem__(self, task_id: str) -> Any:
+        if not self._standing.can_follow(task_id):
+            raise KeyError(task_id)
+        return {"output": ANYTHING}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({task.id: None for task in self._standing.before()})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def standings(workflow: WorkflowDeclaration) -> Iterator[Standing]:
+    """All tasks of a workflow, each before those that it holds."""
+    yield from _standings(workflow.tasks, None)
+
+
+def _standings(tasks: Sequence[TaskBase], around: Standing | None) -> Iterator[Standing]:
+    graph = TaskGraph(tasks)
+    for number, task in enumerate(tasks):
+        standing = Standing(task, graph, number, around)
+        yield standing
+        for flow in task.flows():
+            yield from _standings(flow, standing)
+
+
+class Names:
+    """What may be named somewhere in a workflow, and why the rest may not."""
+
+    def __init__(self, workflow: WorkflowDeclaration, injected: Collection[Reference] = ()) -> None:
+        self.injected = [reference for reference in injected if reference[0] == "workflow"]
+        """The variables that passages are injected as, which stay for what runs later."""
+        # Of what cannot be read, anything may be named.
+        self.inputs: Any = ANYTHING
+        if isinstance(workflow.input, dict):
+            self.inputs = dict.fromkeys(workflow.input, ANYTHING)
+        self.state: Any = ANYTHING
+        if isinstance(workflow.channels, dict):
+            self.state = dict.fromkeys([*CHANNELS, *workflow.channels], ANYTHING)
+        self.before_vars = {"input": self.inputs, "workflow": {"input": self.inputs}}
+        self.running = {
+            "input": self.inputs,
+            "workflow": {"input": self.inputs, "vars": _placeholders(workflow.vars)},
+        }
+        self.outputs = {
+            **widened(self.running, self.injected),
+            "tasks": _outputs(workflow.tasks),
+            "state": self.state,
+        }
+        self._holders = dict(_holders(workflow.tasks))
+
+    def of(self, standing: Standing) -> dict[str, Any]:
+        """What the templates of a task may name."""
+        scopes: dict[str, Any] = {
+            **self.running,
+            "tasks": _Before(standing) if standing.knows_ids else ANYTHING,
+            "state": self.state,
+        }
+        if self.injected and standing.follows_prompt:
+            scopes = widened(scopes, self.injected)
+        if standing.per_item:
+            scopes |= {"item": ANYTHING, "index": ANYTHING}
+        if standing.after_error:
+            scopes["error"] = _ERROR
+        return scopes
+
+    def why(
+        self, reference: Reference, scopes: Mapping[str, Any], by: TaskBase | None = None
+    ) -> tuple[str, str] | None:
+        """Why a name is not known there, in words and a hint; None if nothing more can be said.
+
+        Args:
+            reference: what is named, such as ("tasks", "read", "output").
+            scopes: what may be named there.
+            by: the task that names it.
+        """
+        first = reference[0]
+        if first in _ONLY and first not in scopes:
+            return _ONLY[first], ""
+        if first != "tasks" or "tasks" not in scopes:
+            return None
+        ends = range(2, len(reference) + 1)
+        ids = (".".join(reference[1:end]) for end in ends)
+        task_id = next((name for name in ids if name in self._holders), None)
+        known = scopes["tasks"]
+        if task_id is None or not isinstance(known, Mapping) or task_id in known:
+            return None
+        holder = self._holders[task_id]
+        if holder is not None and holder in known:
+            return f"task {task_id!r} is within task {holder!r}", f"name tasks.{holder}.output"
+        if by is None or by.id == task_id:
+            return f"task {task_id!r} has no output here", did_you_mean(task_id, known)
+        hint = f"known: {', '.join(sorted(known)) or 'none'}"
+        return f"task {task_id!r} cannot come before {by.id!r}", hint
+
+
+def widened(scopes: Mapping[str, Any], references: Collection[Reference]) -> dict[str, Any]:
+    """The scopes and, beside what they hold, these names."""
+    made = dict(scopes)
+    for name, *rest in sorted(references):
+        held = made.get(name, {}) if rest else ANYTHING
+        below = held if isinstance(held, Mapping) else None
+        made[name] = widened(below, [tuple(rest)]) if rest and below is not None else held
+    return made
+
+
+def _outputs(tasks: Sequence[TaskBase]) -> Any:
+    if all(isinstance(task.id, str) for task in tasks):
+        return {task.id: {"output": ANYTHING} for task in tasks}
+    return ANYTHING
+
+
+def _holders(
+    tasks: Sequence[TaskBase], holder: str | None = None
+) -> Iterator[tuple[str, str | None]]:
+    """The ids of all tasks, each with that of the task that holds it."""
+    for task in tasks:
+        if isinstance(task.id, str):
+            yield task.id, holder
+            for flow in task.flows():
+                yield from _holders(flow, task.id)
+
+
+def _placeholders(value: Any) -> Any:
+    """The shape of `vars`: what a template makes of a text is known only when it runs."""
+    if isinstance(value, dict):
+        return {key: _placeholders(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_placeholders(item) for item in value]
+    return ANYTHING if isinstance(value, str) and "{{" in value else value
