@@ -15,7 +15,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lorebind.objects import existing
     from lorebind.project import Project
-    from lorebind_bindings import GenerateSettings, RetrievalSettings, RetrieverSettings
+    from lorebind_bindings import (
+        CallbackSink,
+        GenerateSettings,
+        JsonLinesSink,
+        MemorySink,
+        RetrievalSettings,
+        RetrieverSettings,
+        RunEvent,
+        RunResult,
+        RunStream,
+        Sink,
+        StdoutSink,
+        TaskContext,
+        TaskResult,
+        ThreadInfo,
+        Update,
+        event_schema,
+    )
     from lorebind_knowledge.errors import (
         ConfigurationError,
         EmbedderError,
@@ -33,12 +50,15 @@ if TYPE_CHECKING:
         RerankerError,
         SourceError,
         StoreError,
+        TaskError,
+        ThreadRefusedError,
         UsageError,
     )
     from lorebind_knowledge.events import Event, Extension
     from lorebind_knowledge.namespace import tenant
 
 __all__ = [
+    "CallbackSink",
     "ConfigurationError",
     "EmbedderError",
     "Event",
@@ -47,7 +67,9 @@ __all__ = [
     "IndexMismatchError",
     "IngestRefusedError",
     "IngestRunningError",
+    "JsonLinesSink",
     "LorebindError",
+    "MemorySink",
     "MissingDependencyError",
     "ModelError",
     "NotFoundError",
@@ -59,20 +81,45 @@ __all__ = [
     "RerankerError",
     "RetrievalSettings",
     "RetrieverSettings",
+    "RunEvent",
+    "RunResult",
+    "RunStream",
+    "Sink",
     "SourceError",
+    "StdoutSink",
     "StoreError",
+    "TaskContext",
+    "TaskError",
+    "TaskResult",
+    "ThreadInfo",
+    "ThreadRefusedError",
+    "Update",
     "UsageError",
+    "event_schema",
     "existing",
     "tenant",
 ]
 
 _HOMES = {
+    "CallbackSink": "lorebind_bindings",
     "Event": "lorebind_knowledge.events",
     "Extension": "lorebind_knowledge.events",
     "GenerateSettings": "lorebind_bindings",
+    "JsonLinesSink": "lorebind_bindings",
+    "MemorySink": "lorebind_bindings",
     "Project": "lorebind.project",
     "RetrievalSettings": "lorebind_bindings",
     "RetrieverSettings": "lorebind_bindings",
+    "RunEvent": "lorebind_bindings",
+    "RunResult": "lorebind_bindings",
+    "RunStream": "lorebind_bindings",
+    "Sink": "lorebind_bindings",
+    "StdoutSink": "lorebind_bindings",
+    "TaskContext": "lorebind_bindings",
+    "TaskResult": "lorebind_bindings",
+    "ThreadInfo": "lorebind_bindings",
+    "Update": "lorebind_bindings",
+    "event_schema": "lorebind_bindings",
     "existing": "lorebind.objects",
     "tenant": "lorebind_knowledge.namespace",
 }

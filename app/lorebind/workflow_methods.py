@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings import EventBus, RunStream, Workflows, as_sink
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.events.sinks import as_sink
+from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
-    from lorebind_bindings import RunResult, ThreadInfo
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+
+    from lorebind_bindings import RunResult, Workflows
+    from lorebind_bindings.workflow.events.sinks import SinkLike
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo
+    from lorebind_knowledge.configuration import LoadedProject
+
+    Start = Callable[[EventBus], Coroutine[Any, Any, RunResult]]
 
 
 class WorkflowMethods:
     """A part of `Project`."""
 
+    config: LoadedProject
     _workflows: Workflows
 
     async def arun(
@@ -25,7 +38,7 @@ class WorkflowMethods:
         *,
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
         """Run a workflow: begin a thread, or a new turn of one that has completed.
 
@@ -48,10 +61,9 @@ class WorkflowMethods:
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
             TaskError: a task failed. What ended before is kept; `resume` goes on from there.
         """
-        stream = self._stream(
-            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
-        )
-        return await stream.ended()
+        thread_id = thread_id or uuid.uuid4().hex
+        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
+        return await _ran(start, thread_id)
 
     async def aresume(
         self,
@@ -60,7 +72,7 @@ class WorkflowMethods:
         answers: Mapping[str, Any] | None = None,
         *,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
         """Go on with a thread that waits, is paused, has failed, or was cut off.
 
@@ -78,10 +90,8 @@ class WorkflowMethods:
             ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
             TaskError: a task failed.
         """
-        stream = self._stream(
-            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
-        )
-        return await stream.ended()
+        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
+        return await _ran(start, thread_id)
 
     def run_stream(
         self,
@@ -90,7 +100,7 @@ class WorkflowMethods:
         *,
         thread_id: str | None = None,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
         """The same as `run`, event by event: iterate over it, with `for` or `async for`.
 
@@ -103,9 +113,9 @@ class WorkflowMethods:
         Raises:
             LorebindError: as `arun`, while it is read.
         """
-        return self._stream(
-            workflow, inputs or {}, thread_id, interrupt_before, sinks, resumed=False
-        )
+        thread_id = thread_id or uuid.uuid4().hex
+        start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
+        return RunStream(start, thread_id)
 
     def resume_stream(
         self,
@@ -114,12 +124,11 @@ class WorkflowMethods:
         answers: Mapping[str, Any] | None = None,
         *,
         interrupt_before: Collection[str] = (),
-        sinks: Sequence[Any] = (),
+        sinks: Sequence[SinkLike] = (),
     ) -> RunStream:
         """The same as `resume`, event by event, see `run_stream`."""
-        return self._stream(
-            workflow, answers or {}, thread_id, interrupt_before, sinks, resumed=True
-        )
+        start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
+        return RunStream(start, thread_id)
 
     async def athreads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
         """The threads of a workflow that the tenant has, the newest first.
@@ -152,20 +161,85 @@ class WorkflowMethods:
         """
         return await self._workflows.replay(workflow, thread_id, step)
 
-    def _stream(
+    def graph(
+        self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """A workflow as a compiled graph of LangGraph, for a node of your own graph.
+
+        Its state has `input` (the inputs of the workflow, by name), `output`, and `messages`, which
+        tasks know as `{{ .state.messages }}` and may add to. While tasks wait, it is interrupted;
+        `Command(resume={task: answer})` answers. Every turn of your thread is a thread of the
+        workflow's own, which the interrupt names.
+
+        Args:
+            workflow: its id.
+            checkpointer: keeps the graph where you run it itself; within your graph, yours does.
+
+        Raises:
+            NotFoundError: no such workflow.
+            MissingDependencyError: LangGraph is not installed.
+        """
+        import_extra("langgraph.graph", extra="workflow", purpose="running a workflow")
+        from lorebind_bindings.workflow.langgraph_node import workflow_graph
+
+        return workflow_graph(self.config, self._workflows, workflow, checkpointer)
+
+    def _start(
         self,
         workflow: str,
-        given: Mapping[str, Any],
-        thread_id: str | None,
+        inputs: Mapping[str, Any] | None,
+        thread_id: str,
         interrupt_before: Collection[str],
-        sinks: Sequence[Any],
-        *,
-        resumed: bool,
-    ) -> RunStream:
-        raise NotImplementedError
+        sinks: Sequence[SinkLike],
+    ) -> Start:
+        async def start(bus: EventBus) -> RunResult:
+            return await self._workflows.run(
+                workflow,
+                inputs or {},
+                thread_id=thread_id,
+                interrupt_before=interrupt_before,
+                bus=bus,
+            )
+
+        return _attaching(sinks, start)
+
+    def _resumption(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None,
+        interrupt_before: Collection[str],
+        sinks: Sequence[SinkLike],
+    ) -> Start:
+        async def start(bus: EventBus) -> RunResult:
+            return await self._workflows.resume(
+                workflow, thread_id, answers, interrupt_before=interrupt_before, bus=bus
+            )
+
+        return _attaching(sinks, start)
 
     run = sync(arun)
     resume = sync(aresume)
     threads = sync(athreads)
     history = sync(ahistory)
     replay = sync(areplay)
+
+
+def _attaching(sinks: Sequence[SinkLike], start: Start) -> Start:
+    """The same run, with sinks for its events; they are made now, so that a bad one is told now."""
+    made = [as_sink(sink) for sink in sinks]
+
+    async def attached(bus: EventBus) -> RunResult:
+        for sink in made:
+            bus.attach(sink)
+        return await start(bus)
+
+    return attached
+
+
+async def _ran(start: Start, thread_id: str) -> RunResult:
+    bus = EventBus(thread_id)
+    try:
+        return await start(bus)
+    finally:
+        await bus.close()

@@ -25,21 +25,34 @@ if TYPE_CHECKING:
         RetrievalSettings,
         RetrieverSettings,
     )
+    from lorebind_bindings.workflow.events.events import RunEvent, event_schema
+    from lorebind_bindings.workflow.events.sinks import (
+        CallbackSink,
+        JsonLinesSink,
+        MemorySink,
+        Sink,
+        StdoutSink,
+    )
     from lorebind_bindings.workflow.results import RunResult, TaskResult
+    from lorebind_bindings.workflow.run_stream import RunStream
     from lorebind_bindings.workflow.runtime import Workflows
     from lorebind_bindings.workflow.tasks.python import TaskContext, Update
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo
 
 __all__ = [
     "Answer",
     "AnswerStream",
     "AskedInRuns",
     "BoundResult",
+    "CallbackSink",
     "CitationParser",
     "GenerateSettings",
     "Injection",
+    "JsonLinesSink",
     "KnowledgeMiddleware",
     "KnowledgePrompt",
     "LorebindRetriever",
+    "MemorySink",
     "ModelPool",
     "Place",
     "Provenance",
@@ -47,14 +60,20 @@ __all__ = [
     "ResolvedBinding",
     "RetrievalSettings",
     "RetrieverSettings",
+    "RunEvent",
     "RunResult",
+    "RunStream",
+    "Sink",
+    "StdoutSink",
     "TaskContext",
     "TaskResult",
+    "ThreadInfo",
     "Update",
     "Verdict",
     "Workflows",
     "answer",
     "bind",
+    "event_schema",
     "ingest_scope",
     "inject",
     "knowledge_tool",
@@ -82,8 +101,18 @@ __getattr__ = lazy_door(
         "resolver": ("Provenance", "ResolvedBinding", "bind", "override", "resolve"),
         "retrieving": ("BoundResult", "Verdict", "retrieve"),
         "settings": ("GenerateSettings", "RetrievalSettings", "RetrieverSettings"),
+        "workflow.events.events": ("RunEvent", "event_schema"),
+        "workflow.events.sinks": (
+            "CallbackSink",
+            "JsonLinesSink",
+            "MemorySink",
+            "Sink",
+            "StdoutSink",
+        ),
         "workflow.results": ("RunResult", "TaskResult"),
+        "workflow.run_stream": ("RunStream",),
         "workflow.runtime": ("Workflows",),
         "workflow.tasks.python": ("TaskContext", "Update"),
+        "workflow.threads.threads": ("ThreadInfo",),
     },
 )

@@ -183,6 +183,16 @@ async def call_client(
     return await call_daemon(blocking, *args, **kwargs)
 
 
+def callers_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs here, if it is the caller's own; None on a loop of ours."""
+    if isinstance(threading.current_thread(), _LoopThread):
+        return None
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a plain function that may take for ever, in a thread of its own.
 

@@ -44,7 +44,7 @@ def _places(values: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], re.Pat
 
 
 def said_by(
-    error: Exception,
+    error: BaseException,
     *,
     holder: object = None,
     written: Any = None,

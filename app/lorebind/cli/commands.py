@@ -18,6 +18,7 @@ from lorebind.cli import (
     schema,
     trust,
     validate,
+    workflow,
 )
 from lorebind.cli.shared_options import with_shared_options
 
@@ -59,7 +60,8 @@ app.command("run")(run.run)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")
-for one in (app, knowledge.app, bindings.app):
+app.add_typer(workflow.app, name="workflow")
+for one in (app, knowledge.app, bindings.app, workflow.app):
     for command in one.registered_commands:
         assert command.callback
         command.callback = with_shared_options(command.callback)

@@ -23,7 +23,8 @@ BROKEN_PIPE = 141
 def main() -> None:
     """Run the command line; exit 0 fine, 1 failed, 2 wrong usage or configuration.
 
-    130 is Ctrl-C, 141 a pipe that nobody reads any more. Output that could not be written is 1.
+    3 is a workflow that waits for an answer or is paused, 130 is Ctrl-C, 141 a pipe that nobody
+    reads any more. Output that could not be written is 1.
     """
     interrupts = Interrupts()
     interrupts.watch()

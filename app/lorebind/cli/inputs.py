@@ -1,4 +1,4 @@
-"""`--input name=value`: what a workflow is given on the command line."""
+"""`--input name=value`, `--answer task=value`: what a workflow is given on the command line."""
 
 from __future__ import annotations
 
@@ -31,3 +31,32 @@ def input_values(written: Sequence[str] | None, workflow: WorkflowDeclaration) -
                 f"input {name!r} is of type {declared.type}; {value!r} is not JSON for one"
             ) from None
     return values
+
+
+def answer_values(written: Sequence[str] | None) -> dict[str, Any]:
+    """`task=value` pairs; a value that is JSON is read as such, and any other is text.
+
+    Raises:
+        UsageError: a pair is of another form, or a task is answered twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in written or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(
+                f"--answer {pair!r} is not of the form task=value, as in --answer approve=true"
+            )
+        if name in values:
+            raise UsageError(f"--answer {name!r} is given twice; keep one of them")
+        values[name] = _json_or_text(value)
+    return values
+
+
+def _json_or_text(value: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        return json.loads(value, parse_constant=refuse)  # NaN is no JSON
+    except (ValueError, RecursionError):
+        return value

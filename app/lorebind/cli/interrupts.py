@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-_LINE = "lorebind: interrupted; what was finished is kept, and the next run completes it\n"
+_COMPLETED_BY = ContextVar("_COMPLETED_BY", default="the next run completes it")
 _SHOW_CURSOR = "\x1b[?25h"
+
+
+def completed_by(hint: str) -> None:
+    """Tell from now on how to go on after an interrupt, as in `resume it with: ...`."""
+    _COMPLETED_BY.set(hint)
+
+
+def _line() -> str:
+    return f"lorebind: interrupted; what was finished is kept, and {_COMPLETED_BY.get()}\n"
 
 
 class Interrupts:
@@ -68,7 +78,7 @@ class Interrupts:
         """Say once that the command was interrupted."""
         if not self._told:
             self._told = True
-            sys.stderr.write(_LINE)
+            sys.stderr.write(_line())
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
         if self._orderly and not self.came:
@@ -80,6 +90,6 @@ class Interrupts:
         # A process that was forked says nothing: its parent, which gets the same signal, does.
         if os.getpid() == self._process:
             with suppress(OSError):
-                line = "" if self._told else _LINE
+                line = "" if self._told else _line()
                 os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{line}".encode())
         os._exit(INTERRUPTED)

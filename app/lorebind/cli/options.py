@@ -38,3 +38,9 @@ InputsOption = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the workflow."),
 ]
+WorkflowArgument = Annotated[
+    str, typer.Argument(metavar="WORKFLOW", help="The id of the workflow.")
+]
+ThreadOption = Annotated[
+    str, typer.Option("--thread", "-t", metavar="ID", help="The thread, as `threads` lists it.")
+]

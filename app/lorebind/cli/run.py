@@ -1,51 +1,141 @@
-"""`lorebind run`: a workflow, from its inputs to its outputs."""
+"""`lorebind run`: a workflow, from its inputs to its outputs, or to where it waits."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorebind.cli.inputs import input_values
-from lorebind.cli.options import InputsOption, Output, OutputOption, ProjectOption
+from lorebind.cli.inputs import answer_values, input_values
+from lorebind.cli.options import (
+    InputsOption,
+    Output,
+    OutputOption,
+    ProjectOption,
+    WorkflowArgument,
+)
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.declarations import WorkflowDeclaration
 
 
 def run(
-    workflow: Annotated[str, typer.Argument(help="The id of the workflow.")],
+    workflow: WorkflowArgument,
     inputs: InputsOption = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(
+            "--thread", "-t", metavar="ID", help="The thread: a name for a new one, or an old one."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the thread where it stopped.")
+    ] = False,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            "-a",
+            metavar="TASK=VALUE",
+            help="Resume with an answer to a task that waits: JSON, or else text.",
+        ),
+    ] = None,
+    interrupt_before: Annotated[
+        list[str] | None,
+        typer.Option("--interrupt-before", metavar="TASK", help="Pause before this task."),
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print what happens while it happens.")
+    ] = False,
+    events: Annotated[
+        Path | None,
+        typer.Option("--events", metavar="FILE", help="Append the events, a JSON line each."),
+    ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Run a workflow and print what it gives, with its citations."""
+    """Run a workflow and print what it gives, with its citations.
+
+    A run that waits for an answer or pauses exits with 3, and prints the command that resumes it.
+    So does one that fails, with 1: what its tasks finished is kept.
+    """
+    from lorebind.cli.interrupts import completed_by
     from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import console, print_data, print_line
+    from lorebind.cli.run_result import show_result
+    from lorebind.cli.streaming import show_events
+    from lorebind_bindings.workflow.how_to_resume import how_to_resume
 
+    given = answer_values(answers)
+    resumed = resume or bool(answers)
+    _check_options(workflow, thread, resumed, inputs)
+    if stream and output is Output.yaml:
+        raise UsageError("--stream prints text or lines of JSON; use --output json")
     with open_project(project) as loaded:
-        result = loaded.run(workflow, input_values(inputs, loaded.config.workflow(workflow)))
-    if output is not Output.table:
-        print_data(result, output)
+        declared = loaded.config.workflow(workflow)
+        _check_thread(loaded.config, declared, thread, resumed, inputs)
+        thread_id = thread or uuid.uuid4().hex
+        completed_by(f"this resumes it: {how_to_resume(loaded.config, workflow, thread_id)}")
+        shared: dict[str, Any] = {
+            "interrupt_before": interrupt_before or (),
+            "sinks": [events] if events else [],
+        }
+        if resumed:
+            start = loaded.resume_stream if stream else loaded.resume
+            begun: Any = start(workflow, thread_id, given, **shared)
+        else:
+            values = input_values(inputs, declared)
+            begin = loaded.run_stream if stream else loaded.run
+            begun = begin(workflow, values, thread_id=thread_id, **shared)
+        result = show_events(begun, output) if stream else begun
+        show_result(loaded.config, workflow, result, output, compact=stream)
+
+
+def _check_options(
+    workflow: str, thread: str | None, resumed: bool, inputs: list[str] | None
+) -> None:
+    """
+    Raises:
+        UsageError: options that do not go together.
+    """
+    if thread is not None and not thread.strip():
+        raise UsageError("--thread is empty; give the thread a name")
+    if not resumed:
         return
-    out = console()
-    named = result.output if isinstance(result.output, dict) else {"output": result.output}
-    for name, value in named.items():
-        out.rule(name, align="left")
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        print(text)
-    for name, task in result.tasks.items():
-        out.rule(f"Sources of {name} ({task.verdict})", align="left")
-        for citation in task.citations:
-            print_line(f"{citation.marker} {citation.label}")
-        for marker in task.unknown_markers:
-            print_line(f"warning: {marker} in the output belongs to no passage")
-        for usage in _prompts(result.usage[name]):
-            exactness = "exact" if usage["exact"] else "estimated"
-            tokens = f"{usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})"
-            print_line(f"Prompt: {tokens}")
+    if thread is None:
+        raise UsageError(
+            "--resume and --answer need to know which thread; add --thread ID, "
+            f"`lorebind workflow threads {workflow}` lists those there are"
+        )
+    if inputs:
+        raise UsageError(
+            "a thread that is resumed has its inputs already; leave out --input, or, to begin a "
+            "new turn of a thread that has completed, --resume and --answer"
+        )
 
 
-def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each prompt of a task used; a task that runs another workflow has several."""
-    if "prompt_tokens" in usage:
-        return [usage]
-    return [prompt for inner in usage.values() for prompt in _prompts(inner)]
+def _check_thread(
+    config: Any,
+    declared: WorkflowDeclaration,
+    thread: str | None,
+    resumed: bool,
+    inputs: list[str] | None,
+) -> None:
+    """
+    Raises:
+        UsageError: the thread cannot be there, or it was probably meant to be resumed.
+    """
+    kept = declared.checkpointer or config.project.checkpointer
+    if resumed and kept.type == "memory":
+        raise UsageError(
+            f"the threads of workflow {declared.id!r} are kept in memory and ended with the "
+            "command that ran them; to resume them, declare checkpointer: { type: sqlite }"
+        )
+    needed = [name for name, one in declared.input.items() if one.required and one.default is None]
+    if thread is not None and not resumed and needed and not inputs:
+        raise UsageError(
+            f"workflow {declared.id!r} needs the input {needed[0]!r}: add "
+            f"--input {needed[0]}=VALUE; or, to go on with thread {thread!r}, --resume"
+        )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.extras import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def answer_key(path: str) -> str:
@@ -18,7 +21,7 @@ def passed_key(path: str) -> str:
     return f"{path}|passed"
 
 
-def check_answer(answer: Any, question: dict[str, Any]) -> None:
+def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
     """
     Raises:
         UsageError: the answer is not what the schema of the question says.
@@ -35,3 +38,30 @@ def check_answer(answer: Any, question: dict[str, Any]) -> None:
             f"the answer to task {question['path']!r} does not fit its schema{place}: "
             f"{error.message}; the thread still waits, answer it again"
         )
+
+
+def answers_by_path(
+    waiting: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Answers that name tasks, by the paths of those that wait.
+
+    Args:
+        waiting: the questions.
+        answers: by the ids of tasks, or their paths.
+
+    Raises:
+        UsageError: nobody waits for one, several do, or it does not fit.
+    """
+    found: dict[str, Any] = {}
+    for name, answer in answers.items():
+        questions = [one for one in waiting if name in (one["path"], one["task"])]
+        if not questions:
+            paths = [one["path"] for one in waiting]
+            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, paths)}")
+        if len(questions) > 1 and all(one["path"] != name for one in questions):
+            several = ", ".join(one["path"] for one in questions)
+            raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")
+        question = next((one for one in questions if one["path"] == name), questions[0])
+        check_answer(answer, question)
+        found[question["path"]] = answer
+    return found

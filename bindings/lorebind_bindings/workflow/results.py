@@ -50,6 +50,8 @@ class RunResult:
     """`completed`; `waiting` for answers; `paused` before a task."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
     """What is waited for: `task`, `path`, `prompt` and `schema` of each question."""
+    paused: list[str] = field(default_factory=list)
+    """The paths of the tasks before which it was asked to pause."""
 
 
 @dataclass(slots=True)
@@ -102,7 +104,9 @@ class Done:
         outcome = self.outcome
         items = [
             TaskResult(output, "none", [], [], one["status"], one["error"], one["attempts"])
-            for one, output in zip(outcome.items, outcome.output or [], strict=False)
+            for one, output in zip(
+                outcome.items, outcome.output if outcome.items else (), strict=True
+            )
         ]
         return TaskResult(
             outcome.output,

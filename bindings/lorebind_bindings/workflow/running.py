@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.resolver import ResolvedBinding
-    from lorebind_bindings.workflow.bus import EventBus
-    from lorebind_bindings.workflow.journal import Journal
+    from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Update
     from lorebind_bindings.workflow.state import Channels, Past, State
+    from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService

@@ -7,13 +7,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
-from lorebind_bindings.workflow.answers import check_answer
-from lorebind_bindings.workflow.bus import EventBus
+from lorebind_bindings.workflow.answers import answers_by_path
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_bindings.workflow.how_to_resume import how_to_resume
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
-from lorebind_bindings.workflow.threads import Thread, not_found, open_threads
-from lorebind_bindings.workflow.turn import Turn, compile_host, playing
+from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
+from lorebind_bindings.workflow.turn import Turn, apart, compile_host, playing
 from lorebind_knowledge.errors import (
     NotFoundError,
     TaskError,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_bindings.model_pool import ModelPool
-    from lorebind_bindings.workflow.threads import ThreadInfo, ThreadStore
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
@@ -83,7 +84,7 @@ class Workflows:
         store = await self._store(declared)
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
-                raise ThreadRefusedError(_still_open(thread, info))
+                raise ThreadRefusedError(_still_open(self._loaded, thread, info))
             given = {"input": values, "status": "running", **(kept or {})}
             turn = Turn(
                 self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
@@ -136,13 +137,31 @@ class Workflows:
                     f"workflow {workflow!r} has changed since thread {thread_id!r} was begun: "
                     f"{', '.join(map(repr, changed))}; restore its graph, or start a new thread"
                 )
-            by_path = _by_path(info, answers or {})
+            by_path = answers_by_path(info.waiting, answers or {})
             let_in = {**dict.fromkeys(info.paused), **by_path}
             given: Any = Command(resume=let_in) if let_in else None
             turn = Turn(
                 self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
             )
             return await self._play(turn, given, {}, resumed=True)
+
+    async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
+        """What a thread has come to; None if there is no such thread.
+
+        Raises:
+            NotFoundError: no such workflow.
+        """
+        store = await self._store(self._loaded.workflow(workflow))
+        return await store.find(self._thread(workflow, thread_id))
+
+    async def state(self, workflow: str, thread_id: str) -> dict[str, Any]:
+        """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        store = await self._store(self._loaded.workflow(workflow))
+        return await store.state(self._thread(workflow, thread_id))
 
     async def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
         """The threads of a workflow, the newest first.
@@ -228,21 +247,19 @@ class Workflows:
         thread, bus, began = turn.thread, turn.bus, time.monotonic()
         workflow = turn.declared.id
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
-        config = dict(thread.config)
-        config["metadata"] = {
-            **config["metadata"],
-            "graph": signature(self._loaded, workflow),
-        }
+        config = thread.config
+        config["metadata"]["graph"] = signature(self._loaded, workflow)
         status, told = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            values = await self._host(turn).ainvoke(given, config, durability="sync")
+            with apart():
+                values = await self._host(turn).ainvoke(given, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result
         except TaskFailed as failed:
             told = {"error": failed.error}
-            raise _task_error(failed, thread) from failed.cause
+            raise _task_error(self._loaded, failed, thread) from failed.cause
         except BaseException as error:
             if not isinstance(error, Exception):
                 status = "cancelled"
@@ -264,7 +281,14 @@ class Workflows:
             }
             status = "waiting" if asked["waiting"] else "paused"
             return RunResult(
-                None, tasks, _cited(tasks.values()), thread_id, {}, status, asked["waiting"]
+                None,
+                tasks,
+                _cited(tasks.values()),
+                thread_id,
+                {},
+                status,
+                asked["waiting"],
+                asked["paused"],
             )
         tasks = {name: done.result() for name, done in _with_parts(turn.tasks)}
         usage = {name: done.outcome.usage for name, done in turn.tasks.items()}
@@ -306,7 +330,7 @@ def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
             )
 
 
-def _still_open(thread: Thread, info: ThreadInfo) -> str:
+def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
     """Why a thread takes no new input, and how it goes on."""
     what = {
         "waiting": "waits for answers",
@@ -314,34 +338,11 @@ def _still_open(thread: Thread, info: ThreadInfo) -> str:
         "failed": "has failed",
         "running": "runs",
     }.get(info.status, "was cut off")
-    hint = f"resume it: lorebind run {thread.workflow} --thread {thread.id} --resume"
-    if info.waiting:
-        hint += f" --answer {info.waiting[0]['task']}=VALUE"
+    hint = f"resume it: {how_to_resume(loaded, thread.workflow, thread.id, info.waiting)}"
     return (
         f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "
         f"before it has completed; {hint}"
     )
-
-
-def _by_path(info: ThreadInfo, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers by the paths of those that wait.
-
-    Raises:
-        UsageError: nobody waits for one, several do, or it does not fit.
-    """
-    found: dict[str, Any] = {}
-    for name, answer in answers.items():
-        questions = [one for one in info.waiting if name in (one["path"], one["task"])]
-        if not questions:
-            waiting = [one["path"] for one in info.waiting]
-            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, waiting)}")
-        if len(questions) > 1 and all(one["path"] != name for one in questions):
-            paths = ", ".join(one["path"] for one in questions)
-            raise UsageError(f"several tasks {name!r} wait for an answer; name one: {paths}")
-        question = next((one for one in questions if one["path"] == name), questions[0])
-        check_answer(answer, question)
-        found[question["path"]] = answer
-    return found
 
 
 def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -363,12 +364,12 @@ def _cited(results: Iterable[TaskResult]) -> list[Citation]:
     return list(cited.values())
 
 
-def _task_error(failed: TaskFailed, thread: Thread) -> TaskError:
+def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> TaskError:
     error = failed.error
+    how = how_to_resume(loaded, thread.workflow, thread.id)
     return TaskError(
         f"task {error['path']!r} of workflow {thread.workflow!r} failed: {error['message']}; what "
-        f"ended before is kept, resume with: lorebind run {thread.workflow} --thread {thread.id} "
-        "--resume",
+        f"ended before is kept, resume with: {how}",
         task=error["task"],
         path=error["path"],
         thread_id=thread.id,

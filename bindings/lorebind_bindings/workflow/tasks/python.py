@@ -47,7 +47,14 @@ class TaskContext:
     _emit: Any = field(repr=False, default=None)
 
     def emit(self, data: Any) -> None:
-        """Tell those who listen to the run something: an event `custom`."""
+        """Tell those who listen to the run something: an event `custom`.
+
+        Args:
+            data: plain JSON; what is no mapping stands under `value`.
+
+        Raises:
+            UsageError: it is no JSON.
+        """
         self._emit(data)
 
 
@@ -96,7 +103,9 @@ def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 def _told(context: Context) -> TaskContext:
     def emit(data: Any) -> None:
-        context.emit("custom", value=data)
+        told = checked(data, f"what task {context.path!r} emits")
+        told = told if isinstance(told, dict) else {"value": told}
+        context.run.bus.publish("custom", context.task.id, context.path, told)
 
     return TaskContext(
         state=MappingProxyType(copied(context.state())),

@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from lorebind_bindings.workflow.claims import MemoryClaims
-from lorebind_bindings.workflow.serializing import JsonSerializer
+from lorebind_bindings.workflow.threads.claims import MemoryClaims
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_knowledge.bridge import call_daemon
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from lorebind_bindings.workflow.serializing import JsonSerializer, encoded
+from lorebind_bindings.workflow.threads.claims import PATIENCE_SECONDS
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _TRUSTED_SECONDS = 1.0
 """After that long it is worth a round trip to ask whether the server is still there."""
 _SETUP_SECONDS = 60.0
+_NOTICE_LOSS = (
+    "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"
+)
+"""How soon the server frees what a machine held that is gone: after a minute, not after hours."""
 _NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
 """PostgreSQL's locks are known by a number in the database, and each schema has threads."""
 
@@ -51,6 +56,7 @@ class PostgresThreads(PostgresSaver):
         self._process = os.getpid()
         self._held: set[str] = set()
         self._turn = threading.RLock()
+        self._parents: psycopg.Connection[Any] | None = None
         with self._named():
             super().__init__(self._connect(), serde=JsonSerializer())
 
@@ -86,20 +92,17 @@ class PostgresThreads(PostgresSaver):
 
     def take(self, key: str) -> bool:
         """Whether the claim was free; it is taken now."""
-        with self._turn:
-            if key in self._held:
-                return False
-            taken = self._ask(f"pg_try_advisory_lock({_NUMBER})", [_number(key)])
-            if taken:
-                self._held.add(key)
-            return taken
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (taken := self._try(key)) and time.monotonic() < deadline:
+            time.sleep(0.02)  # the server may not have noticed yet that a process was killed
+        return taken
 
     def free(self, key: str) -> None:
         """Give back what was taken."""
-        with self._turn, suppress(StoreError):
+        with self._alone(), suppress(StoreError):
             try:
                 # Where the connection is lost, the server has freed it already.
-                if not self.conn.closed:
+                if not self._is_lost:
                     self._ask(f"pg_advisory_unlock({_NUMBER})", [_number(key)])
             finally:
                 self._held.discard(key)
@@ -117,8 +120,18 @@ class PostgresThreads(PostgresSaver):
         )
 
     def close(self) -> None:
-        with self._turn:
-            self.conn.close()
+        with self._alone():
+            if not self._is_lost:
+                self.conn.close()
+
+    def _try(self, key: str) -> bool:
+        with self._alone():
+            if key in self._held or not self._ask(
+                f"pg_try_advisory_lock({_NUMBER})", [_number(key)]
+            ):
+                return False
+            self._held.add(key)
+            return True
 
     def _ask(self, expression: str, values: list[object]) -> bool:
         with self._cursor() as cursor:
@@ -128,8 +141,7 @@ class PostgresThreads(PostgresSaver):
 
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
-        self._leave_the_parent()
-        with self._turn, self._named():
+        with self._alone(), self._named():
             self._be_connected()
             with super()._cursor(pipeline=pipeline) as cursor:
                 yield cursor
@@ -144,23 +156,24 @@ class PostgresThreads(PostgresSaver):
 
     def _be_connected(self) -> None:
         if self._held:
-            if self.conn.closed:
+            if self._is_lost:
                 raise StoreError(
                     f"{self.name}: the connection was lost while threads ran, and others may run "
                     "them now; what was finished is kept: resume them"
                 )
             return
-        if not self.conn.closed and time.monotonic() - self._used > _TRUSTED_SECONDS:
+        if not self._is_lost and time.monotonic() - self._used > _TRUSTED_SECONDS:
             try:
                 self.conn.execute("select 1")
             except psycopg.Error:
                 self.conn.close()
-        if self.conn.closed:
+        if self._is_lost:
             self.conn = self._connect()
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = self._address.connect(autocommit=True)
         try:
+            connection.execute(_NOTICE_LOSS)
             self._make_tables(connection)
         except BaseException:
             connection.close()
@@ -199,18 +212,19 @@ class PostgresThreads(PostgresSaver):
         ((version,),) = connection.execute("select max(v) from checkpoint_migrations").fetchall()
         return version is not None and version >= len(self.MIGRATIONS) - 1
 
-    def _leave_the_parent(self) -> None:
-        """After a fork: the connection is the parent's, and so are what it holds and its turns."""
+    @property
+    def _is_lost(self) -> bool:
+        return self.conn.closed or self.conn is self._parents
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time. After a fork, connection, claims and turns are the parent's."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._turn, self.lock = threading.RLock(), threading.Lock()
-            self._held = set()
-            with self._named():
-                _of_the_parent.append(self.conn)  # closing it would end the parent's session
-                self.conn = self._connect()
-
-
-_of_the_parent: list[psycopg.Connection[Any]] = []
+            self._held, self._parents = set(), self.conn  # closing it would end its session
+        with self._turn:
+            yield
 
 
 def _number(name: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lorebind_bindings.workflow.journal import CHANNEL, Journal, Record, records_of
+from lorebind_bindings.workflow.threads.journal import CHANNEL, Journal, Record, records_of
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
 from lorebind_knowledge.extras import import_extra
@@ -114,7 +114,7 @@ class ThreadStore:
         Args:
             kept: a blocking saver that has `KeptThreads` too.
         """
-        from lorebind_bindings.workflow.checkpointers import ThreadedSaver, in_thread
+        from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver, in_thread
 
         self.saver = ThreadedSaver(kept)
         """What graphs are compiled with."""
@@ -199,6 +199,17 @@ class ThreadStore:
             if one.checkpoint["channel_values"].get("status") == "running"
         ]
 
+    async def state(self, thread: Thread) -> dict[str, Any]:
+        """The values of the channels as the newest checkpoint has them.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        found = await self._newest(thread.key)
+        if found is None:
+            raise not_found(thread)
+        return found.checkpoint["channel_values"]
+
     async def delete(self, thread: Thread) -> None:
         """
         Raises:
@@ -264,19 +275,19 @@ def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any
     purpose = "keeping threads of workflows"
     import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
     if declaration.type == "memory":
-        from lorebind_bindings.workflow.checkpointers import MemoryThreads
+        from lorebind_bindings.workflow.threads.checkpointers import MemoryThreads
 
         return MemoryThreads()
     if declaration.type == "sqlite":
         import_extra("langgraph.checkpoint.sqlite", extra="workflow", purpose=purpose)
-        from lorebind_bindings.workflow.sqlite_threads import SqliteThreads
+        from lorebind_bindings.workflow.threads.sqlite_threads import SqliteThreads
 
         return SqliteThreads(environment.root / environment.fill(declaration.path))
     from lorebind_knowledge.postgres.address import PostgresAddress
 
     address = PostgresAddress(environment.fill(declaration.dsn))
     import_extra("langgraph.checkpoint.postgres", extra="postgres", purpose=purpose)
-    from lorebind_bindings.workflow.postgres_threads import PostgresThreads
+    from lorebind_bindings.workflow.threads.postgres_threads import PostgresThreads
 
     return PostgresThreads(address)
 
@@ -300,7 +311,8 @@ def _how_to_follow(thread: Thread) -> str:
 def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
     from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-    writes, metadata = found.pending_writes or [], dict(found.metadata)
+    writes = found.pending_writes or []
+    metadata: dict[str, Any] = {**found.metadata}
     records = records_of(writes)
     asked = [one.value for _, channel, value in writes if channel == INTERRUPT for one in value]
     waiting = [task for one in asked for task in one.get("waiting", ())]

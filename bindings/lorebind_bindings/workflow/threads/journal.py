@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.workflow.serializing import encoded
+from lorebind_bindings.workflow.threads.serializing import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import PendingWrite
 
-    from lorebind_bindings.workflow.checkpointers import ThreadedSaver
+    from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver
 
 CHANNEL = "lorebind"
 
@@ -55,6 +55,7 @@ class Journal(MemoryJournal):
         """
         self.records = records
         self.turn: str = config["configurable"]["checkpoint_id"]
+        """Names the turn."""
         self._saver, self._config = saver, config
         self._next = _Group()
         self._writer: asyncio.Task[None] | None = None

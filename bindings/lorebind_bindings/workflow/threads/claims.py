@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.data_folder import make_data_folder
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 PATIENCE_SECONDS = 0.3
-"""How long a claim waits: who asks whether a thread runs holds its lock for a moment."""
+"""How long a claim waits. A process that only asks whether a thread runs holds its lock for a
+moment, and what a killed one held may take a moment to be free."""
 ELSEWHERE = (
     "keep threads in another place with `checkpointer: { path: ... }`, or only as long as the "
     "process runs with `checkpointer: { type: memory }`"
@@ -113,8 +115,6 @@ if hasattr(os, "register_at_fork"):  # the child runs none of the parent's threa
 
 def _end(lock: FileLock) -> None:
     """Remove the file, then let go. Who waits for the lock of a removed file opens a new one."""
-    try:
+    with suppress(OSError):  # an empty file stays, as on Windows
         os.unlink(lock.lock_file)
-    except OSError:
-        pass  # an empty file stays, as on Windows
     lock.release()

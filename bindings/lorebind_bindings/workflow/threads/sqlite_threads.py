@@ -9,8 +9,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from lorebind_bindings.workflow.claims import ELSEWHERE, FileClaims
-from lorebind_bindings.workflow.serializing import JsonSerializer
+from lorebind_bindings.workflow.threads.claims import ELSEWHERE, FileClaims
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.sqlite.database import SqliteDatabase
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+_PAGES_PER_CHECKPOINT = 250
+"""How far the log grows, 1 MB, before it is written into the file: what a killed process leaves."""
 _TABLES = {"checkpoints", "writes"}
 _MOVE_AWAY = "move the file away, its threads with it, or restore a backup"
 
@@ -37,7 +39,7 @@ class SqliteThreads(SqliteSaver):
         self.name = f"threads in {path}"
         self.claims = FileClaims(path)
         self._database = SqliteDatabase(
-            path, self.name, self._make_tables, move_away=_MOVE_AWAY, elsewhere=ELSEWHERE
+            path, self.name, self._prepare, move_away=_MOVE_AWAY, elsewhere=ELSEWHERE
         )
 
     @contextmanager
@@ -82,7 +84,8 @@ class SqliteThreads(SqliteSaver):
     def close(self) -> None:
         self._database.close()
 
-    def _make_tables(self, db: sqlite3.Connection) -> None:
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_PER_CHECKPOINT}")
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         tables = {name for (name,) in db.execute(query)}
         if tables >= _TABLES:

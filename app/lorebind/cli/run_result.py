@@ -1,0 +1,111 @@
+"""What a run of a workflow gave, or what it waits for, and the command that goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from lorebind.cli.options import Output
+
+if TYPE_CHECKING:
+    from lorebind_bindings import RunResult, TaskResult
+    from lorebind_knowledge.configuration import LoadedProject
+
+STOPPED = 3
+"""The exit code of a run that waits for an answer, or is paused."""
+
+
+def show_result(
+    config: LoadedProject,
+    workflow: str,
+    result: RunResult,
+    output: Output,
+    *,
+    compact: bool = False,
+) -> None:
+    """Print what a run gave.
+
+    Args:
+        compact: print JSON as one line.
+
+    Raises:
+        Exit: it has not completed.
+    """
+    from lorebind.cli.printing import as_data, print_data
+
+    if compact and output is Output.json:
+        print(json.dumps(as_data(result)))
+    elif output is not Output.table:
+        print_data(result, output)
+    elif result.status == "completed":
+        _print_outputs(result)
+    else:
+        _print_stop(config, workflow, result)
+    if result.status != "completed":
+        raise typer.Exit(STOPPED)
+
+
+def _print_outputs(result: RunResult) -> None:
+    from lorebind.cli.printing import console
+
+    out = console()
+    named = result.output if isinstance(result.output, dict) else {"output": result.output}
+    for name, value in named.items():
+        out.rule(name, align="left")
+        print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    for name, task in result.tasks.items():
+        _print_task(name, task, _prompts(result.usage.get(name, {})))
+
+
+def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> None:
+    """What it cited and what its prompts cost, or why it failed; nothing of other tasks."""
+    from lorebind.cli.printing import console, counted, print_line
+
+    if task.status == "failed" and task.error:
+        console().rule(f"{name} failed", align="left")
+        print_line(f"{task.error['message']} ({counted(task.attempts, 'attempt')})")
+        return
+    if not (prompts or task.citations or task.unknown_markers):
+        return
+    console().rule(f"Sources of {name} ({task.verdict})", align="left")
+    for citation in task.citations:
+        print_line(f"{citation.marker} {citation.label}")
+    for marker in task.unknown_markers:
+        print_line(f"warning: {marker} in the output belongs to no passage")
+    for usage in prompts:
+        exactness = "exact" if usage["exact"] else "estimated"
+        tokens = f"{usage['prompt_tokens']} tokens ({usage['tokenizer']}, {exactness})"
+        print_line(f"Prompt: {tokens}")
+
+
+def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each prompt of a task used; a task that runs another workflow has several."""
+    if "prompt_tokens" in usage:
+        return [usage]
+    return [prompt for inner in usage.values() for prompt in _prompts(inner)]
+
+
+def _print_stop(config: LoadedProject, workflow: str, result: RunResult) -> None:
+    """What is asked, and how to answer."""
+    from lorebind.cli.printing import console, print_line
+    from lorebind_bindings.workflow.how_to_resume import how_to_resume
+
+    out = console()
+    for question in result.waiting:
+        out.rule(f"{question['path']} waits for an answer", align="left")
+        print(question["prompt"])
+        schema = question["schema"]
+        expected = "anything" if schema is None else json.dumps(schema, ensure_ascii=False)
+        print_line(f"Expected: {expected}")
+    for path in result.paused:
+        out.rule(f"Paused before {path}", align="left")
+    declared = config.workflow(workflow)
+    if (declared.checkpointer or config.project.checkpointer).type == "memory":
+        print_line("The thread was kept in memory and ends here; to resume such threads, declare")
+        print_line("checkpointer: { type: sqlite }")
+        return
+    out.rule(f"Thread {result.thread_id}", align="left")
+    how = how_to_resume(config, workflow, result.thread_id, result.waiting)
+    print_line(f"{'Answer' if result.waiting else 'Go on'} with: {how}")

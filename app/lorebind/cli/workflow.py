@@ -1,0 +1,216 @@
+"""`lorebind workflow`: the workflows of a project, and the threads that their runs left."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind.cli.options import (
+    Output,
+    OutputOption,
+    ProjectOption,
+    ThreadOption,
+    WorkflowArgument,
+)
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind_bindings import ThreadInfo
+
+_LONGEST = 60
+
+app = typer.Typer(help="Show workflows, and what their runs did.", no_args_is_help=True)
+
+
+class Format(StrEnum):
+    """How a graph is shown."""
+
+    text = "text"
+    mermaid = "mermaid"
+    json = "json"
+
+
+@app.callback()
+def workflow() -> None:
+    """Show workflows, and what their runs did."""
+
+
+@app.command("list")
+def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
+    """List the workflows of a project, with the inputs that they take."""
+    from lorebind.cli.printing import print_data, print_line, print_table
+    from lorebind_knowledge.configuration import load_project
+
+    # Nothing of the project is made for it: none of its code runs.
+    declared = load_project(project, need_variables=False).workflows.values()
+    found = [
+        {
+            "id": one.id,
+            "description": one.description,
+            "inputs": {
+                name: {"type": given.type, "required": given.required and given.default is None}
+                for name, given in one.input.items()
+            },
+            "tasks": [task.id for task in one.tasks],
+        }
+        for one in declared
+    ]
+    if output is not Output.table:
+        print_data({"workflows": found}, output)
+        return
+    if not found:
+        print_line("The project declares no workflow; see workflows: in the reference of the YAML.")
+        return
+    print_table(
+        ("workflow", "inputs", "tasks", "description"),
+        (
+            (one["id"], ", ".join(one["inputs"]), len(one["tasks"]), one["description"])
+            for one in found
+        ),
+    )
+
+
+@app.command()
+def show(
+    workflow: WorkflowArgument,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="Lines, a Mermaid flowchart, or data.")
+    ] = Format.text,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Show the graph of a workflow: its tasks, and what follows what."""
+    from lorebind.cli.printing import print_data, print_line
+    from lorebind_bindings.workflow.drawing import as_mermaid, as_text
+    from lorebind_bindings.workflow.outline import outline
+    from lorebind_knowledge.configuration import load_project
+
+    if form is Format.mermaid and output is not Output.table:
+        raise UsageError(f"--format mermaid is no {output}; leave out --format or --output")
+    drawn = outline(load_project(project, need_variables=False), workflow)
+    if form is Format.json or output is not Output.table:
+        print_data(drawn, Output.yaml if output is Output.yaml else Output.json)
+    elif form is Format.mermaid:
+        print(as_mermaid(drawn))
+    else:
+        for line in as_text(drawn):
+            print_line(line)
+
+
+@app.command()
+def threads(
+    workflow: WorkflowArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 100,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the threads of a workflow, the newest first, with what each has come to."""
+    from lorebind.cli.indexes import project_to_read
+    from lorebind.cli.printing import print_data, print_line, print_table
+
+    with project_to_read(project) as loaded:
+        found = loaded.threads(workflow, limit=limit)
+    if output is not Output.table:
+        shown = [
+            {name: one for name, one in asdict(info).items() if name != "graph"} for info in found
+        ]
+        print_data({"threads": shown}, output)
+        return
+    if not found:
+        print_line(f"Workflow {workflow} has no threads yet; begin one: lorebind run {workflow}")
+        return
+    print_table(
+        ("thread", "status", "last changed", "about"),
+        ((one.thread_id, one.status, _minute(one.updated), _about(one)) for one in found),
+    )
+
+
+@app.command()
+def history(
+    workflow: WorkflowArgument,
+    thread: ThreadOption,
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """List the tasks that ended in a thread, turn by turn, with what they gave."""
+    from lorebind.cli.indexes import project_to_read
+    from lorebind.cli.printing import print_data, print_line, print_table
+
+    with project_to_read(project) as loaded:
+        found = loaded.history(workflow, thread)
+    if output is not Output.table:
+        print_data({"history": found}, output)
+        return
+    if not found:
+        print_line(f"No task of thread {thread} has ended yet.")
+        return
+    print_table(
+        ("turn", "step", "task", "status", "attempts", "seconds", "output"),
+        (
+            (
+                one["turn"],
+                one["step"],
+                one["path"],
+                one["status"],
+                one["attempts"],
+                f"{one['seconds']:.2f}",
+                _gave(one),
+            )
+            for one in found
+        ),
+    )
+
+
+@app.command()
+def replay(
+    workflow: WorkflowArgument,
+    thread: ThreadOption,
+    step: Annotated[
+        int,
+        typer.Option(
+            "--step", "-s", min=0, help="Keep the tasks up to this one of `history`; 0 keeps none."
+        ),
+    ],
+    project: ProjectOption = ".",
+    output: OutputOption = Output.table,
+) -> None:
+    """Run the last turn of a thread again from after a step, as a new thread.
+
+    The thread stays as it is. The tasks that are kept do not run again.
+    """
+    from lorebind.cli.interrupts import completed_by
+    from lorebind.cli.opening import open_project
+    from lorebind.cli.printing import print_line
+    from lorebind.cli.run_result import show_result
+
+    completed_by(f"`lorebind workflow threads {workflow}` lists the new thread")
+    with open_project(project) as loaded:
+        result = loaded.replay(workflow, thread, step)
+        if output is Output.table:
+            print_line(f"Thread {result.thread_id} replays {thread} from after step {step}.")
+        show_result(loaded.config, workflow, result, output)
+
+
+def _minute(moment: str) -> str:
+    """A time in ISO 8601 as people read it."""
+    return f"{moment[:10]} {moment[11:19]}"
+
+
+def _about(thread: ThreadInfo) -> str:
+    """What it waits for, or what it failed with."""
+    if thread.waiting:
+        return ", ".join(f"{one['path']}: {one['prompt']}" for one in thread.waiting)
+    if thread.paused:
+        return f"before {', '.join(thread.paused)}"
+    return thread.error
+
+
+def _gave(step: dict[str, Any]) -> str:
+    if step["error"]:
+        return str(step["error"]["message"])
+    line = json.dumps(step["output"], ensure_ascii=False)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -1,0 +1,83 @@
+"""An event as a line for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lorebind_bindings.workflow.events.events import RunEvent
+
+_LONGEST = 200
+_RED, _YELLOW, _GREEN, _FAINT = 31, 33, 32, 2
+
+
+def event_line(event: RunEvent) -> str:
+    """One line without control characters, which a model might say to a terminal; no line break."""
+    where = event.path or event.task
+    text = f"{where} {_said(event)}" if where else _said(event)
+    line = "".join(one if one.isprintable() else " " for one in text)
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def styled(line: str, event: RunEvent) -> str:
+    """The line in the colour of the event, for a terminal."""
+    code = _colour(event)
+    return f"\x1b[{code}m{line}\x1b[0m" if code else line
+
+
+def _colour(event: RunEvent) -> int:
+    match event.type, event.data.get("status"):
+        case (_, "failed"):
+            return _RED
+        case ("task_retry" | "waiting" | "diagnostic", _) | (_, "waiting" | "paused" | "cancelled"):
+            return _YELLOW
+        case ("run_end", _):
+            return _GREEN
+        case ("model_chunk" | "retrieval" | "task_skipped" | "task_start", _):
+            return _FAINT
+    return 0
+
+
+def _said(event: RunEvent) -> str:
+    data = event.data
+    match event.type:
+        case "run_start":
+            verb = "goes on" if data["resumed"] else "starts"
+            return f"{data['workflow']} {verb}, thread {event.thread_id}"
+        case "task_start":
+            return "starts" if data["attempt"] == 1 else f"starts again, attempt {data['attempt']}"
+        case "task_retry":
+            return f"failed, next attempt in {data['wait_seconds']:.1f} s: {_error(data)}"
+        case "task_skipped":
+            because = {"condition": "its condition is false", "route": "no route leads to it"}
+            return f"skipped: {because[data['reason']]}"
+        case "task_end":
+            return _ended(data)
+        case "model_chunk":
+            return f"| {data['text']}"
+        case "model_end":
+            return f"said: {data['text']}"
+        case "retrieval":
+            found = f"{len(data['matches'])} passages of {data['kb_id']}"
+            return f"found {found} in {data['seconds']:.2f} s ({data['verdict']})"
+        case "custom":
+            return f"emits {dict(data)}"
+        case "waiting":
+            asked = [f"{one['path']} waits: {one['prompt'] or ''}" for one in data["waiting"]]
+            return "; ".join([*asked, *(f"paused before {task}" for task in data["paused"])])
+        case "diagnostic":
+            return str(data["message"])
+        case "run_end":
+            return f"run {_ended(data)}"
+
+
+def _ended(data: Mapping[str, Any]) -> str:
+    status = data["status"]
+    said = f"{status} after {data['seconds']:.2f} s"
+    return f"{said}: {_error(data)}" if "error" in data else said
+
+
+def _error(data: Mapping[str, Any]) -> str:
+    return f"{data['error']['type']}: {data['error']['message']}"

@@ -1,0 +1,160 @@
+"""The thread that feeds one sink, so that a slow or failing one never holds up the run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.bridge import callers_loop
+from lorebind_knowledge.redaction import said_by
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import Future
+
+    from lorebind_bindings.workflow.events.bus import EventBus
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.sinks import Sink
+
+log = logging.getLogger("lorebind.events")
+
+_FLUSH_AFTER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SinkHealth:
+    """What became of the events that a sink was to write.
+
+    Once the bus is closed, the three counts add up to the events since the sink was attached.
+    Notices of lost events are not counted.
+    """
+
+    sink: str
+    """Its name."""
+    written: int
+    failed: int
+    """The sink raised an error."""
+    dropped: int
+    """The sink was too slow, or was given up."""
+    last_error: str
+    """Empty if there was none."""
+
+
+class SinkWorker:
+    """Writes the events of a bus to a sink until the bus is closed."""
+
+    def __init__(self, bus: EventBus, sink: Sink) -> None:
+        self._bus = bus
+        self._sink = sink
+        self._name = str(getattr(sink, "name", type(sink).__name__))
+        self._first = bus.seq + 1
+        self._events = bus.subscribe()
+        self._loop = callers_loop()
+        """Where asynchronous sinks run; None means a loop of this thread."""
+        self._own_loop = asyncio.Runner()  # it has no loop yet
+        self._awaited: Future[SystemExit | None] | None = None
+        self._written = self._failed = self._unflushed = 0
+        self._last_error = ""
+        self._given_up: SinkHealth | None = None
+        self._has_failed = False
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=[self._work], name="lorebind-sink", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is written: the sink is closed, or was given up."""
+        return self._given_up is not None or not self._thread.is_alive()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something left to write."""
+        return not (self.is_done or self._events.is_waiting)
+
+    @property
+    def health(self) -> SinkHealth:
+        return self._given_up or SinkHealth(
+            self._name, self._written, self._failed, self._events.dropped, self._last_error
+        )
+
+    def finish(self, deadline: float) -> None:
+        """Wait until the sink is closed; after the deadline, give it up."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self.is_done:
+            return
+        self._events.close()
+        rest = self._bus.seq - self._first + 1 - self._written - self._failed
+        self._given_up = SinkHealth(
+            self._name, self._written, self._failed, rest, "given up: it took too long to finish"
+        )
+        log.warning("sink %s was given up: it took too long to finish", self._name)
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+    def _work(self) -> None:
+        for event in self._events:
+            if self._does("write", event) and not event.dropped:
+                self._unflushed += 1
+            elif not event.dropped:
+                self._failed += 1
+            if self._unflushed >= _FLUSH_AFTER or not self._events.has_more:
+                self._flush()
+        self._flush()
+        self._does("close")
+        self._own_loop.close()
+
+    def _flush(self) -> None:
+        if not self._unflushed:
+            return
+        if self._does("flush"):
+            self._written += self._unflushed
+        else:
+            self._failed += self._unflushed
+        self._unflushed = 0
+
+    def _does(self, name: str, *arguments: RunEvent) -> bool:
+        """Call a method of the sink, if it has it; whether that went well."""
+        method: Callable[..., Awaitable[object] | object] | None = getattr(self._sink, name, None)
+        if method is None:
+            return True
+        try:
+            result = method(*arguments)
+            if inspect.isawaitable(result):
+                self._wait_for(result)
+        except BaseException as error:  # even SystemExit must not end the thread
+            self._note(error)
+            return False
+        return True
+
+    def _wait_for(self, awaitable: Awaitable[Any]) -> None:
+        async def awaited() -> SystemExit | None:
+            try:
+                await awaitable
+            except SystemExit as error:  # it would end the caller's loop
+                return error
+            return None
+
+        if self._loop is None:
+            left = self._own_loop.run(awaited())
+        else:
+            self._awaited = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+            left = self._awaited.result()
+        if left is not None:
+            raise left
+
+    def _note(self, error: BaseException) -> None:
+        self._last_error = said_by(error, holder=self._sink)
+        if self._has_failed or self._given_up is not None:
+            return
+        self._has_failed = True
+        message = f"sink {self._name} failed: {self._last_error}"
+        log.warning("%s; it goes on with the next event", message)
+        self._bus.emit("diagnostic", message=message, sink=self._name)

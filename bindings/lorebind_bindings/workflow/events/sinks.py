@@ -1,0 +1,165 @@
+"""Where events can be written: the terminal, memory, a file of JSON Lines, a function."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from lorebind_bindings.workflow.events.event_line import event_line, styled
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lorebind_bindings.workflow.events.events import RunEvent
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Somewhere to write events. Each run calls it from one thread of its own.
+
+    Two more methods are optional: `flush`, called whenever there is nothing more to write for now,
+    and `close`, called at the end of every run that wrote to it. All three may be asynchronous.
+    They then run on the event loop of the caller, or on one of their own for a caller that blocks.
+
+    A method that raises is counted, and the next event comes; a sink that is too slow loses the
+    oldest events, see `SinkHealth`. Neither holds up the run.
+    """
+
+    def write(self, event: RunEvent, /) -> Awaitable[None] | None: ...
+
+
+SinkLike: TypeAlias = "Sink | Callable[[RunEvent], object] | str | Path"
+"""What `as_sink` takes."""
+
+
+class MemorySink:
+    """Keeps all events, in `events`."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def write(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+class StdoutSink:
+    """Prints a line for each event, in colours if that is a terminal."""
+
+    def write(self, event: RunEvent) -> None:
+        out = sys.stdout
+        line = event_line(event)
+        if out.isatty() and "NO_COLOR" not in os.environ:
+            line = styled(line, event)
+        encoding = out.encoding or "utf-8"
+        print(line.encode(encoding, "backslashreplace").decode(encoding), file=out)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+class CallbackSink:
+    """Calls a function with each event; it may be asynchronous, see `Sink`."""
+
+    def __init__(self, function: Callable[[RunEvent], object]) -> None:
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self._function = function
+
+    def write(self, event: RunEvent) -> Any:
+        return self._function(event)
+
+
+class JsonLinesSink:
+    """Appends events to a file, each as a line of JSON; several runs may share it.
+
+    Raises:
+        UsageError: nothing can be written there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.name = f"JsonLinesSink({self.path})"
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._file: io.FileIO | None = None
+        self._check()
+
+    def write(self, event: RunEvent) -> None:
+        # ASCII: some programs split lines at characters that JSON may hold as they are.
+        line = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
+        with self._lock:
+            self._lines.append(line)
+
+    def flush(self) -> None:
+        """Write what has come since; if that fails, those lines are lost."""
+        with self._lock:
+            rest = b"".join(self._lines)
+            self._lines.clear()
+            try:
+                self._file = self._file or self._open()
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except BaseException:
+                self._close()  # opening it again ends a line that was cut off
+                raise
+
+    def close(self) -> None:
+        """Close the file; the next event opens it again."""
+        self.flush()
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> io.FileIO:
+        opened = self.path.open("ab", buffering=0)
+        if self.path.is_file() and self.path.stat().st_size:
+            with self.path.open("rb") as before:
+                before.seek(-1, io.SEEK_END)
+                if before.read() != b"\n":  # a process was killed while it wrote
+                    opened.write(b"\n")
+        return opened
+
+    def _check(self) -> None:
+        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            return  # opening and closing a pipe would end it for its reader
+        try:
+            self.path.open("ab").close()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"cannot write events to {self.path}: {why}; {hint}") from error
+
+
+def as_sink(value: object) -> Sink:
+    """The sink that a value stands for.
+
+    Args:
+        value: a sink; a function, see `CallbackSink`; the path of a file, see `JsonLinesSink`; or
+            `"stdout"`.
+
+    Raises:
+        UsageError: it is nothing of these, or the file cannot be written.
+    """
+    if value == "stdout":
+        return StdoutSink()
+    if isinstance(value, str | Path) and str(value):
+        return JsonLinesSink(value)
+    if isinstance(value, type | io.IOBase):  # both have what a sink or a function has
+        value = repr(value)
+    elif isinstance(value, Sink):
+        return value
+    elif callable(value):
+        return CallbackSink(value)
+    raise UsageError(
+        f"{value!r} is no sink; give an object with `write(event)`, a function, the path of a "
+        'file, or "stdout"'
+    )

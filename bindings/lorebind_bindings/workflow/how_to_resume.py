@@ -1,0 +1,69 @@
+"""The command that goes on with a thread, for messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.configuration import PROJECT_FILE
+from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.configuration import LoadedProject
+
+
+def how_to_resume(
+    loaded: LoadedProject,
+    workflow: str,
+    thread_id: str,
+    waiting: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """What to type, or to write for a project that no file declares.
+
+    Args:
+        loaded, workflow, thread_id: of the thread.
+        waiting: what it waits for.
+    """
+    if loaded.file is None:
+        answers = "".join(f", {{{name!r}: ...}}" for name in _names(waiting)[:1])
+        return f"project.resume({workflow!r}, {thread_id!r}{answers})"
+    words = ["lorebind", "run", workflow, "--thread", thread_id, "--resume"]
+    line = " ".join(map(shlex.quote, words))
+    for name, question in zip(_names(waiting), waiting, strict=True):
+        line += f" --answer {shlex.quote(name)}={shlex.quote(_form(question['schema']))}"
+    return line + which_project(loaded)
+
+
+def which_project(loaded: LoadedProject) -> str:
+    """The options by which a command finds the same project and tenant, where it needs them."""
+    options = ""
+    if loaded.file is not None:
+        place = loaded.file.parent if loaded.file.name == PROJECT_FILE else loaded.file
+        place = place.absolute()
+        if place != Path.cwd():
+            below = place.is_relative_to(Path.cwd())
+            options += f" --project {shlex.quote(os.path.relpath(place) if below else str(place))}"
+    if current_tenant() != DEFAULT_TENANT:
+        options += f" --tenant {shlex.quote(current_tenant())}"
+    return options
+
+
+def _names(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each is answered by: the task's id, or the path where several have that id."""
+    ids = [one["task"] for one in waiting]
+    return [one["task"] if ids.count(one["task"]) == 1 else one["path"] for one in waiting]
+
+
+def _form(schema: Any) -> str:
+    """What an answer looks like, without proposing one: nobody is to approve by pasting."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        return "VALUE"
+    required = schema.get("required")
+    names = required if isinstance(required, list) and required else [*properties]
+    return f"{{{', '.join(f'{json.dumps(name)}: ...' for name in names)}}}"

@@ -1,0 +1,86 @@
+"""The graph of a workflow as LangGraph draws graphs: `graph.get_graph().draw_mermaid()`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from langchain_core.runnables.graph import Edge, Graph, Node
+from langgraph.graph import END, START
+
+from lorebind_bindings.workflow.drawing import escaped
+
+if TYPE_CHECKING:
+    from lorebind_bindings.workflow.outline import FlowOutline, TaskOutline, WorkflowOutline
+
+_WORDS = {
+    *("end", "graph", "subgraph", "flowchart", "style", "linkStyle", "class", "classDef"),
+    *("click", "call", "href", "default", "interpolate"),
+}
+"""Words of Mermaid, which LangChain takes for names as they are."""
+
+
+def drawn(workflow: WorkflowOutline, xray: int | bool = False) -> Graph:
+    """The tasks and edges of a workflow.
+
+    Args:
+        workflow: its outline.
+        xray: whether the tasks that others hold are drawn too; a number is how deep.
+    """
+    drawing = _Drawing()
+    drawing.graph.nodes[START] = Node(START, START, None, None)
+    depth = 1000 if xray is True else int(xray)
+    first, last = drawing.add(workflow.flow, "", depth)
+    drawing.graph.nodes[END] = Node(END, END, None, None)
+    drawing.connect([START], first)
+    drawing.connect(last, END)
+    return drawing.graph
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self._subgraphs: set[str] = set()
+
+    def add(self, flow: FlowOutline, prefix: str, depth: int) -> tuple[str, list[str]]:
+        """Add the tasks of a flow; gives the node where it begins, and those where it ends."""
+        begins: dict[str, str] = {}
+        ends: dict[str, list[str]] = {}
+        for task in flow.tasks:
+            begins[task.id], ends[task.id] = self._add_task(task, prefix, depth)
+        for edge in flow.edges:
+            # A failure is one of the whole task.
+            sources = [begins[edge.source]] if edge.on == "error" else ends[edge.source]
+            self.connect(sources, begins[edge.target], edge.label)
+        return begins[flow.entry], [end for name in flow.ends for end in ends[name]]
+
+    def connect(self, sources: list[str], target: str, label: str = "") -> None:
+        for source in sources:
+            self.graph.edges.append(Edge(source, target, escaped(label) or None, bool(label)))
+
+    def _add_task(self, task: TaskOutline, prefix: str, depth: int) -> tuple[str, list[str]]:
+        """The nodes where a task begins and ends; a colon in them is what makes subgraphs."""
+        inside = prefix
+        if task.flows and depth > 0:
+            # LangChain draws no two subgraphs of one name, wherever they are.
+            name = _name(task.path, self._subgraphs)
+            self._subgraphs.add(name)
+            inside = f"{prefix}{name}:"
+        key = f"{inside}{_name(task.id, {one.removeprefix(inside) for one in self.graph.nodes})}"
+        self.graph.nodes[key] = Node(key, task.id, None, {"type": task.type})
+        if inside == prefix:
+            return key, [key]
+        ends = []
+        for flow in task.flows:
+            first, last = self.add(flow, inside, depth - 1)
+            self.connect([key], first)
+            ends += last
+        return key, ends
+
+
+def _name(name: str, taken: set[str]) -> str:
+    """A name that Mermaid can read, and that is not taken."""
+    found = re.sub(r"[^A-Za-z0-9]+", "_", name)
+    while found in _WORDS or found in taken:
+        found += "_"
+    return found

@@ -1,0 +1,146 @@
+"""The graph of a workflow as data: its tasks, what they hold, and what follows what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.declarations.workflows import (
+    BasicTask,
+    CollectionTask,
+    CompositeTask,
+    PythonTask,
+    RouterTask,
+    WaitTask,
+)
+from lorebind_knowledge.declarations.workflows.flow import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.declarations import TaskBase
+
+_LONGEST = 80
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeOutline:
+    """One task that may follow another of the same flow."""
+
+    source: str
+    target: str
+    on: str
+    """`success`, `error`, `route` or `default`."""
+    label: str = ""
+    """What decides for it: the route, `error`, `default`; empty for success."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOutline:
+    """A list of tasks."""
+
+    entry: str
+    """The task that runs first."""
+    tasks: list[TaskOutline]
+    edges: list[EdgeOutline]
+    in_order: bool
+    """Whether the tasks run in order, as no edge is written."""
+
+    @property
+    def ends(self) -> list[str]:
+        """The tasks after which nothing follows in the flow."""
+        going_on = {edge.source for edge in self.edges if edge.on != "error"}
+        return [task.id for task in self.tasks if task.id not in going_on]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutline:
+    """One task."""
+
+    id: str
+    path: str
+    """Its id after those of the tasks that hold it: `answers.answer`."""
+    type: str
+    about: str
+    """What is most telling of its kind: the agent, the function, the condition, the list."""
+    condition: str = ""
+    """When it runs; empty means always."""
+    final: bool = False
+    flows: list[FlowOutline] = field(default_factory=list)
+    """The tasks that it holds: a list for each branch, or those that run for each item."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowOutline:
+    """A workflow."""
+
+    id: str
+    description: str
+    inputs: list[str]
+    flow: FlowOutline
+
+
+def outline(loaded: LoadedProject, workflow: str) -> WorkflowOutline:
+    """The graph of a workflow, with those of the workflows that it runs.
+
+    Raises:
+        NotFoundError: no such workflow.
+    """
+    declared = loaded.workflow(workflow)
+    flow = _flow(loaded, declared.tasks, "")
+    return WorkflowOutline(declared.id, declared.description, list(declared.input), flow)
+
+
+def _flow(loaded: LoadedProject, tasks: Sequence[TaskBase], prefix: str) -> FlowOutline:
+    flow = Flow(tasks)
+    edges = [EdgeOutline(edge.source, edge.target, *_kind(edge.field)) for edge in flow.edges]
+    drawn = [_task(loaded, task, f"{prefix}{task.id}") for task in tasks]
+    return FlowOutline(flow.entry, drawn, edges, in_order=not flow.is_written)
+
+
+def _kind(field_: str) -> tuple[str, str]:
+    """What an edge goes by, and its label."""
+    if field_.startswith("routes."):
+        return "route", field_.removeprefix("routes.")
+    if field_ == "default":
+        return "default", "default"
+    return ("error", "error") if field_ == "on_error" else ("success", "")
+
+
+def _task(loaded: LoadedProject, task: TaskBase, path: str) -> TaskOutline:
+    inner = task.flows()
+    if isinstance(task, CompositeTask):
+        inner = [loaded.workflow(task.workflow).tasks]
+    return TaskOutline(
+        task.id,
+        path,
+        getattr(task, task.kind_key),
+        _about(task),
+        _short(task.condition or "") if not isinstance(task, RouterTask) else "",
+        task.final,
+        [_flow(loaded, tasks, f"{path}.") for tasks in inner],
+    )
+
+
+def _about(task: TaskBase) -> str:
+    match task:
+        case BasicTask():
+            return f"agent {task.agent}" if task.agent else ""
+        case PythonTask():
+            return _short(task.call)
+        case RouterTask():
+            return _short(task.condition)
+        case WaitTask():
+            return _short(task.prompt)
+        case CollectionTask():
+            return f"each of {_short(task.items)}"
+        case CompositeTask():
+            return f"workflow {task.workflow}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    """One line; where it was cut it says so."""
+    line = " ".join(str(value).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

@@ -1,0 +1,121 @@
+"""A run of a workflow as it happens: its events, and then its result."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import current_tenant, tenant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.events.sink_worker import SinkHealth
+    from lorebind_bindings.workflow.results import RunResult
+
+
+class RunStream:
+    """A run as it happens: events, to be iterated over once with `for` or `async for`.
+
+    The run begins when you begin to read, and goes on at its own speed: if you fall behind by more
+    than 1024 events you lose the oldest, and a `diagnostic` says how many. After the last event,
+    `result` holds what the run gave; if it failed, its error is raised instead. If you stop reading
+    early, the run is cancelled. Whoever reads it, it is a run of the tenant that asked for it.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[EventBus], Coroutine[Any, Any, RunResult]],
+        thread_id: str | None = None,
+    ) -> None:
+        """
+        Args:
+            start: runs the workflow and emits its events, `run_end` last; the bus is closed then.
+            thread_id: None means a new one.
+        """
+        self.thread_id = thread_id or uuid.uuid4().hex
+        self._bus = EventBus(self.thread_id)
+        self._start = start
+        self._tenant = current_tenant()  # it is often read where another is, or none
+        self._begun = False
+        self._ended = False
+        """Whether the reader has seen the end of the run, so that there is nothing to cancel."""
+        self._run: asyncio.Task[RunResult] | None = None
+
+    @property
+    def result(self) -> RunResult:
+        """What the run gave.
+
+        Raises:
+            UsageError: the stream has not been read to its end.
+            LorebindError: the run failed.
+        """
+        if self._run is None or not self._run.done() or self._run.cancelled():
+            raise UsageError("there is no result; read the stream to its end first")
+        return self._run.result()
+
+    @property
+    def health(self) -> list[SinkHealth]:
+        """How each sink of the run does."""
+        return self._bus.health
+
+    async def __aiter__(self) -> AsyncGenerator[RunEvent, None]:
+        self._begin()
+        with self._bus.subscribe() as events:
+            try:
+                await self._launch()
+                async for event in events:
+                    self._ended = self._ended or event.type == "run_end"
+                    yield event
+                self._ended = True
+            finally:
+                await self._settle()
+        self._raise()
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        self._begin()
+        with self._bus.subscribe() as events:
+            try:
+                run(self._launch())
+                for event in events:
+                    self._ended = self._ended or event.type == "run_end"
+                    yield event
+                self._ended = True
+            finally:
+                run(self._settle())
+        self._raise()
+
+    def _raise(self) -> None:
+        """Raise what the run raised."""
+        if self._run is not None:
+            self._run.result()
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise UsageError("a stream is read once; start another run to read it again")
+        self._begun = True
+
+    async def _launch(self) -> None:
+        self._run = asyncio.create_task(self._ran())
+
+    async def _ran(self) -> RunResult:
+        with tenant(self._tenant):
+            try:
+                return await self._start(self._bus)
+            finally:
+                await self._bus.close()
+
+    async def _settle(self) -> None:
+        """Wait until the run is over; a run that has not come to its `run_end` is cancelled."""
+        if self._run is None:
+            return
+        if not self._ended:
+            self._run.cancel()
+        await asyncio.wait([self._run])
+        if not self._run.cancelled():
+            self._run.exception()  # it is told to a reader that is still there, and not logged

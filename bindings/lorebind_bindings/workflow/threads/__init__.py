@@ -1,0 +1,1 @@
+"""Where threads of workflows are kept: checkpointers, who runs a thread, and what is done in it."""

@@ -1,0 +1,60 @@
+"""What the workflows of this folder do in Python."""
+
+from __future__ import annotations
+
+import re
+
+from lorebind import Update
+
+
+def read(ticket: str) -> dict[str, object]:
+    """The kind of a ticket, and the questions in it."""
+    if not ticket.strip():
+        raise ValueError("the ticket is empty")
+    questions = [part.strip() for part in re.findall(r"[^.!?]*\?", ticket)]
+    kind = "refund" if "refund me" in ticket.lower() else "question" if questions else "other"
+    return {"kind": kind, "questions": questions}
+
+
+def sections(document: str) -> list[dict[str, str]]:
+    """The sections of a Markdown text."""
+    parts = re.split(r"^#+ (.*)$", document, flags=re.MULTILINE)[1:]
+    return [
+        {"title": title, "text": text.strip()}
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def wording(sections: list[dict[str, str]]) -> Update:
+    """Words that customers should not have to read."""
+    findings = [
+        {"section": section["title"], "finding": f"avoid the word {word!r}"}
+        for section in sections
+        for word in re.findall(r"\b(?:ASAP|obviously|simply)\b", section["text"])
+    ]
+    return Update(len(findings), findings=findings)
+
+
+def sourced(sections: list[dict[str, str]], answers: list[str]) -> Update:
+    """Sections of which the handbook says nothing."""
+    findings = [
+        {"section": section["title"], "finding": "not in the handbook"}
+        for section, answer in zip((one for one in sections if one["text"]), answers, strict=True)
+        if "[1]" not in answer
+    ]
+    return Update(len(findings), findings=findings)
+
+
+def add(before: list[object], found: list[object]) -> list[object]:
+    """The reducer of `findings`: both checks write it, side by side."""
+    return [*before, *found]
+
+
+def verdict(findings: list[object]) -> str:
+    return "publish" if not findings else f"mend {len(findings)} first"
+
+
+def draft(subject: str, earlier: dict[str, dict[str, str]]) -> str:
+    """A reply; the note of an earlier review is taken in."""
+    note = earlier.get("review", {}).get("note", "we look into it.")
+    return f"Dear customer, about {subject}: {note}"

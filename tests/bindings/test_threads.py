@@ -1,0 +1,283 @@
+"""Threads in a file, in memory and in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.types import Command, Interrupt
+
+from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
+from lorebind_knowledge.errors import (
+    NotFoundError,
+    StoreError,
+    ThreadRefusedError,
+    UsageError,
+)
+
+from .thread_graph import GRAPH, THREAD, WAITS, Triage, opened
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ThreadStore]:
+    if request.param == "postgres":
+        made = await opened(tmp_path, request.getfixturevalue("dsn"))
+    else:
+        made = await opened(tmp_path, type=request.param)
+    yield made
+    await made.close()
+
+
+async def status(store: ThreadStore, thread: Thread = THREAD) -> str | None:
+    found = await store.find(thread)
+    return found and found.status
+
+
+async def test_a_thread_goes_through_failure_question_answer_and_another_turn(
+    store: ThreadStore,
+) -> None:
+    """Nothing finished is done twice, and its status says what it has come to."""
+    triage = Triage(store)
+    assert await store.find(THREAD) is None
+    triage.failure = RuntimeError("boom")
+    with pytest.raises(RuntimeError, match="boom"):
+        await triage.turn("first")
+    failed = await store.find(THREAD)
+    assert failed is not None
+    assert (failed.status, failed.error) == ("failed", "RuntimeError: boom")
+    assert (failed.thread_id, failed.workflow, failed.graph) == ("ticket 7", "triage", GRAPH)
+
+    triage.failure = None
+    await triage.run(None)
+    assert triage.ran == ["a", "b", "c"]
+    waiting = await store.find(THREAD)
+    assert waiting is not None
+    assert (waiting.status, waiting.waiting, waiting.error) == ("waiting", [WAITS], "")
+    assert waiting.updated > failed.updated
+
+    done = await triage.run(Command(resume={"approve": True}))
+    assert done["output"]["approve"] is True
+    assert triage.ran == ["a", "b", "c"]
+    assert await status(store) == "completed"
+
+    await triage.turn("second")
+    assert triage.ran == ["a", "b", "c"] * 2
+    await triage.run(Command(resume={"approve": False}))
+    first, second = await store.turns(THREAD)
+    assert (first.state["input"], second.state["input"]) == ("first", "second")
+    assert (first.state.get("messages"), second.state["messages"]) == (None, ["answered"])
+    assert [first.records["approve"]["output"], second.records["approve"]["output"]] == [
+        True,
+        False,
+    ]
+    assert list(first.records) == ["a", "b", "c", "approve"]
+    assert first.began < second.began
+
+
+async def test_a_thread_that_fails_after_it_was_answered_has_failed(store: ThreadStore) -> None:
+    triage = Triage(store)
+    await triage.turn("first")
+    triage.failure = RuntimeError("later")
+    with pytest.raises(RuntimeError):
+        await triage.run(Command(resume={"approve": True}))
+    assert await status(store) == "failed"
+
+
+async def test_a_task_that_waited_and_has_a_record_waits_no_more(store: ThreadStore) -> None:
+    await Triage(store).turn("first")
+    journal = await store.journal(THREAD)
+    await journal.put({"key": "approve", "output": True})
+    found = await store.find(THREAD)
+    assert found is not None
+    assert (found.status, found.waiting) == ("interrupted", [])
+
+
+async def test_an_input_that_was_cut_off_is_not_the_turn_before(
+    store: ThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LangGraph keeps the input first, and begins the turn by a second write."""
+    triage = Triage(store)
+    triage.asks = False
+    await triage.turn("first")
+    put, calls = store.saver.inner.put, []
+
+    def put_once(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise StoreError("cut off")
+        return put(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.saver.inner, "put", put_once)
+        with pytest.raises(StoreError, match="cut off"):
+            await triage.turn("second")
+    assert await status(store) == "interrupted"
+    await triage.run(None)
+    assert await status(store) == "completed"
+    assert [turn.state["input"] for turn in await store.turns(THREAD)] == ["first", "second"]
+
+
+async def test_a_thread_is_paused_before_a_task(store: ThreadStore) -> None:
+    triage = Triage(store)
+    await triage.turn("first")
+    newest = await store.saver.aget_tuple(THREAD.config)
+    assert newest is not None
+    paused = Interrupt(value={"waiting": [], "paused": ["c2"]}, id="1")
+    await store.saver.aput_writes(newest.config, [("__interrupt__", (paused,))], "other")
+    await (await store.journal(THREAD)).put({"key": "approve"})
+    found = await store.find(THREAD)
+    assert found is not None
+    assert (found.status, found.paused) == ("paused", ["c2"])
+    await (await store.journal(THREAD)).put({"key": "c2"})
+    assert await status(store) == "interrupted"
+
+
+async def test_a_claimed_thread_is_refused_and_seen_to_run(store: ThreadStore) -> None:
+    triage = Triage(store)
+    async with store.claimed(THREAD) as before:
+        assert before is None
+        with pytest.raises(ThreadRefusedError, match="'ticket 7' of workflow 'triage' is running"):
+            await triage.turn("first")
+        with pytest.raises(ThreadRefusedError):
+            await store.delete(THREAD)
+        async with store.claimed(THREAD._replace(id="8")):
+            pass
+    await triage.turn("first")
+    async with store.claimed(THREAD) as before:
+        assert before is not None
+        assert before.status == "waiting"
+        assert await status(store) == "running"
+        assert [one.status for one in await store.list(*THREAD[:3])] == ["running"]
+    assert await status(store) == "waiting"
+
+
+async def test_a_claim_that_is_cancelled_is_free(store: ThreadStore) -> None:
+    async def claim() -> None:
+        async with store.claimed(THREAD):
+            await asyncio.sleep(60)
+
+    for seconds in (0, 0.001, 0.01, 0.1):
+        task = asyncio.create_task(claim())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with store.claimed(THREAD):
+        pass
+
+
+def test_threads_are_used_from_several_event_loops(tmp_path: Path, dsn: str) -> None:
+    async def both() -> list[ThreadStore]:
+        return [await opened(tmp_path), await opened(tmp_path, dsn)]
+
+    for store in asyncio.run(both()):
+        asyncio.run(Triage(store).turn("first"))
+        assert asyncio.run(status(store)) == "waiting"
+        asyncio.run(Triage(store).run(Command(resume={"approve": True})))
+        assert asyncio.run(status(store)) == "completed"
+        asyncio.run(store.close())
+
+
+async def test_nobody_finds_a_thread_of_others(store: ThreadStore) -> None:
+    """Another tenant, project or workflow has other threads, whatever they are called."""
+    await Triage(store).turn("first")
+    others = [
+        THREAD._replace(tenant="other"),
+        THREAD._replace(project="other"),
+        THREAD._replace(workflow="other"),
+        THREAD._replace(id="ticket-7"),
+        Thread("default", "shoptriage", "", "ticket 7"),
+        Thread("default", "shop", "triageticket", " 7"),
+    ]
+    assert len({one.key for one in [THREAD, *others]}) == 7
+    for other in others:
+        assert await store.find(other) is None
+        with pytest.raises(NotFoundError, match="has no thread"):
+            await store.turns(other)
+        with pytest.raises(NotFoundError, match="lorebind workflow threads"):
+            await store.delete(other)
+    assert await store.list("other", "shop", "triage") == []
+    assert await status(store) == "waiting"
+
+
+async def test_threads_are_listed_newest_first_and_deleted(store: ThreadStore) -> None:
+    threads = [THREAD._replace(id=f"t{number}") for number in range(4)]
+    for thread in threads:
+        await Triage(store, thread).turn(thread.id)
+    listed = await store.list("default", "shop", "triage", limit=3)
+    assert [one.thread_id for one in listed] == ["t3", "t2", "t1"]
+    await store.delete(threads[3])
+    assert await store.find(threads[3]) is None
+    assert len(await store.list("default", "shop", "triage")) == 3
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\0", "\ud800", "x" * 201])
+async def test_an_id_that_cannot_be_shown_is_refused(store: ThreadStore, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the id of a thread"):
+        async with store.claimed(THREAD._replace(id=name)):
+            pass
+
+
+async def test_any_json_is_kept_as_it_is(store: ThreadStore) -> None:
+    """PostgreSQL's jsonb would refuse one text and change two of the numbers."""
+    for value in ("a\0b\x01\ud800é", 1e22, 10**30, -0.0, None, True, [1, {"": []}], {"$id": "x"}):
+        thread = THREAD._replace(id=f"{value!r}")
+        triage = Triage(store, thread)
+        triage.asks = False
+        await triage.turn({"v": value})
+        (turn,) = await store.turns(thread)
+        assert repr(turn.state["input"]) == repr({"v": value})
+        await triage.turn(value)
+        turn = (await store.turns(thread))[1]
+        assert repr(turn.state["input"]) == repr(value)
+
+
+async def test_what_is_not_json_is_refused_alone(store: ThreadStore) -> None:
+    """Others that are written at the same time are kept."""
+    await Triage(store).turn("first")
+    journal = await store.journal(THREAD)
+    puts = [journal.put({"key": f"x{number}", "output": number}) for number in range(3)]
+    puts.insert(1, journal.put({"key": "y", "output": float("nan")}))
+    puts.insert(1, journal.put({"key": "z", "output": {1, 2}}))
+    failures = [one for one in await asyncio.gather(*puts, return_exceptions=True) if one]
+    assert [type(one) for one in failures] == [UsageError, UsageError]
+    assert {"x0", "x1", "x2"} <= set((await store.journal(THREAD)).records)
+
+
+async def test_a_put_that_is_cancelled_has_written(store: ThreadStore) -> None:
+    """Nothing is written once the run that was cancelled has given its thread back."""
+    await Triage(store).turn("first")
+    journal = await store.journal(THREAD)
+    puts = [asyncio.create_task(journal.put({"key": f"x{n}", "output": n})) for n in range(9)]
+    await asyncio.sleep(0)
+    for put in puts:
+        put.cancel()
+    await asyncio.wait(puts)
+    assert set(journal.records) >= {f"x{n}" for n in range(9)}
+    assert journal.records == (await store.journal(THREAD)).records
+
+
+async def test_a_write_that_fails_fails_those_that_wait_for_it(
+    store: ThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is put later is tried again."""
+    await Triage(store).turn("first")
+    journal = await store.journal(THREAD)
+    written = store.saver.inner.put_writes
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(store.saver.inner, "put_writes", fail)
+    puts = [journal.put({"key": f"x{n}", "output": n}) for n in range(3)]
+    failures = await asyncio.gather(*puts, return_exceptions=True)
+    assert [str(one) for one in failures] == ["the disk is full"] * 3
+    assert "x0" not in journal.records
+    monkeypatch.setattr(store.saver.inner, "put_writes", written)
+    await journal.put({"key": "x0", "output": 0})
+    assert "x0" in (await store.journal(THREAD)).records

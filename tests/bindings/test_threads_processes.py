@@ -1,0 +1,147 @@
+"""Threads among processes, some of which are killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.errors import ThreadRefusedError
+
+from .thread_graph import THREAD, listed, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def dsn_or_none(request: pytest.FixtureRequest) -> str | None:
+    """None for the file of a project."""
+    return request.getfixturevalue("dsn") if request.param == "postgres" else None
+
+
+@contextmanager
+def other(what: str, root: Path, dsn: str | None) -> Iterator[subprocess.Popen[str]]:
+    """Another process that does this, killed at the end of the block."""
+    command = [sys.executable, "-m", "tests.bindings.thread_graph", what, str(root)]
+    process = subprocess.Popen(
+        [*command, dsn] if dsn else command, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def numbers(process: subprocess.Popen[str], count: int) -> set[int]:
+    """What it prints: as many lines, then what it prints until it is killed."""
+    assert process.stdout
+    lines = [process.stdout.readline() for _ in range(count)]
+    process.send_signal(signal.SIGKILL)
+    lines += process.stdout.read().splitlines(keepends=True)
+    return {int(line) for line in lines if line.endswith("\n")}
+
+
+async def test_what_a_killed_process_has_finished_is_kept(
+    tmp_path: Path, dsn_or_none: str | None
+) -> None:
+    """Each run goes on after the records of the one before, and none is lost."""
+    done: set[int] = set()
+    for count in (1, 30, 200):
+        with other("journal", tmp_path, dsn_or_none) as process:
+            printed = numbers(process, count)
+            assert not printed & done
+            done |= printed
+        store = await opened(tmp_path, dsn_or_none)
+        async with store.claimed(THREAD) as found:
+            assert found is not None
+            assert found.status == "interrupted"
+        kept = [one["output"] for one in (await store.journal(THREAD)).records.values()]
+        assert done <= set(kept)
+        assert len(set(kept) - done) <= 4  # of each worker one that it had not printed yet
+        done = set(kept)
+        await store.close()
+
+
+async def test_of_two_processes_on_a_thread_one_is_refused(
+    tmp_path: Path, dsn_or_none: str | None
+) -> None:
+    """A kill frees the thread, and who asks meanwhile is told that it runs."""
+    store = await opened(tmp_path, dsn_or_none)
+    with other("hold", tmp_path, dsn_or_none) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "claimed\n"
+        with pytest.raises(ThreadRefusedError, match="is running"):
+            async with store.claimed(THREAD):
+                pass
+        second = await opened(tmp_path, dsn_or_none)
+        with pytest.raises(ThreadRefusedError):
+            async with second.claimed(THREAD):
+                pass
+        await second.close()
+    async with store.claimed(THREAD):
+        pass
+    await store.close()
+    assert not [name for name in listed(tmp_path) if name.endswith(".lock")]
+
+
+def test_a_forked_child_has_claims_and_connections_of_its_own(
+    tmp_path: Path, dsn_or_none: str | None
+) -> None:
+    """It neither runs nor frees what its parent has claimed, and uses the store as the parent."""
+    arguments = [str(tmp_path), *([dsn_or_none] if dsn_or_none else [])]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (
+        "child: refused\nchild: waiting\nparent: 0 waiting\nparent: refused\n",
+        "",
+    )
+
+
+FORKING = """
+import asyncio, os, sys
+from pathlib import Path
+from lorebind_knowledge.errors import ThreadRefusedError
+from tests.bindings.thread_graph import *
+
+OWN = THREAD._replace(id="of the child")
+
+async def claim(store, who):
+    try:
+        async with store.claimed(THREAD):
+            print(who, "claimed", flush=True)
+    except ThreadRefusedError:
+        print(who, "refused", flush=True)
+
+async def child(store):
+    await claim(store, "child:")
+    await Triage(store, OWN).turn("first")
+    print("child:", (await store.find(OWN)).status, flush=True)
+    await store.close()
+
+store = asyncio.run(opened(Path(sys.argv[1]), *sys.argv[2:]))
+claimed = store.claimed(THREAD)
+asyncio.new_event_loop().run_until_complete(claimed.__aenter__())
+pid = os.fork()
+if not pid:
+    asyncio.run(child(store))
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+print("parent:", status, asyncio.run(store.find(OWN)).status, flush=True)
+asyncio.run(claim(asyncio.run(opened(Path(sys.argv[1]), *sys.argv[2:])), "parent:"))
+os._exit(0)
+"""

@@ -1,0 +1,79 @@
+"""What is written of a thread: plain JSON, and three kinds of LangGraph's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.types import Interrupt, Send
+
+from lorebind_bindings.workflow.threads.serializing import JsonSerializer, encoded
+from lorebind_knowledge.errors import StoreError, UsageError
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+SERIALIZER = JsonSerializer()
+
+
+@given(PLAIN)
+def test_plain_json_is_read_as_it_was_written(value: Any) -> None:
+    written = SERIALIZER.dumps_typed(value)
+    assert written[0] == "json"
+    assert repr(SERIALIZER.loads_typed(written)) == repr(value)
+    assert SERIALIZER.dumps_typed(encoded(value)) == written
+
+
+def test_interrupts_are_read_back_as_interrupts() -> None:
+    asked = (Interrupt(value={"waiting": ["a"]}, id="1"), Interrupt(value=None, id="2"))
+    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(asked)) == asked
+    looks_alike = [{"id": "1", "value": {"waiting": ["a"]}}]
+    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(looks_alike)) == looks_alike
+
+
+def test_an_exception_is_read_back_as_its_text() -> None:
+    assert SERIALIZER.loads_typed(SERIALIZER.dumps_typed(KeyError("k"))) == "KeyError: 'k'"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, {1, 2}, b"bytes", object(), Send("tasks", {}), [Interrupt(1), 2]],
+    ids=repr,
+)
+def test_anything_else_is_not_written(value: Any) -> None:
+    with pytest.raises(UsageError, match="not plain JSON"):
+        SERIALIZER.dumps_typed(value)
+
+
+def test_what_is_too_deep_is_not_written() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(UsageError, match="not plain JSON"):
+        SERIALIZER.dumps_typed(deep)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ("json", b"{"),
+        ("json", b"\xff"),
+        ("json", b"NaN"),
+        ("json", b"[" * 100_000),
+        ("json:interrupts", b"[{}]"),
+        ("json:interrupts", b"3"),
+        ("json", None),
+    ],
+    ids=repr,
+)
+def test_a_damaged_value_is_refused(written: Any) -> None:
+    with pytest.raises(StoreError, match="a thread holds a damaged value"):
+        SERIALIZER.loads_typed(written)
