@@ -74,23 +74,14 @@ class Tokens(Generic[T]):
         return found
 
     def _may_start(self, name: str) -> bool:
-        if name in self._busy:
-            return False
-        if name in self._coming_back:
-            return not any(self._holds_up_round(other, name) for other in self._others(name))
-        return not any(self._holds_up(other, name) for other in self._others(name))
-
-    def _others(self, name: str) -> list[str]:
-        return [other for other in (*self._busy, *self._here) if other != name]
+        return name not in self._busy and not any(
+            self._holds_up(other, name) for other in (*self._busy, *self._here) if other != name
+        )
 
     def _holds_up(self, other: str, name: str) -> bool:
-        """Whether a task comes before another that has a token of this round."""
-        if other in self._coming_back and self.flow.are_in_one_circle(other, name):
+        """Whether what runs or has a token comes before another task that has one."""
+        if name in self._coming_back and self.flow.is_in_round(other, name):
+            return True  # the round is not over
+        if other in self._coming_back and self.flow.is_in_round(name, other):
             return False  # its next round begins when this one is over
         return self.flow.precedes(other, name)
-
-    def _holds_up_round(self, other: str, name: str) -> bool:
-        """Whether a task keeps the next round from beginning at another."""
-        if other in self._coming_back:
-            return self.flow.precedes(name, other)  # a circle within this one is first
-        return self.flow.are_in_one_circle(other, name) or self.flow.precedes(other, name)

@@ -26,7 +26,7 @@ from lorebind_knowledge.namespace import current_tenant
 from lorebind_knowledge.run_once import Once
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.workflow.threads.threads import ThreadInfo, ThreadStore
@@ -290,10 +290,7 @@ class Workflows:
                 asked["waiting"],
                 asked["paused"],
             )
-        every = dict(turn.tasks)
-        for done in turn.tasks.values():
-            every |= done.outcome.parts
-        tasks = {name: done.result() for name, done in every.items()}
+        tasks = {name: done.result() for name, done in _with_parts(turn.tasks)}
         usage = {name: done.outcome.usage for name, done in turn.tasks.items()}
         return RunResult(values["output"], tasks, _cited(tasks.values()), thread_id, usage)
 
@@ -352,6 +349,13 @@ def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Records of tasks that ended, in that order."""
     ended = (record for record in records if "outcome" in record)
     return sorted(ended, key=lambda record: (record["step"], record["at"]))
+
+
+def _with_parts(tasks: Mapping[str, Done]) -> Iterator[tuple[str, Done]]:
+    """Tasks, each followed by those of its branches."""
+    for name, done in tasks.items():
+        yield name, done
+        yield from _with_parts(done.outcome.parts)
 
 
 def _cited(results: Iterable[TaskResult]) -> list[Citation]:

@@ -39,6 +39,7 @@ class Flow:
             self._after.setdefault((edge.source, edge.field), []).append(edge)
         self._reach = self._reachable(self.edges)
         self._back = self._back_edges()
+        self._rounds = self._rounds_of_circles()
         self._before = self._reachable([edge for edge in self.edges if edge not in self._back])
 
     @property
@@ -62,8 +63,13 @@ class Flow:
         """Whether an edge leads back to where a circle begins."""
         return edge in self._back
 
-    def are_in_one_circle(self, one: str, other: str) -> bool:
-        return self.can_reach(one, other) and self.can_reach(other, one)
+    def is_in_round(self, name: str, head: str) -> bool:
+        """Whether a task is one of those that run between a task and an edge back to it.
+
+        It is the natural loop of compilers, without those around it (Aho et al., "Compilers",
+        section 9.6.6). Where a circle is entered at several tasks, it is that of one of them.
+        """
+        return name in self._rounds.get(head, ()) and (name == head or self.precedes(head, name))
 
     def circles(self) -> list[list[str]]:
         """The tasks that can come back to themselves, those together that are in one circle."""
@@ -105,6 +111,22 @@ class Flow:
                 elif edge.target not in done:
                     way[edge.target] = iter(ahead[edge.target])
         return found
+
+    def _rounds_of_circles(self) -> dict[str, set[str]]:
+        """For each task that edges come back to: those that lead back to it, and itself."""
+        behind: dict[str, list[str]] = {name: [] for name in self.names}
+        for edge in self.edges:
+            behind[edge.target].append(edge.source)
+        rounds: dict[str, set[str]] = {}
+        for edge in self._back:
+            found = rounds.setdefault(edge.target, {edge.target})
+            ahead = [edge.source]
+            while ahead:
+                name = ahead.pop()
+                if name not in found:
+                    found.add(name)
+                    ahead += behind[name]
+        return rounds
 
     def _reachable(self, edges: Iterable[Edge]) -> dict[str, int]:
         """For each task those that edges lead to from it, as bits by their numbers."""

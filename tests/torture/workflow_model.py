@@ -1,0 +1,238 @@
+"""Random graphs of tasks, and what they do by the slowest and plainest reading of their rules.
+
+Nothing here knows how the runtime works. A graph is interpreted task by task in a topological
+order: a task runs if an edge to it was taken. A program with loops is interpreted as a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class Node:
+    """A task of a random graph."""
+
+    name: str
+    kind: str
+    """`python`, `router` or `parallel`."""
+    targets: dict[str, list[str]] = field(default_factory=dict)
+    """What follows, by the field that says so: `on_success`, `on_error`, a route, `default`."""
+    condition: bool | None = None
+    route: str = ""
+    """What a router chooses: one of its routes, or what is none."""
+    fails: str = "never"
+    """`always`, which an edge handles; `once`, before the run is resumed. A parallel task fails by
+    a branch of its own."""
+    branches: list[Graph] = field(default_factory=list)
+    before: set[str] = field(default_factory=set)
+    """The tasks that may come before it."""
+
+
+@dataclass
+class Graph:
+    nodes: list[Node]
+    """Each before those that it leads to."""
+    order: list[int] = field(default_factory=lambda: [0])
+    """In which they are declared; the first one is the first."""
+
+    def every(self) -> Iterator[Node]:
+        for node in self.nodes:
+            yield node
+            for branch in node.branches:
+                yield from branch.every()
+
+
+@st.composite
+def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) -> Graph:
+    """Graphs without loops, and in their parallel tasks others."""
+    names = names or count()
+    size = draw(st.integers(1, 3 if depth else 8))
+    nodes = [Node(f"t{next(names)}", "python") for _ in range(size)]
+    for at, node in enumerate(nodes):
+        later = [one.name for one in nodes[at + 1 :]]
+        kinds = ["python"] * 4 + ["router"] * 2 * bool(later) + ["parallel"] * (depth < 2)
+        node.kind = draw(st.sampled_from(kinds))
+        if node.kind != "router":
+            node.condition = draw(st.sampled_from([None, None, None, True, False]))
+            node.fails = draw(st.sampled_from(["never"] * 7 + ["once"] * (not depth)))
+        if later:
+            _connect(draw, node, st.lists(st.sampled_from(later), min_size=1, max_size=3))
+        if node.kind == "parallel":
+            node.branches = draw(st.lists(graphs(names, depth + 1), min_size=1, max_size=3))
+            if node.fails != "never":
+                node.branches.append(Graph([Node(f"t{next(names)}", "python", fails=node.fails)]))
+    for node in nodes:
+        for led in nodes:
+            if any(led.name in targets for targets in node.targets.values()):
+                led.before |= {node.name, *node.before}
+    return Graph(nodes, [0, *draw(st.permutations(range(1, size)))])
+
+
+def _connect(draw: st.DrawFn, node: Node, some: st.SearchStrategy[list[str]]) -> None:
+    if node.kind == "router":
+        node.route = draw(st.sampled_from(["a", "b", "c"]))
+        node.targets = {route: draw(some) for route in ("a", "b", "default")}
+        return
+    node.targets = {"on_success": draw(some)}
+    if draw(st.sampled_from([False, False, True])):
+        node.targets["on_error"] = draw(some)
+        node.fails = draw(st.sampled_from(["never", "always"]))
+
+
+@dataclass
+class Expected:
+    """What a graph does."""
+
+    status: dict[str, str] = field(default_factory=dict)
+    """By task; without those in parallel tasks that fail."""
+    past: dict[str, set[str]] = field(default_factory=dict)
+    """By task that ran: all that it may see, which are those that led to it and what they held."""
+    completed: set[str] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+    """By task: its output."""
+    output: Any = None
+    _held: dict[str, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph) -> Expected:
+        """What a graph does, in whichever order its tasks run."""
+        found = cls()
+        led_by: dict[str, set[str]] = {graph.nodes[0].name: set()}
+        last = -1
+        for at, node in enumerate(graph.nodes):
+            name = node.name
+            found.status[name], found.values[name] = "skipped", None
+            if name not in led_by:
+                continue
+            seen = ({one, *found.past[one], *found._held[one]} for one in led_by[name])
+            found.past[name] = set().union(*seen)
+            targets = node.targets.get(found._run(node), [])
+            for target in targets:
+                led_by.setdefault(target, set()).add(name)
+            place = graph.order.index(at)
+            if not targets and place > last and found.status[name] == "completed":
+                last, found.output = place, found.values[name]
+        return found
+
+    def _run(self, node: Node) -> str:
+        """Run a task; the field that says what follows."""
+        name = node.name
+        self._held[name] = set()
+        if node.condition is False:
+            return "on_success"
+        inner = [Expected.of(branch) for branch in node.branches]
+        for one in inner:
+            self.past |= {task: past | self.past[name] for task, past in one.past.items()}
+            self.completed |= one.completed
+        if node.fails == "always":
+            self.status[name] = "failed"
+            return "on_error"
+        self.completed.add(name)
+        self.values[name] = name
+        if node.branches:
+            self.values[name] = {task: value for one in inner for task, value in one.values.items()}
+            self._held[name] = {task for one in inner for task in one.past}
+            for one in inner:
+                self.status |= one.status
+        self.status[name] = "completed"
+        if node.kind != "router":
+            return "on_success"
+        self.values[name] = node.route
+        return node.route if node.route in node.targets else "default"
+
+
+# Programs: what can be said with sequences, choices, forks and loops.
+
+
+@dataclass
+class Step:
+    """One task."""
+
+    name: str
+
+
+@dataclass
+class Choice:
+    """One of several, by a router; another one each time, in turn."""
+
+    name: str
+    arms: list[list[Any]]
+
+
+@dataclass
+class Fork:
+    """Several at a time, which are joined."""
+
+    name: str
+    arms: list[list[Any]]
+
+
+@dataclass
+class Loop:
+    """The same so many times."""
+
+    name: str
+    body: list[Any]
+    rounds: int
+
+
+@st.composite
+def programs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) -> list[Any]:
+    names = names or count()
+    statements: list[Any] = []
+    for _ in range(draw(st.integers(1, 2 if depth else 3))):
+        name = f"s{next(names)}"
+        kinds = ["step"] if depth > 2 else ["step", "choice", "fork", "loop"]
+        inner = programs(names, depth + 1)
+        match draw(st.sampled_from(kinds)):
+            case "step":
+                statements.append(Step(name))
+            case "choice":
+                statements.append(Choice(name, draw(st.lists(inner, min_size=2, max_size=2))))
+            case "fork":
+                statements.append(Fork(name, draw(st.lists(inner, min_size=2, max_size=3))))
+            case "loop":
+                statements.append(Loop(name, draw(inner), draw(st.integers(1, 3))))
+    return statements
+
+
+@dataclass
+class Trace:
+    """All executions of a program, each with those right before it."""
+
+    before: list[tuple[str, set[int]]] = field(default_factory=list)
+    turns: dict[str, int] = field(default_factory=dict)
+
+    def play(self, statements: list[Any], front: set[int]) -> set[int]:
+        """Interpret a program after some executions; which are the last ones then."""
+        for one in statements:
+            match one:
+                case Step(name):
+                    front = self._run(name, front)
+                case Choice(name, arms):
+                    turn = self.turns[name] = self.turns.get(name, -1) + 1
+                    front = self._run(f"{name}_choose", front)
+                    front = self.play(arms[turn % len(arms)], front)
+                    front = self._run(f"{name}_end", front)
+                case Fork(name, arms):
+                    front = self._run(f"{name}_fork", front)
+                    front = set().union(*(self.play(arm, front) for arm in arms))
+                    front = self._run(f"{name}_join", front)
+                case Loop(name, body, rounds):
+                    for _ in range(rounds):
+                        front = self._run(f"{name}_head", front)
+                        front = self.play(body, front)
+                        front = self._run(f"{name}_count", front)
+        return front
+
+    def _run(self, name: str, front: set[int]) -> set[int]:
+        self.before.append((name, front))
+        return {len(self.before) - 1}
