@@ -11,8 +11,7 @@ from lorebind_bindings.workflow.results import Outcome
 from lorebind_knowledge.configuration import fill, injected_variable
 
 if TYPE_CHECKING:
-    from lorebind_bindings.agent_tools import agent_request, searched_by_tools
-from lorebind_bindings.answering import Answer
+    from lorebind_bindings.answering import Answer
     from lorebind_bindings.workflow.running import Context
 
 
