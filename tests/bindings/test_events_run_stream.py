@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings.workflow import RunResult
+from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.events.sinks import MemorySink
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import run
