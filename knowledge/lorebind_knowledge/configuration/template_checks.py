@@ -106,23 +106,21 @@ def workflow_templates(
     stands = {id(standing.task): standing for standing in standings(workflow)}
     for inner, path in within(workflow):
         standing = stands.get(id(inner))
+        task = standing.task if standing is not None else None
+        if standing is not None:
+            usual = names.of(standing)
+        elif path[:1] == ("checkpointer",):
+            usual = {}
+        else:
+            usual = names.running if path[:1] == ("knowledge_bases",) else names.outputs
         for field in type(inner).model_fields:
-            if standing is not None:
-                known = names.of(standing)
-                if field == "prompt":
-                    known = widened(known, injected)
-                if field == "update":
-                    known = {**widened(known, names.injected), "output": ANYTHING}
-            elif path[:1] == ("checkpointer",):
-                known = {}
-            elif path[:1] == ("knowledge_bases",):
-                known = names.running
-            elif inner is workflow and field == "vars":
-                known = names.before_vars
-            else:
-                known = names.outputs
-            known = {**_VARIABLES, **known}
-            task = standing.task if standing is not None else None
+            known = {**_VARIABLES, **usual}
+            if inner is workflow and field == "vars":
+                known = {**_VARIABLES, **names.before_vars}
+            elif task is not None and field == "prompt":
+                known = widened(known, injected)
+            elif task is not None and field == "update":
+                known = widened(known, [*names.injected, ("output",)])
             yield from _field(inner, field, known, partial(names.why, scopes=known, by=task))
 
 
