@@ -105,8 +105,8 @@ workflows/w.yaml:7:28: task 'u' wants to run hooks:f, in hooks.py
 workflows/w.yaml:12:32: task 'v' wants to run package.own:g, in package/own.py
 workflows/w.yaml:12:63: task 'v' wants to read the variable KEY
 workflows/w.yaml:13:68: task 'x' wants to run yaml:load, of an installed package
-workflows/w.yaml:14:33: channel wants to run hooks:first, in hooks.py
-workflows/w.yaml:14:48: channel wants to run yaml:scan, of an installed package
+workflows/w.yaml:14:32: channel wants to run hooks:first, in hooks.py
+workflows/w.yaml:14:47: channel wants to run yaml:scan, of an installed package
 workflows/w.yaml:15:31: checkpointer wants to write a file outside of the project folder
 """
 
