@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.events.sinks import MemorySink
+from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.errors import ModelError, TaskError, UsageError

@@ -77,6 +77,37 @@ workflows:
     tasks:
       - { id: reply, type: basic, agent: librarian, prompt: "{{ .input.question }}", query: q }
     outputs: { answer: "{{ .tasks.reply.output }}" }
+  - id: graph
+    channels: { seen: { reducers: ["package.module:first"], default: [] } }
+    checkpointer: { type: postgres, dsn: "{{ .secrets.KEY }}" }
+    max_steps: 50
+    tasks:
+      - { id: read, type: python, call: "package.module:read", with: { a: 1 },
+          retry: { attempts: 3 }, timeout_seconds: 1.5, cache: { ttl_seconds: 60 },
+          on_success: { next: kind }, on_error: { next: [sorry, both] } }
+      - { id: kind, type: router, condition: tasks.read.output, routes: { a: each, b: [both] },
+          default: [ask, sub] }
+      - id: each
+        type: collection
+        items: "{{ .tasks.read.output }}"
+        filter: item > 1
+        max_workers: 2
+        max_items: 9
+        strategy: race
+        task: { id: one, prompt: "{{ .item }}", update: { seen: ["{{ .output }}"] } }
+        on_success: { next: sorry }
+      - id: both
+        type: parallel
+        branches:
+          - { id: left, prompt: p }
+          - [{ id: right, prompt: p }, { id: further, type: collection, items: [1],
+                tasks: [{ id: two, prompt: p, condition: "true" }] }]
+        strategy: fail_fast
+        on_success: { next: [sorry] }
+      - { id: ask, type: wait, prompt: "Well?", schema: { type: object }, final: true }
+      - { id: sub, type: composite, workflow: answer, input: { question: q }, final: true }
+      - { id: sorry, type: aggregate, outputs: { all: "{{ .state.seen }}" }, final: true }
+checkpointer: { type: sqlite, path: threads.db }
 autoload: { include: ["agents/*.yaml"], exclude: [] }
 """)
 
@@ -114,7 +145,7 @@ def is_valid(data, kind="project"):
 
 
 KB, SOURCE, BINDING = "knowledge_bases/0", "knowledge_bases/0/sources/0", "knowledge/0"
-EMBEDDER, TASK = "embedders/2", "workflows/0/tasks/0"
+EMBEDDER, TASK, TASKS = "embedders/2", "workflows/0/tasks/0", "workflows/1/tasks"
 
 VALID = [
     ("description", GONE),
@@ -142,9 +173,53 @@ VALID = [
     (f"{TASK}/type", GONE),
     ("workflows/0/input/question", {}),
     ("workflows/0/input/list", {"type": "array", "default": [1]}),
+    (f"{TASKS}/0/on_success/next", ["kind"]),
+    (f"{TASKS}/0/on_error/next", "both"),
+    (f"{TASKS}/1/routes/b", "both"),
+    (f"{TASKS}/2/max_workers", 1),
+    (f"{TASKS}/3/max_workers", 1),
+    (f"{TASKS}/3/branches/1", {"id": "right", "prompt": "p"}),
+    (f"{TASKS}/4/schema", None),
+    (f"{TASKS}/4/schema", {}),
+    ("workflows/1/channels/seen", {}),
+    ("workflows/1/checkpointer", None),
+    ("checkpointer", {}),
+    ("checkpointer/type", "memory"),
 ]
 
 INVALID = [
+    (f"{TASKS}/0/on_success", {}),
+    (f"{TASKS}/0/on_success", "kind"),
+    (f"{TASKS}/0/on_success/next", []),
+    (f"{TASKS}/0/on_success/next", [["kind"]]),
+    (f"{TASKS}/0/on_success/next", None),
+    (f"{TASKS}/0/on_success/next", "two words"),
+    (f"{TASKS}/0/call", "steps"),
+    (f"{TASKS}/0/timeout_seconds", 0),
+    (f"{TASKS}/0/cache", {"ttl_seconds": 0}),
+    (f"{TASKS}/0/final", "yes"),
+    (f"{TASKS}/1/routes", {}),
+    (f"{TASKS}/1/routes/b", []),
+    (f"{TASKS}/1/default", []),
+    (f"{TASKS}/1/condition", GONE),
+    (f"{TASKS}/1/on_success", {"next": "each"}),
+    (f"{TASKS}/1/final", True),
+    (f"{TASKS}/2/task", GONE),
+    (f"{TASKS}/2/tasks", [{"id": "x", "prompt": "p"}]),
+    (f"{TASKS}/2/strategy", "any"),
+    (f"{TASKS}/2/max_items", 0),
+    (f"{TASKS}/3/branches", []),
+    (f"{TASKS}/3/branches", {"id": "right", "prompt": "p"}),
+    (f"{TASKS}/3/branches/1", []),
+    (f"{TASKS}/3/branches/0", None),
+    (f"{TASKS}/4/schema", [1]),
+    (f"{TASKS}/6/outputs", {}),
+    ("workflows/1/channels/seen/reducers", ["first"]),
+    ("workflows/1/checkpointer/dsn", GONE),
+    ("workflows/1/max_steps", 0),
+    ("checkpointer/dsn", "{{ .env.KEY }}"),
+    ("checkpointer/type", "postgres"),
+    ("checkpointer/path", ""),
     ("name", GONE),
     ("name", "two words"),
     ("name", None),
