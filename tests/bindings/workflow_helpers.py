@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lorebind_bindings import Workflows
-from lorebind_knowledge import KnowledgeService
-from lorebind_knowledge.configuration import LoadedProject
-from lorebind_knowledge.configuration.environment import Environment
-from lorebind_knowledge.declarations import ProjectDeclaration
+from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.errors import TaskError
 
 from .helpers import Echo, OneModel
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from lorebind_bindings import RunResult, TaskContext
+    from lorebind_knowledge import LoadedProject
 
 Declared = dict[str, Any]
 
@@ -90,15 +88,7 @@ def loaded_project(
         "checkpointer": {"type": "memory"},
         **keys,
     }
-    project = ProjectDeclaration.model_validate(data)
-    return LoadedProject(
-        root=root,
-        file=None,
-        project=project,
-        workflows={one.id: one for one in project.workflows},
-        agents={one.id: one for one in project.agents},
-        environment=Environment(root, environ or {}),
-    )
+    return build_project(data, root=root, environ=environ or {})
 
 
 def workflows(

@@ -58,25 +58,32 @@ def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) 
     nodes = [Node(f"t{next(names)}", "python") for _ in range(size)]
     for at, node in enumerate(nodes):
         later = [one.name for one in nodes[at + 1 :]]
-        kinds = ["python"] * 4 + ["router"] * 2 * bool(later) + ["parallel"] * (depth < 2)
+        ends = not later or (at and draw(st.sampled_from([False, False, False, True])))
+        kinds = ["python"] * 4 + ["router"] * 2 * (not ends) + ["parallel"] * (depth < 2)
         node.kind = draw(st.sampled_from(kinds))
         if node.kind != "router":
             node.condition = draw(st.sampled_from([None, None, None, True, False]))
             node.fails = draw(st.sampled_from(["never"] * 7 + ["once"] * (not depth)))
-        if later:
-            _connect(draw, node, st.lists(st.sampled_from(later), min_size=1, max_size=3))
+        if not ends:
+            _connect(draw, node, later)
         if node.kind == "parallel":
             node.branches = draw(st.lists(graphs(names, depth + 1), min_size=1, max_size=3))
             if node.fails != "never":
                 node.branches.append(Graph([Node(f"t{next(names)}", "python", fails=node.fails)]))
-    for node in nodes:
-        for led in nodes:
-            if any(led.name in targets for targets in node.targets.values()):
-                led.before |= {node.name, *node.before}
+    for at, node in enumerate(nodes[1:], start=1):
+        leading = [edge for one in nodes[:at] for edge in one.targets.values()]
+        if not any(node.name in edge for edge in leading):
+            draw(st.sampled_from(leading)).append(node.name)
+        leads = (
+            one for one in nodes[:at] if any(node.name in edge for edge in one.targets.values())
+        )
+        for one in leads:
+            node.before |= {one.name, *one.before}
     return Graph(nodes, [0, *draw(st.permutations(range(1, size)))])
 
 
-def _connect(draw: st.DrawFn, node: Node, some: st.SearchStrategy[list[str]]) -> None:
+def _connect(draw: st.DrawFn, node: Node, later: list[str]) -> None:
+    some = st.lists(st.sampled_from(later), min_size=1, max_size=3, unique=True)
     if node.kind == "router":
         node.route = draw(st.sampled_from(["a", "b", "c"]))
         node.targets = {route: draw(some) for route in ("a", "b", "default")}
