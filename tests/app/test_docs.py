@@ -46,6 +46,7 @@ PAGES = {
     "docs/sources.md": ".",
     "docs/trust.md": "examples/extending",
     "docs/vector-databases.md": "examples/langchain",
+    "docs/workflows.md": "examples/workflows",
     "examples/adopting/README.md": "examples/adopting",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
