@@ -102,9 +102,10 @@ class Done:
 
     def result(self) -> TaskResult:
         outcome = self.outcome
+        outputs = (outcome.output or []) if outcome.items else []  # no list for other tasks
         items = [
             TaskResult(output, "none", [], [], one["status"], one["error"], one["attempts"])
-            for one, output in zip(outcome.items, outcome.output or [], strict=False)
+            for one, output in zip(outcome.items, outputs, strict=False)
         ]
         return TaskResult(
             outcome.output,
