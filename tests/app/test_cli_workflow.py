@@ -288,7 +288,9 @@ def test_threads_are_listed_and_told(cli: Cli) -> None:
     assert not (cli.root / ".lorebind").exists()
     cli(*REFUND)
     listed = cli("workflow", "threads", "triage").out
-    assert re.search(r"(?m)^t1 +waiting +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +approve: Pay\? ref", listed)
+    assert re.search(
+        r"(?m)^t1 +waiting +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +approve: Pay\? ref", listed
+    )
     told = cli("workflow", "history", "triage", "--thread", "t1").out
     assert re.search(r'(?m)^1 +2 +kind +completed +1 +0\.\d\d +"refund"$', told)
     one = json.loads(cli("workflow", "threads", "triage", "-n", "1", "-o", "json").out)

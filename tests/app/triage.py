@@ -1,4 +1,4 @@
-"""A workflow with a router, a collection, a question and a task that fails, which needs no model."""
+"""Workflows with a router, a collection, a question and a task that fails; they need no model."""
 
 from __future__ import annotations
 
