@@ -61,6 +61,12 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "watch"],
     ["bindings"],
     ["bindings", "explain"],
+    ["workflow"],
+    ["workflow", "list"],
+    ["workflow", "show"],
+    ["workflow", "threads"],
+    ["workflow", "history"],
+    ["workflow", "replay"],
 ]
 
 INVOCATIONS: dict[str, list[str]] = {
@@ -78,10 +84,13 @@ INVOCATIONS: dict[str, list[str]] = {
     "stats": ["knowledge", "stats", "docs"],
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
+    "workflows": ["workflow", "list"],
+    "show": ["workflow", "show", "reply"],
+    "threads": ["workflow", "threads", "reply"],
     "ask": ["ask", ".", QUESTION],
     "trust": ["trust", "."],
 }
-"""Every command that prints a result."""
+"""Every command that prints a result; for those that need a thread see `test_cli_workflow`."""
 
 COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
 
@@ -114,7 +123,10 @@ FIELDS: dict[str, set[str]] = {
     "documents": {"documents"},
     "chunks": {"chunks"},
     "stats": {"kb_id", "documents", "chunks", "embedder", "dimension", "last_run"},
-    "run": {"output", "tasks", "citations", "thread_id", "usage"},
+    "run": {"output", "tasks", "citations", "thread_id", "usage", "status", "waiting", "paused"},
+    "workflows": {"workflows"},
+    "show": {"id", "description", "inputs", "flow"},
+    "threads": {"threads"},
     "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
     "trust": {"folder", "demands"},
 }
