@@ -71,6 +71,17 @@ def wait(name: str, **keys: Any) -> Declared:
     return {"id": name, "type": "wait", "prompt": f"{name}?", **keys}
 
 
+def collection(name: str, items: Any, *tasks: Declared, **keys: Any) -> Declared:
+    """These tasks for each item."""
+    inner = {"task": tasks[0]} if len(tasks) == 1 else {"tasks": list(tasks)}
+    return {"id": name, "type": "collection", "items": items, **inner, **keys}
+
+
+def parallel(name: str, *branches: Any, **keys: Any) -> Declared:
+    """These tasks, or lists of tasks, side by side."""
+    return {"id": name, "type": "parallel", "branches": list(branches), **keys}
+
+
 def to(*names: str) -> dict[str, list[str]]:
     """An edge to some tasks."""
     return {"next": list(names)}
@@ -114,7 +125,7 @@ async def run(*tasks: Declared, inputs: Mapping[str, Any] | None = None, **keys:
 
 @contextmanager
 def task_fails(
-    cause: type[BaseException], match: str = ""
+    cause: type[BaseException], match: str | None = None
 ) -> Iterator[pytest.ExceptionInfo[TaskError]]:
     """A task fails inside the block, by this error."""
     with pytest.raises(TaskError, match=match) as caught:

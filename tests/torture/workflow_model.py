@@ -146,7 +146,7 @@ class Expected:
         self.values[name] = name
         if node.branches:
             self.values[name] = {task: value for one in inner for task, value in one.values.items()}
-            self._held[name] = {task for one in inner for task in one.past}
+            self._held[name] = {task for one in inner for task in one.past if task in one.status}
             for one in inner:
                 self.status |= one.status
         self.status[name] = "completed"

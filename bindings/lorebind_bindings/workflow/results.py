@@ -24,7 +24,8 @@ class TaskResult:
     citations: list[Citation]
     unknown_markers: list[str]
     status: str = "completed"
-    """`completed`, `skipped`, or `failed` where an `on_error` or a strategy has handled it."""
+    """`completed`, `skipped`, `failed` where an `on_error` or a strategy has handled it, or
+    `cancelled` where a strategy went on without it."""
     error: dict[str, str] | None = None
     """`task`, `path`, `type` and `message` of the failure."""
     attempts: int = 1

@@ -12,6 +12,7 @@ from lorebind_bindings.workflow.running import Suspended, TaskFailed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from lorebind_bindings.workflow.running import Run
     from lorebind_knowledge.declarations.workflows.base import Strategy
 
 T = TypeVar("T")
@@ -39,6 +40,31 @@ class Given(Generic[T]):
         for done in self.value.tasks.values() if self.value is not None else ():  # type: ignore[attr-defined]
             attempts = max(attempts, done.attempts)
         return {"status": status, "error": None, "attempts": attempts}
+
+
+def letting_fail(
+    run: Run, path: str, job: Callable[[], Awaitable[T]]
+) -> Callable[[], Awaitable[T]]:
+    """The same job, which does not run again once it has failed.
+
+    Where a failure counts as a result it is written down as one: a run that is resumed would give
+    another result otherwise.
+    """
+    key = f"{path}|failed"
+
+    async def once() -> T:
+        if (record := run.journal.records.get(key)) is not None:
+            failed = TaskFailed(record["error"], RuntimeError(record["error"]["message"]))
+            failed.attempts = record["attempts"]
+            raise failed
+        try:
+            return await job()
+        except TaskFailed as failed:
+            record = {"key": key, "error": failed.error, "attempts": failed.attempts}
+            await run.journal.put(record)
+            raise
+
+    return once
 
 
 async def side_by_side(
@@ -84,7 +110,7 @@ async def side_by_side(
     succeeded = any(one.value is not None for one in given)
     if strategy == "race":
         if succeeded:
-            return [one if one.value is not None else Given() for one in given]
+            return [Given(one.value, one.error) for one in given]
     elif strategy != "best_effort" and failures:
         raise failures[0]
     if waiting := [one.suspended for one in given if one.suspended is not None]:

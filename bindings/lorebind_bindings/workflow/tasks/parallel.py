@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.workflow.results import Outcome, together
+from lorebind_bindings.workflow.results import Done, Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
-from lorebind_bindings.workflow.side_by_side import Given, side_by_side
+from lorebind_bindings.workflow.side_by_side import letting_fail, side_by_side
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow.running import Context
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from lorebind_bindings.workflow.running import Context, Frame, Run, TaskFailed
     from lorebind_bindings.workflow.schedule import FlowResult
+    from lorebind_knowledge.declarations import TaskBase
 
 
 async def work(context: Context) -> Outcome:
@@ -21,15 +24,17 @@ async def work(context: Context) -> Outcome:
     """
     task, run = context.task, context.run
     frame = context.inside(f"{context.path}.")
-    given: list[Given[FlowResult]] = await side_by_side(
-        [functools.partial(run_flow, run, frame, branch) for branch in task.branches],
-        task.max_workers or len(task.branches),
-        task.strategy,
-    )
+    jobs: list[Callable[[], Awaitable[FlowResult]]] = []
+    for number, branch in enumerate(task.branches):
+        job = functools.partial(run_flow, run, frame, branch)
+        lets_fail = task.strategy == "best_effort"
+        jobs.append(letting_fail(run, f"{context.path}.{number}", job) if lets_fail else job)
+    given = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
     done = {name: one for part in given if part.value for name, one in part.value.tasks.items()}
     outcome = together(one.outcome for one in done.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
-    outcome.parts = done
+    for branch, part in zip(task.branches, given, strict=True):
+        outcome.parts |= part.value.tasks if part.value else _parts(run, frame, branch, part.error)
     outcome.usage = {name: one.outcome.usage for name, one in done.items() if one.outcome.usage}
     outcome.output = {
         inner.id: done[inner.id].outcome.output if inner.id in done else None
@@ -37,3 +42,23 @@ async def work(context: Context) -> Outcome:
         for inner in branch
     }
     return outcome
+
+
+def _parts(
+    run: Run, frame: Frame, branch: Sequence[TaskBase], failed: TaskFailed | None
+) -> dict[str, Done]:
+    """How far the tasks of a branch came that has failed or was cancelled."""
+    parts = {}
+    for inner in branch:
+        path = f"{frame.prefix}{inner.id}"
+        if (record := run.journal.records.get(path)) is not None:
+            parts[inner.id] = Done.from_json(record)
+        elif failed is not None and _is_within(failed.error["path"], path):
+            parts[inner.id] = Done(path, "failed", Outcome(), failed.error, failed.attempts)
+        else:
+            parts[inner.id] = Done(path, "cancelled", Outcome(), attempts=0)
+    return parts
+
+
+def _is_within(path: str, task: str) -> bool:
+    return path == task or path.startswith((f"{task}.", f"{task}[", f"{task}#"))
