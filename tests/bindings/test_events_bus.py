@@ -262,7 +262,7 @@ async def test_a_reader_with_a_time_limit_loses_nothing() -> None:
         assert (await anext(reader)).seq == number
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(anext(reader), 0.001)
-    assert not bus._wakers  # or a reader that asks again and again would fill the memory
+    assert not bus._ring._wakers  # or a reader that asks again and again would fill the memory
 
 
 async def test_a_reader_that_ends_early() -> None:
