@@ -156,7 +156,7 @@ def _resolved(
     settings = merge(base, layer)
     values: dict[str, Any] = {"strategy": loaded.default_strategy(kb)}
     values |= {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
-    provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
+    provenance = dict.fromkeys(RetrievalDeclaration.model_fields, Provenance("default"))
     provenance |= {
         name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
         for name, (last, *before) in settings.items()

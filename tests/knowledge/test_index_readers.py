@@ -33,7 +33,7 @@ SIZE = 4
 def state(view: View) -> str:
     """The generation of the one document, which must be whole however one asks."""
     near = sorted(one.id for one in view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9))
-    worded = sorted(one.id for one in view.worded("passage", 9)[0])
+    worded = sorted(one.id for one in view.worded("passage", 9))
     whole = [one.id for one in view.document("a.md")]
     assert near == worded == whole
     chunks = view.named(whole)

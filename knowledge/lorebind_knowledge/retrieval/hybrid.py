@@ -8,10 +8,10 @@ from lorebind_knowledge.retrieval.fusion import fuse
 from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidates, Query
 
 
-def hybrid(query: Query, limit: int) -> Ranking:
+def hybrid(query: Query, limit: int) -> Candidates:
     """The fused candidates, all of them: `limit` does not change which they are."""
     fusion = query.settings.fusion
     ranked = fuse(query.both(fusion.depth), fusion)

@@ -15,7 +15,7 @@ from lorebind_knowledge.retrieval.fusion import scaled
 from lorebind_knowledge.retrieval.hybrid import hybrid
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidate, Query, Ranking
 
 
 def mmr(query: Query, limit: int) -> Ranking:
@@ -24,11 +24,11 @@ def mmr(query: Query, limit: int) -> Ranking:
     if not ranked:
         return []
     vectors = query.vectors(ranked)
-    relevance = np.array(scaled([one.scores["fused"] for one in ranked]))
+    relevance = scaled(ranked.figures["fused"])
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)
-    chosen: Ranking = []
+    chosen: list[Candidate] = []
     for _ in range(min(limit, len(ranked))):
         gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
         at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
