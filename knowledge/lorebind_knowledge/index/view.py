@@ -120,8 +120,9 @@ class View:
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
         query: Vector = unit.astype(np.float32)
         dead = self.state.entered - self.state.live
-        # Not more than there are: a database may have to look through all that others keep there.
-        ask = min(k + 1 + min(dead, max(k, 16)), self.state.entered)
+        # Some more, as those after the last often come too near to it to be told apart. Not more
+        # than there are: a database may have to look through all that others keep there.
+        ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
             nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
             found, last = self._judged(nominees, direction, only)
