@@ -17,4 +17,6 @@ def hybrid(query: Query, limit: int) -> Candidates:
     ranked = fuse(query.both(fusion.depth), fusion)
     if not fusion.smoothing.weight:
         return ranked
-    return smooth(ranked, query.documents(ranked), query.vectors(ranked), fusion.smoothing)
+    candidates = list(ranked)
+    documents, vectors = query.documents(candidates), query.vectors(candidates)
+    return smooth(ranked, documents, vectors, fusion.smoothing)

@@ -23,7 +23,8 @@ def mmr(query: Query, limit: int) -> Ranking:
     ranked = hybrid(query, limit)
     if not ranked:
         return []
-    vectors = query.vectors(ranked)
+    candidates = list(ranked)
+    vectors = query.vectors(candidates)
     relevance = scaled(ranked.figures["fused"])
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
@@ -34,5 +35,6 @@ def mmr(query: Query, limit: int) -> Ranking:
         at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
         left[at] = False
         likeness = np.maximum(likeness, vectors @ vectors[at])
-        chosen.append(ranked[at].scored(ranked[at].score, mmr=float(gain[at])))
+        one = candidates[at]
+        chosen.append(one.scored(one.score, mmr=float(gain[at])))
     return chosen

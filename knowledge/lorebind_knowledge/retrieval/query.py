@@ -137,7 +137,7 @@ class Query:
         for kb_id, numbers in _by_kb(candidates).items():
             given = self.views[kb_id].vectors(numbers)
             known |= {(kb_id, number): vector for number, vector in given.items()}
-        return np.stack([known[one.kb_id, one.number] for one in candidates])
+        return np.array([known[one.kb_id, one.number] for one in candidates])
 
     def documents(self, candidates: Sequence[Candidate]) -> list[tuple[str, int]]:
         """The documents that they belong to: the same for two of one document."""
