@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lorebind_bindings.workflow.json_values import checked
 from lorebind_knowledge.configuration.json_schemas import mismatch
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
@@ -45,18 +46,19 @@ def answers_by_path(
         answers: by the ids of tasks, or their paths.
 
     Raises:
-        UsageError: nobody waits for one, several do, or it does not fit.
+        UsageError: nobody waits for one, several do, it is no JSON, or it does not fit.
     """
     found: dict[str, Any] = {}
     for name, answer in answers.items():
         questions = [one for one in waiting if name in (one["path"], one["task"])]
         if not questions:
-            paths = [one["path"] for one in waiting]
-            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, paths)}")
+            known = {one[key] for one in waiting for key in ("task", "path")}
+            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, known)}")
         if len(questions) > 1 and all(one["path"] != name for one in questions):
             several = ", ".join(one["path"] for one in questions)
             raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")
         question = next((one for one in questions if one["path"] == name), questions[0])
-        check_answer(answer, question)
-        found[question["path"]] = answer
+        path = question["path"]
+        found[path] = checked(answer, f"the answer to task {path!r}")
+        check_answer(found[path], question)
     return found

@@ -169,8 +169,7 @@ class Context:
 
     def state(self) -> State:
         """The channels as the task sees them."""
-        updates = self.past.updates(self.frame.channels)
-        return self.frame.channels.updated(self.frame.state, updates)
+        return self.past.state(self.frame.channels, self.frame.state)
 
     def take(self, updates: Sequence[Update]) -> None:
         """Refuse what the task writes, if a channel is not there or does not take it.

@@ -10,6 +10,7 @@ from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.answers import answers_by_path
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
+from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
@@ -78,7 +79,7 @@ class Workflows:
             MissingDependencyError: LangGraph is not installed.
         """
         declared = self._loaded.workflow(workflow)
-        values = check_inputs(declared, inputs)
+        values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
         _check_tasks(declared, interrupt_before)
         thread = self._thread(workflow, thread_id or uuid.uuid4().hex)
         store = await self._store(declared)

@@ -150,17 +150,20 @@ class _FlowRun:
         """What happened before the tasks that follow one."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
-        writes = past.writes
-        if done.outcome.updates:
-            own = Write(past.level, number, bit, past.seen, tuple(done.outcome.updates))
+        writes, known = past.writes, past.known
+        if updates := done.outcome.updates:
+            own = Write(past.level, number, bit, past.seen, tuple(updates))
             writes = (*writes, own)
             self.writes.append(own)
+            # What was written last is applied to what is known: a loop would take ever longer.
+            known = [self.frame.channels.updated(state, updates) for state in known]
         return Past(
             {**past.outputs, name: (past.level, done.outcome.output)},
             {**past.blocks, **done.outcome.blocks},
             writes,
             past.seen | bit,
             past.level + 1,
+            known,
         )
 
     def _skip(self) -> None:

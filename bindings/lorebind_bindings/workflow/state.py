@@ -82,7 +82,7 @@ class Channels:
         writers: dict[str, str] = {}
         for update in updates:
             name = update.channel
-            if name not in writers:
+            if name not in writers and name not in CHANNELS:
                 state[name] = copied(before[name])  # a reducer may change what it is given
             writers[name] = update.path
             state[name] = self._reduced(state[name], update)
@@ -198,6 +198,22 @@ class Past:
     seen: int = 0
     """The executions, as bits."""
     level: int = 0
+    known: list[State] = field(default_factory=list, compare=False)
+    """The state, once somebody has asked for it."""
+
+    def state(self, channels: Channels, start: State) -> State:
+        """The channels after all of it, which nobody changes.
+
+        Args:
+            channels: of the workflow.
+            start: their state before the first task of the flow.
+
+        Raises:
+            UsageError: as `updates`.
+        """
+        if not self.known:
+            self.known.append(channels.updated(start, self.updates(channels)))
+        return self.known[0]
 
     @classmethod
     def of_all(cls, pasts: Sequence[Past]) -> Past:

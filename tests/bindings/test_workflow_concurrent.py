@@ -1,0 +1,190 @@
+"""Many runs at a time: nothing is mixed, and a thread is run by one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Update
+from lorebind_knowledge.bridge import run as run_blocking
+from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError
+from lorebind_knowledge.namespace import current_tenant, tenant
+
+from .helpers import write
+from .workflow_helpers import collection, flow, parallel, python, wait, workflows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_bindings import RunResult, TaskContext, Workflows
+
+RUNS = 100
+
+
+async def work(name: str, context: TaskContext) -> Update:
+    await asyncio.sleep(0)
+    said = {"role": "user", "content": f"{current_tenant()} {name}"}
+    return Update({"name": name, "tenant": current_tenant()}, messages=[said])
+
+
+def plain(name: str, context: TaskContext) -> dict[str, str]:
+    return {"name": name, "tenant": current_tenant(), "before": str(len(context.state["messages"]))}
+
+
+def declared() -> dict[str, Any]:
+    given = {"name": "{{ .input.name }}"}
+    item = python("i", work, given={"name": "{{ .input.name }}{{ .item }}"})
+    return flow(
+        python("a", work, given=given),
+        parallel("p", python("b", plain, given=given), collection("c", [0, 1], item)),
+        wait("ask", prompt="{{ .input.name }}?"),
+        input={"name": {}},
+        outputs={
+            "a": "{{ .tasks.a.output }}",
+            "p": "{{ .tasks.p.output }}",
+            "ask": "{{ .tasks.ask.output }}",
+            "messages": "{{ .state.messages }}",
+        },
+    )
+
+
+async def one(flows: Workflows, number: int) -> tuple[RunResult, RunResult]:
+    """A run of one of two tenants, which both name their threads alike."""
+    with tenant(f"tenant{number % 2}"):
+        name = f"run{number}"
+        thread = f"thread{number // 2}"
+        asked = await flows.run("w", {"name": name}, thread_id=thread)
+        await asyncio.sleep(0)
+        return asked, await flows.resume("w", thread, {"ask": name})
+
+
+def check(number: int, asked: RunResult, result: RunResult) -> None:
+    whose, name = f"tenant{number % 2}", f"run{number}"
+    assert asked.waiting[0]["prompt"] == f"{name}?"
+    mine = {"name": name, "tenant": whose}
+    items = [{**mine, "name": f"{name}{item}"} for item in (0, 1)]
+    assert result.output == {
+        "a": mine,
+        "p": {"b": {**mine, "before": "1"}, "c": items},
+        "ask": name,
+        "messages": [
+            {"role": "user", "content": f"{whose} {name}{item}"} for item in ("", "0", "1")
+        ],
+    }
+
+
+async def check_threads(flows: Workflows) -> None:
+    for number in range(2):
+        with tenant(f"tenant{number}"):
+            found = await flows.threads("w", limit=RUNS)
+            assert Counter(info.status for info in found) == {"completed": RUNS // 2}
+            turns = await flows.history("w", "thread7")
+            assert turns[0]["output"]["name"] == f"run{14 + number}"
+    assert await flows.threads("w") == []
+
+
+async def test_runs_of_two_tenants_do_not_mix() -> None:
+    """A hundred runs at once on one event loop each see their own input, state, answers and
+    threads; a thread of another tenant is not found."""
+    flows = workflows(declared())
+    results = await asyncio.gather(*(one(flows, number) for number in range(RUNS)))
+    for number, (asked, result) in enumerate(results):
+        check(number, asked, result)
+    await check_threads(flows)
+    with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'thread7'"):
+        await flows.history("w", "thread7")
+
+
+def test_runs_from_threads_do_not_mix(tmp_path: Path) -> None:
+    """The same for callers that block, each in a thread of its own, with threads in a file."""
+    flows = workflows(declared(), root=tmp_path, checkpointer={"type": "sqlite"})
+
+    def blocking(number: int) -> tuple[RunResult, RunResult]:
+        return run_blocking(one(flows, number))
+
+    with ThreadPoolExecutor(20) as pool:
+        results = list(pool.map(blocking, range(RUNS)))
+    for number, (asked, result) in enumerate(results):
+        check(number, asked, result)
+    run_blocking(check_threads(flows))
+    run_blocking(flows.close())
+
+
+async def test_a_thread_is_run_by_one_at_a_time() -> None:
+    """Whoever comes while a run is under way is refused, and neither loses anything."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    flows = workflows(flow(python("a", slow)))
+    first = asyncio.create_task(flows.run("w", {}, thread_id="t"))
+    await begun.wait()
+    for again in (flows.run("w", {}, thread_id="t"), flows.resume("w", "t")):
+        with pytest.raises(ThreadRefusedError, match="thread 't' of workflow 'w' is running"):
+            await again
+    (info,) = await flows.threads("w")
+    assert info.status == "running"
+    go_on.set()
+    assert (await first).output == "done"
+    assert (await flows.run("w", {}, thread_id="t")).status == "completed"
+
+
+STEPS = """
+import pathlib, time
+def slow():
+    pathlib.Path("begun").touch()
+    while not pathlib.Path("go_on").exists():
+        time.sleep(0.01)
+    return "done"
+"""
+PROJECT = """
+name: p
+embedders: [{ id: words, provider: hashing }]
+workflows:
+  - { id: w, tasks: [{ id: a, type: python, call: "steps:slow" }] }
+"""
+MAIN = """
+import asyncio, json, sys
+from lorebind_bindings import ModelPool, Workflows
+from lorebind_knowledge import KnowledgeService, load_project
+async def main():
+    loaded = load_project(".")
+    flows = Workflows(loaded, KnowledgeService(loaded), ModelPool(loaded))
+    try:
+        print(json.dumps((await flows.run("w", {}, thread_id="t")).output))
+    except Exception as error:
+        print(json.dumps(f"{type(error).__name__}: {error}"))
+    await flows.close()
+asyncio.run(main())
+"""
+
+
+def test_of_two_processes_one_is_refused(tmp_path: Path) -> None:
+    """A process that runs a thread that another one runs is told so, and the other one ends it."""
+    write(tmp_path, {"steps.py": STEPS, "lorebind.yaml": PROJECT})
+    command = [sys.executable, "-c", MAIN]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first:
+        try:
+            paused = threading.Event()
+            while not (tmp_path / "begun").exists():
+                assert first.poll() is None
+                paused.wait(0.01)
+            second = subprocess.run(
+                command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True, timeout=60
+            )
+            said = json.loads(second.stdout)
+            assert said.startswith("ThreadRefusedError: thread 't' of workflow 'w' is running")
+        finally:
+            (tmp_path / "go_on").touch()
+        assert json.loads(first.communicate()[0]) == "done"

@@ -1,0 +1,363 @@
+"""What tasks share: channels, who may write them, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lorebind_bindings import TaskContext, Update
+from lorebind_knowledge.errors import UsageError
+
+from .workflow_helpers import (
+    Declared,
+    flow,
+    parallel,
+    python,
+    raises,
+    run,
+    says,
+    task_fails,
+    to,
+    workflows,
+)
+
+EVERYTHING = {name: f"{{{{ .state.{name} }}}}" for name in ("messages", "extra", "errors")}
+
+
+def message(content: str, **keys: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **keys}
+
+
+def appended(value: list[Any], update: Any) -> list[Any]:
+    return [*value, update]
+
+
+def appended_in_place(value: list[Any], update: Any) -> list[Any]:
+    value.append(update)
+    return value
+
+
+calls: list[Any] = []
+
+
+def counted(value: list[Any], update: Any) -> list[Any]:
+    calls.append(update)
+    return [*value, update]
+
+
+def doubled(value: Any, update: Any) -> Any:
+    return [*value, *value]
+
+
+def as_set(value: Any, update: Any) -> Any:
+    return {1, 2}
+
+
+def picky(value: Any, update: Any) -> Any:
+    if update == "bad":
+        raise ValueError("it is bad")
+    return update
+
+
+def channel(*reducers: Any, **keys: Any) -> Declared:
+    names = [f"{__name__}:{reduce.__name__}" for reduce in reducers]
+    return {"channels": {"seen": {"reducers": names, **keys}}}
+
+
+def writes(name: str, value: Any = None, **keys: Any) -> Declared:
+    """A task that writes its name, or a value, into `seen`."""
+    return python(name, says(Update(name, seen=name if value is None else value)), **keys)
+
+
+async def state_after(*updates: Update) -> dict[str, Any]:
+    """All channels after tasks that write these, one after the other."""
+    tasks = [python(f"t{at}", says(update)) for at, update in enumerate(updates)]
+    result = await run(*tasks, outputs=EVERYTHING)
+    found: dict[str, Any] = result.output
+    return found
+
+
+async def test_messages_are_appended_by_id() -> None:
+    """One with the id of another takes its place; one without an id is always new; one message or
+    a list may be written."""
+    state = await state_after(
+        Update(messages=[message("a", id="1"), message("b")]),
+        Update(messages=message("c", id="2")),
+        Update(messages=[message("A", id="1"), message("b"), message("d", id="3")]),
+    )
+    assert [one["content"] for one in state["messages"]] == ["A", "b", "c", "b", "d"]
+
+
+async def test_extra_is_merged() -> None:
+    """Keys are replaced one by one, and null deletes one."""
+    state = await state_after(
+        Update(extra={"a": 1, "b": {"x": 1}}), Update(extra={"b": {"y": 2}, "c": 3, "a": None})
+    )
+    assert state["extra"] == {"b": {"y": 2}, "c": 3}
+
+
+async def test_handled_failures_are_kept() -> None:
+    """Each failure that something handles stands in `errors`, with what tasks write there."""
+    result = await run(
+        python("a", raises(ValueError("no")), on_error=to("b"), on_success=to("b")),
+        python("b", says(Update(errors={"mine": 1})), final=True),
+        outputs=EVERYTHING,
+    )
+    handled, mine = result.output["errors"]
+    assert handled == {
+        "task": "a",
+        "path": "a",
+        "type": "ValueError",
+        "message": "ValueError: no",
+    }
+    assert mine == {"mine": 1}
+
+
+async def test_tasks_see_what_was_written_before_them() -> None:
+    """As `state` in templates and conditions, and as the read-only `context.state`."""
+    seen: dict[str, Any] = {}
+
+    def look(context: TaskContext, told: Any) -> None:
+        seen.update(context.state)
+        seen["told"] = told
+        with pytest.raises(TypeError):
+            context.state["seen"] = 1  # type: ignore[index]
+        context.state["messages"].append("changed")
+
+    given = {"told": "{{ .state.seen }} {{ .state.extra.x }}"}
+    result = await run(
+        writes("a"),
+        python("x", says(Update(extra={"x": 1}))),
+        python("b", look, given=given, condition="state.seen == 'a' && state.extra.x == 1"),
+        outputs=EVERYTHING,
+        **channel(),
+    )
+    expected = {"messages": [], "extra": {"x": 1}, "errors": [], "seen": "a", "told": "a 1"}
+    assert {**seen, "messages": []} == expected
+    assert result.output["messages"] == []
+
+
+async def test_declared_updates_see_the_output() -> None:
+    """`update` writes what its templates say, after what the function itself writes."""
+    result = await run(
+        python(
+            "t",
+            says(Update({"x": 2}, seen=1)),
+            update={"seen": "{{ .output.x }}", "extra": {"was": "{{ .output }}"}},
+        ),
+        outputs={"seen": "{{ .state.seen }}", "extra": "{{ .state.extra }}"},
+        **channel(appended, default=[]),
+    )
+    assert result.output == {"seen": [1, 2], "extra": {"was": {"x": 2}}}
+
+
+async def test_reducers_are_called_one_after_the_other() -> None:
+    """In the order in which they are declared, from the default on."""
+    outputs = {"seen": "{{ .state.seen }}"}
+    result = await run(
+        writes("a"), writes("b"), outputs=outputs, **channel(appended, doubled, default=["0"])
+    )
+    assert result.output == {"seen": ["0", "a", "0", "a", "b"] * 2}
+
+
+async def test_a_reducer_may_change_what_it_is_given() -> None:
+    """It changes nothing of other runs, of the default, or of what tasks before it saw."""
+    seen = []
+
+    def look(context: TaskContext) -> None:
+        seen.append(list(context.state["seen"]))
+
+    flows = workflows(
+        flow(
+            writes("a"),
+            python("look", look, condition="size(state.seen) == 1"),
+            writes("b"),
+            python("again", look),
+            outputs={"seen": "{{ .state.seen }}"},
+            **channel(appended_in_place, default=[]),
+        )
+    )
+    for _ in range(2):
+        assert (await flows.run("w", {})).output == {"seen": ["a", "b"]}
+    assert seen == [["a"], ["a", "b"]] * 2
+
+
+async def test_the_last_one_counts_where_there_is_no_reducer() -> None:
+    """Of tasks one after the other, also through branches and rounds of a loop."""
+    outputs = {"seen": "{{ .state.seen }}"}
+    result = await run(writes("a"), writes("b"), outputs=outputs, **channel())
+    assert result.output == {"seen": "b"}
+    branch = parallel("p", [writes("x"), writes("y")], python("z", says(1)))
+    result = await run(writes("a"), branch, outputs=outputs, **channel())
+    assert result.output == {"seen": "y"}
+    result = await run(branch, writes("a"), outputs=outputs, **channel())
+    assert result.output == {"seen": "a"}
+
+
+FORK = python("start", says(1), on_success=to("a", "b"))
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
+    """Two tasks that neither leads to the other and that write one channel are an error that names
+    both and the channel, whether a task looks at the channel or not."""
+    given = {"given": {"seen": "{{ .state.seen }}"}} if watched else {}
+    join = python("join", lambda seen=None: seen, final=True, **given)
+    tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
+    named = "tasks 'a' and 'b' both write channel 'seen', and neither is before the other"
+    flows = workflows(flow(*tasks, **channel()))
+    with pytest.raises(Exception, match=named):
+        await flows.run("w", {}, thread_id="t")
+    (info,) = await flows.threads("w")
+    assert info.status == "failed"
+    result = await run(*tasks, **channel(appended, default=[]), outputs={"s": "{{ .state.seen }}"})
+    assert result.output == {"s": ["a", "b"]}
+
+
+async def test_one_of_two_paths_may_write() -> None:
+    """What is behind a fork may be written on one path, and again behind the join."""
+    outputs = {"seen": "{{ .state.seen }}"}
+    result = await run(
+        FORK,
+        writes("a", on_success=to("join")),
+        python("b", says(1), on_success=to("join")),
+        writes("join", final=True),
+        outputs=outputs,
+        **channel(),
+    )
+    assert result.output == {"seen": "join"}
+
+
+async def test_branches_side_by_side_need_a_reducer() -> None:
+    """The same for the branches of a task; each sees what was there before, and not the other."""
+    seen: dict[str, Any] = {}
+
+    async def look(name: str, context: TaskContext) -> Update:
+        await asyncio.sleep(0)
+        seen[name] = context.state["seen"]
+        return Update(seen=name)
+
+    first = [writes("x"), python("a", look, given={"name": "a"})]
+    second = [writes("y"), python("b", look, given={"name": "b"})]
+    both = parallel("p", first, second)
+    with task_fails(UsageError, "tasks 'p.a' and 'p.b' both write channel 'seen'"):
+        await run(both, **channel())
+    outputs = {"seen": "{{ .state.seen }}"}
+    result = await run(writes("0"), both, outputs=outputs, **channel(appended, default=[]))
+    assert result.output == {"seen": ["0", "x", "a", "y", "b"]}
+    assert seen == {"a": ["0", "x"], "b": ["0", "y"]}
+
+
+async def test_a_channel_that_is_not_there() -> None:
+    """It is named with the nearest, and the task can be told what follows its error."""
+    bad = python("t", says(Update(sen=1)))
+    with task_fails(UsageError, "'t' of .*: there is no channel 'sen'; did you mean 'seen'"):
+        await run(bad, **channel())
+    result = await run(
+        {**bad, "on_error": to("e"), "on_success": to("e")}, python("e", says(2), final=True)
+    )
+    assert result.output == 2
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (Update(seen=object()), "what task 't' writes into channel 'seen' is not JSON: a object"),
+        (Update(extra={"x": {1, 2}}), r"channel 'extra' is not JSON at \['x'\]: a set"),
+        (Update(seen={"x": float("inf")}), r"'seen' is not JSON at \['x'\]: the number inf"),
+        (Update(extra=[1]), "channel 'extra' takes a mapping, got a list"),
+        (Update(messages=["hello"]), "channel 'messages' takes mappings .*, got a str"),
+        (Update(messages=[message("a", id=[])]), "channel 'messages' does not take .* task 't'"),
+    ],
+)
+async def test_what_no_channel_takes(update: Update, message: str) -> None:
+    """What is written is refused where it is written, and by that task's name; once it is mended
+    the thread goes on."""
+    mended: list[bool] = []
+    function = lambda: Update("fine") if mended else update  # noqa: E731
+    flows = workflows(flow(python("t", function), python("u", says(1)), **channel()))
+    with task_fails(UsageError, f"task 't' of workflow 'w' failed: .*{message}"):
+        await flows.run("w", {}, thread_id="t")
+    mended.append(True)
+    assert (await flows.resume("w", "t")).tasks["t"].output == "fine"
+
+
+async def test_a_reducer_that_fails() -> None:
+    """Its error, or what it gives and JSON cannot say, is that of the task that writes."""
+    match = "channel 'seen' does not take what task 'b' wrote: ValueError: it is bad"
+    with task_fails(UsageError, match):
+        await run(writes("a"), writes("b", "bad"), **channel(picky))
+    with task_fails(UsageError, "channel 'seen' after task 'a' is not JSON: a set"):
+        await run(writes("a"), **channel(as_set))
+    with pytest.raises(UsageError, match="has no 'no_such'"):
+        await run(writes("a"), channels={"seen": {"reducers": [f"{__name__}:no_such"]}})
+
+
+async def test_another_workflow_has_a_state_of_its_own() -> None:
+    """A composite's tasks neither see nor change the channels around it."""
+    look = python("look", lambda context: dict(context.state))
+    inner: Declared = {
+        "id": "inner",
+        "tasks": [look, python("in", says(Update(extra={"inside": 1})))],
+        "outputs": {"saw": "{{ .tasks.look.output }}", "extra": "{{ .state.extra }}"},
+    }
+    outer = flow(
+        python("before", says(Update(extra={"outside": 1}))),
+        {"id": "sub", "type": "composite", "workflow": "inner"},
+        outputs={"sub": "{{ .tasks.sub.output }}", "extra": "{{ .state.extra }}"},
+    )
+    result = await workflows(inner, outer).run("w", {})
+    assert result.output == {
+        "sub": {"saw": {"messages": [], "extra": {}, "errors": []}, "extra": {"inside": 1}},
+        "extra": {"outside": 1},
+    }
+
+
+async def test_nobody_changes_what_others_see() -> None:
+    """A function may change its arguments, and what it returned, without changing an output."""
+    kept: dict[str, Any] = {"list": [1]}
+
+    async def make() -> dict[str, Any]:
+        return kept
+
+    async def change(value: dict[str, Any]) -> None:
+        value["list"].append(2)
+        kept["list"].append(3)
+
+    given = {"value": "{{ .tasks.a.output }}"}
+    outputs = {"a": "{{ .tasks.a.output }}", "list": "{{ .input.list }}"}
+    spoil = python("b", lambda given: given.clear(), given={"given": "{{ .input.list }}"})
+    inputs: Declared = {"input": {"list": {"type": "array"}}}
+    result = await run(
+        python("a", make),
+        parallel("p", python("x", change, given=given), python("y", change, given=given), spoil),
+        inputs={"list": [1]},
+        outputs=outputs,
+        **inputs,
+    )
+    assert result.output == {"a": {"list": [1]}, "list": [1]}
+
+
+async def test_many_rounds_that_write() -> None:
+    """A task sees all that was written before it, and that costs the hundredth as much as the
+    first: how often reducers are called grows with the writes, and not with their square."""
+    rounds = 100
+    calls.clear()
+    count = python(
+        "count",
+        lambda context: Update(len(context.state["seen"]) + 1, seen=1),
+        on_success=to("again"),
+    )
+    again = {
+        "id": "again",
+        "type": "router",
+        "condition": f"size(state.seen) < {rounds}",
+        "routes": {"true": "count", "false": "end"},
+    }
+    result = await run(
+        count, again, python("end", says(1), final=True), **channel(counted, default=[])
+    )
+    assert result.tasks["count"].output == rounds
+    assert len(calls) < 5 * rounds

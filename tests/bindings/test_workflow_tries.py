@@ -1,0 +1,459 @@
+"""How often tasks are tried, for how long, and what follows when they fail or are left out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Update, Workflows
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import tenant
+
+from .workflow_helpers import (
+    Declared,
+    collection,
+    flow,
+    parallel,
+    python,
+    raises,
+    run,
+    says,
+    statuses,
+    task_fails,
+    to,
+    wait,
+    workflows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lorebind_bindings import TaskContext
+
+AT_ONCE = {"attempts": 3, "backoff_ms": 0}
+CACHED = {"cache": {"ttl_seconds": 60}}
+
+
+class Unavailable(Exception):  # noqa: N818
+    """As HTTP clients raise it."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+        super().__init__(f"HTTP {status}")
+
+
+class Flaky:
+    """Work that fails some times before it succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.attempts: list[int] = []
+
+    async def work(self, context: TaskContext) -> str:
+        self.attempts.append(context.attempt)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("cut off"), Unavailable(503), Unavailable(429), TimeoutError("slow")]
+)
+async def test_outages_are_tried_again(error: Exception) -> None:
+    """A lost connection, an overload or a timeout is met by another try; the result tells how
+    many there were."""
+    flaky = Flaky(error, error)
+    result = await run(python("t", flaky.work, retry=AT_ONCE))
+    assert (result.output, result.tasks["t"].attempts) == ("done", 3)
+    assert flaky.attempts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), Unavailable(404), KeyError("x")])
+async def test_other_errors_are_not(error: Exception) -> None:
+    """What another try would meet as well fails at once."""
+    flaky = Flaky(error)
+    with task_fails(type(error)):
+        await run(python("t", flaky.work, retry=AT_ONCE))
+    assert flaky.attempts == [1]
+
+
+async def test_without_retry_a_task_is_tried_once() -> None:
+    """By default an outage fails the task; with retry it does after the last try."""
+    flaky = Flaky(ConnectionError())
+    with task_fails(ConnectionError):
+        await run(python("t", flaky.work))
+    assert flaky.attempts == [1]
+    flaky = Flaky(*[ConnectionError("cut off")] * 3)
+    with task_fails(ConnectionError, "ConnectionError: cut off"):
+        await run(python("t", flaky.work, retry=AT_ONCE))
+    assert flaky.attempts == [1, 2, 3]
+
+
+async def test_a_task_that_holds_others_is_tried_again() -> None:
+    """Another try of a collection does what has failed, and not again what has ended."""
+    done: list[int] = []
+
+    async def work(item: int) -> int:
+        done.append(item)
+        if done == [1, 2]:
+            raise ConnectionError
+        return item
+
+    task = python("t", work, given={"item": "{{ .item }}"})
+    result = await run(collection("c", [1, 2, 3], task, retry=AT_ONCE, max_workers=1))
+    assert result.output == [1, 2, 3]
+    assert (done, result.tasks["c"].attempts) == ([1, 2, 3, 2], 2)
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_task_that_takes_too_long_fails() -> None:
+    """It is cancelled, the error says how long it could take, and every try has that long."""
+    cancelled = []
+
+    async def work(context: TaskContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(context.attempt)
+
+    with task_fails(
+        TimeoutError, r"'t' of workflow 'w' failed: TimeoutError: it took .* than 0.01 s"
+    ):
+        await run(python("t", work, timeout_seconds=0.01, retry={"attempts": 2, "backoff_ms": 0}))
+    assert cancelled == [1, 2]
+
+
+async def test_a_plain_function_that_takes_too_long() -> None:
+    """The run does not wait for it, though its thread cannot be stopped."""
+    released = threading.Event()
+    try:
+        with task_fails(TimeoutError):
+            await run(python("t", lambda: released.wait(60), timeout_seconds=0.01))
+    finally:
+        released.set()
+
+
+async def test_a_timeout_around_others() -> None:
+    """The limit of a task that holds others is for all of them together."""
+    with task_fails(TimeoutError, "task 'p' .*TimeoutError: it took longer") as caught:
+        await run(parallel("p", python("a", forever), python("b", says(1)), timeout_seconds=0.05))
+    assert caught.value.path == "p"
+
+
+async def test_an_error_of_ones_own_that_is_a_timeout() -> None:
+    """A function's own TimeoutError is told as it was raised."""
+    with task_fails(TimeoutError, "TimeoutError: mine"):
+        await run(python("t", raises(TimeoutError("mine")), timeout_seconds=30))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (asyncio.CancelledError(), "what it waited for was cancelled"),
+        (SystemExit(3), r"ended the process: SystemExit\(3\)"),
+        (StopIteration(), "StopIteration: there is no next item"),
+    ],
+)
+@pytest.mark.parametrize("colour", ["async", "plain"])
+async def test_exceptions_that_are_signals(error: BaseException, said: str, colour: str) -> None:
+    """What Python itself reads in an exception ends the task that raised it, by name, and neither
+    the event loop nor the run without a word."""
+
+    async def fails() -> None:
+        if isinstance(error, StopIteration):
+            next(iter([]))
+        raise error
+
+    function = fails if colour == "async" else raises(error)
+    match = "StopIteration" if colour == "async" and isinstance(error, StopIteration) else said
+    with task_fails(RuntimeError, f"task 't' of workflow 'w' failed: .*{match}"):
+        await asyncio.wait_for(run(python("t", function)), 20)
+
+
+async def test_a_cancelled_run_can_be_resumed() -> None:
+    """Cancelling a run cancels its tasks; what ended stays done."""
+    ran: list[str] = []
+    blocked = asyncio.Event()
+
+    async def first() -> None:
+        ran.append("first")
+
+    async def second() -> None:
+        ran.append("second")
+        if len(ran) == 2:
+            blocked.set()
+            await asyncio.Event().wait()
+
+    flows = workflows(flow(python("a", first), parallel("p", python("b", second))))
+    running = asyncio.create_task(flows.run("w", {}, thread_id="t"))
+    await blocked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (info,) = await flows.threads("w")
+    assert info.status == "interrupted"
+    result = await flows.resume("w", "t")
+    assert (result.status, ran) == ("completed", ["first", "second", "second"])
+
+
+async def test_what_handles_an_error_sees_it() -> None:
+    """`on_error` tasks, also nested ones and their conditions, know task, type and message; the
+    failed task's output is null, and the channel of errors holds it."""
+    error = {
+        "task": "{{ .error.task }}",
+        "type": "{{ .error.type }}",
+        "said": "{{ .error.message }}",
+    }
+    seen = {"id": "seen", "type": "aggregate", "outputs": error}
+    result = await run(
+        python("bad", raises(ValueError("no")), on_success=to("end"), on_error=to("p")),
+        parallel("p", seen, python("q", says(1), condition="error.type == 'KeyError'"), final=True),
+        python("end", says(1), final=True),
+        outputs={"p": "{{ .tasks.p.output }}", "errors": "{{ .state.errors }}"},
+    )
+    told = {"task": "bad", "type": "ValueError", "said": "ValueError: no"}
+    assert result.output["p"] == {"seen": told, "q": None}
+    (error_told,) = result.output["errors"]
+    assert error_told["path"] == "bad"
+    assert statuses(result) == {
+        "bad": "failed",
+        "p": "completed",
+        "seen": "completed",
+        "q": "skipped",
+        "end": "skipped",
+    }
+    assert result.tasks["bad"].error == error_told
+    assert result.tasks["bad"].output is None
+
+
+async def test_an_error_is_seen_behind_a_join() -> None:
+    """Where a failure and a success lead to one task, it sees the error, whichever is declared
+    last."""
+    for names in (["bad", "good"], ["good", "bad"]):
+        made = {
+            "bad": python(
+                "bad", raises(ValueError("no")), on_error=to("end"), on_success=to("end")
+            ),
+            "good": python("good", says(1), on_success=to("end")),
+        }
+        told = {"was": "{{ .error.message }}"}
+        result = await run(
+            python("start", says(1), on_success=to("bad", "good")),
+            *(made[name] for name in names),
+            {"id": "end", "type": "aggregate", "outputs": told, "final": True},
+        )
+        assert result.output == {"was": "ValueError: no"}
+
+
+async def test_a_failure_within_is_handled_outside() -> None:
+    """A task that holds others fails by what fails within, and handles it."""
+    result = await run(
+        collection("c", [1], python("t", raises(ValueError("no"))), on_error=to("e"), final=True),
+        {"id": "e", "type": "aggregate", "outputs": {"x": "{{ .error.task }}"}, "final": True},
+    )
+    assert (result.output, statuses(result)["c"]) == ({"x": "t"}, "failed")
+
+
+async def test_a_left_out_task_leads_on() -> None:
+    """Where a condition is false the task does nothing and gives null; what follows runs."""
+    result = await run(
+        python("a", says(1)),
+        python("b", raises(ValueError()), condition="tasks.a.output > 1"),
+        {"id": "c", "type": "aggregate", "outputs": {"b": "{{ .tasks.b.output }}"}},
+    )
+    assert result.output == {"b": None}
+    assert (statuses(result)["b"], result.tasks["b"].attempts) == ("skipped", 0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [("tasks.a.output.x == 1", "tasks.a.output.x == 1"), ("tasks.a.output", "expected true or")],
+)
+async def test_a_condition_without_a_value_fails_its_task(condition: str, said: str) -> None:
+    """It is named, and can be handled."""
+    bad = python("b", says(1), condition=condition, on_error=to("c"), on_success=to("c"))
+    with task_fails(UsageError, f"task 'b' of workflow 'w' failed: condition .*{said}"):
+        await run(python("a", says(2)), python("b", says(1), condition=condition))
+    result = await run(
+        python("a", says(2), on_success=to("b")), bad, python("c", says(3), final=True)
+    )
+    assert result.output == 3
+
+
+async def test_a_loop_is_stopped() -> None:
+    """After `max_steps` tasks a run fails by the name of the next one, not before."""
+    counts = {"n": 0}
+
+    async def count() -> int:
+        counts["n"] += 1
+        return counts["n"]
+
+    def loop(rounds: int) -> list[Declared]:
+        again = {
+            "id": "again",
+            "type": "router",
+            "condition": f"tasks.count.output < {rounds}",
+            "routes": {"true": "count", "false": "end"},
+        }
+        return [
+            python("count", count, on_success=to("again")),
+            again,
+            python("end", says("end"), final=True),
+        ]
+
+    result = await run(*loop(10), max_steps=21)
+    assert result.output == "end"
+    counts["n"] = 0
+    with task_fails(RuntimeError, "more than 20 tasks ran; end the loop, or raise max_steps"):
+        await run(*loop(10), max_steps=20)
+    assert counts["n"] == 10
+
+
+async def test_a_key_names_the_work() -> None:
+    """`idempotency_key` is the same for all tries and resumes of a task, and another one for each
+    task, item, round, turn and thread."""
+    keys: list[str] = []
+    fails = [ConnectionError(), ValueError("no")]
+
+    async def work(context: TaskContext) -> None:
+        keys.append(context.idempotency_key)
+        if fails:
+            raise fails.pop(0)
+
+    flows = workflows(flow(python("t", work, retry=AT_ONCE)))
+    with task_fails(ValueError):
+        await flows.run("w", {}, thread_id="t")
+    await flows.resume("w", "t")
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    items = collection("c", [1, 2], python("i", work))
+    flows = workflows(flow(python("t", work), items, parallel("p", python("b", work))))
+    await flows.run("w", {}, thread_id="t")
+    await flows.run("w", {}, thread_id="t")
+    await flows.run("w", {}, thread_id="u")
+    assert len(set(keys)) == 1 + 3 * 4
+
+
+class Counting:
+    """Work that counts how often it was done."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    async def work(self, value: Any = None) -> str:
+        self.done.append(value)
+        return f"{value} {len(self.done)}"
+
+
+def cached(counting: Counting, **keys: Any) -> Workflows:
+    task = python("t", counting.work, given={"value": "{{ .input.value }}"}, **{**CACHED, **keys})
+    return workflows(flow(task, input={"value": {}}))
+
+
+async def outputs(flows: Workflows, *values: str) -> list[Any]:
+    return [(await flows.run("w", {"value": value})).output for value in values]
+
+
+async def test_a_cached_output_is_used_for_the_same_work() -> None:
+    """The same values give the same output without work, other values do not."""
+    counting = Counting()
+    assert await outputs(cached(counting), "a", "b", "a", "b") == ["a 1", "b 2", "a 1", "b 2"]
+
+
+async def test_a_cache_belongs_to_a_tenant() -> None:
+    """What one tenant's run gave is never another's."""
+    counting = Counting()
+    flows = cached(counting)
+    given = []
+    for name in ("one", "two", "one", "two"):
+        with tenant(name):
+            given += await outputs(flows, "a")
+    assert given == ["a 1", "a 2", "a 1", "a 2"]
+
+
+async def test_a_cache_ends() -> None:
+    """After its seconds the work is done again, also if it was used in between."""
+    counting = Counting()
+    flows = cached(counting, cache={"ttl_seconds": 0.3})
+    began = time.monotonic()
+    while time.monotonic() - began < 0.35:
+        await outputs(flows, "a")
+        await asyncio.sleep(0.05)
+    await outputs(flows, "a")
+    assert len(counting.done) >= 2
+
+
+async def test_failures_are_not_cached() -> None:
+    """Nor is an output that is refused."""
+    counts = {"n": 0}
+
+    async def work() -> Any:
+        counts["n"] += 1
+        return object() if counts["n"] == 1 else counts["n"]
+
+    flows = workflows(flow(python("t", work, **CACHED)))
+    with task_fails(UsageError, "output of task 't' is not JSON"):
+        await flows.run("w", {})
+    assert (await flows.run("w", {})).output == 2
+
+
+HOLDERS: dict[str, Callable[[Declared], Declared]] = {
+    "parallel": lambda inner: parallel("x", inner, **CACHED),
+    "collection": lambda inner: collection("x", [1], inner, **CACHED),
+    "router": lambda inner: {
+        "id": "x",
+        "type": "router",
+        "condition": "input.value",
+        "routes": {"a": "y", "b": "z"},
+        **CACHED,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["parallel", "collection"])
+async def test_a_cached_task_that_holds_others(kind: str) -> None:
+    """What the tasks within name counts as well."""
+    counting = Counting()
+    inner = python("t", counting.work, given={"value": "{{ .input.value }}"})
+    flows = workflows(flow(HOLDERS[kind](inner), input={"value": {}}))
+    found = await outputs(flows, "a", "b", "a")
+    assert [str(one).count("a 1") for one in found] == [1, 0, 1]
+    assert counting.done == ["a", "b"]
+
+
+async def test_a_cached_choice() -> None:
+    """What a condition names counts as well."""
+    ends = [python(name, says(name), final=True) for name in ("y", "z")]
+    flows = workflows(flow(HOLDERS["router"]({}), *ends, input={"value": {}}))
+    assert await outputs(flows, "a", "b", "a") == ["y", "z", "y"]
+
+
+async def test_what_a_cached_task_writes_is_written_again() -> None:
+    """A run that uses an output again has its writes too."""
+
+    async def work() -> Update:
+        return Update("x", messages=[{"role": "user", "content": "x"}])
+
+    task = python("t", work, **CACHED, update={"extra": {"said": "{{ .output }}"}})
+    state = {"messages": "{{ .state.messages }}", "extra": "{{ .state.extra }}"}
+    flows = workflows(flow(task, outputs=state))
+    first, second = await flows.run("w", {}), await flows.run("w", {})
+    assert first.output == second.output
+    assert first.output == {
+        "messages": [{"role": "user", "content": "x"}],
+        "extra": {"said": "x"},
+    }
+
+
+async def test_a_task_is_cached_across_a_question() -> None:
+    """A task that waits has no output yet to be used again."""
+    flows = workflows(flow(wait("ask", **CACHED)))
+    await flows.run("w", {}, thread_id="t")
+    assert (await flows.resume("w", "t", {"ask": 1})).output == 1

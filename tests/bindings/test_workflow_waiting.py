@@ -1,0 +1,414 @@
+"""Runs that wait for answers or are paused: what they are told, and what they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings import Update
+from lorebind_knowledge.errors import NotFoundError, TaskError, ThreadRefusedError, UsageError
+
+from .workflow_helpers import (
+    Declared,
+    collection,
+    flow,
+    parallel,
+    python,
+    raises,
+    run,
+    says,
+    statuses,
+    task_fails,
+    to,
+    wait,
+    workflows,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lorebind_bindings import RunResult, Workflows
+    from lorebind_bindings.workflow.threads.threads import ThreadInfo
+
+OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
+
+
+def paths(result: RunResult) -> list[str]:
+    return [question["path"] for question in result.waiting]
+
+
+async def begun(*tasks: Declared, **keys: Any) -> tuple[Workflows, RunResult]:
+    flows = workflows(flow(*tasks, **keys))
+    return flows, await flows.run("w", {}, thread_id="t")
+
+
+async def info(flows: Workflows) -> ThreadInfo:
+    (found,) = await flows.threads("w")
+    return found
+
+
+async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
+    """The run ends as waiting with task, path, prompt and schema; what ran before is told; the
+    answer is the output of the task that waits."""
+    ask = wait("ask", prompt="Pay {{ .tasks.read.output }}?", schema=OK)
+    flows, result = await begun(python("read", says(5)), ask, python("after", says("paid")))
+    question = {"task": "ask", "path": "ask", "prompt": "Pay 5?", "schema": OK}
+    assert (result.status, result.waiting, result.output) == ("waiting", [question], None)
+    assert statuses(result) == {"read": "completed"}
+    result = await flows.resume("w", "t", {"ask": {"ok": True}})
+    assert (result.status, result.output, result.waiting) == ("completed", "paid", [])
+    assert result.tasks["ask"].output == {"ok": True}
+
+
+async def test_what_needs_no_answer_goes_on() -> None:
+    """Beside a task that waits all others run, and a join waits for the answer; answers may come
+    one by one, and nothing runs again."""
+    ran: list[str] = []
+
+    async def note(name: str) -> str:
+        ran.append(name)
+        return name
+
+    async def joined(a: str, b: str, quick: str) -> list[str]:
+        ran.append("join")
+        return [a, b, quick]
+
+    outputs = {name: f"{{{{ .tasks.{name}.output }}}}" for name in ("a", "b", "quick")}
+    flows, result = await begun(
+        python("start", note, given={"name": "start"}, on_success=to("a", "b", "quick")),
+        wait("a", on_success=to("after_a")),
+        python("after_a", note, given={"name": "after_a"}, on_success=to("join")),
+        wait("b", on_success=to("join")),
+        python("quick", note, given={"name": "quick"}, on_success=to("join")),
+        python("join", joined, given=outputs, final=True),
+    )
+    assert (paths(result), ran) == (["a", "b"], ["start", "quick"])
+    result = await flows.resume("w", "t", {"a": "A"})
+    assert (result.status, paths(result)) == ("waiting", ["b"])
+    assert ran == ["start", "quick", "after_a"]
+    result = await flows.resume("w", "t")
+    assert (result.status, paths(result)) == ("waiting", ["b"])
+    result = await flows.resume("w", "t", {"b": None})
+    assert result.output == ["A", None, "quick"]
+    assert ran == ["start", "quick", "after_a", "join"]
+
+
+async def test_an_answer_may_ask_again() -> None:
+    """Questions behind others are asked when it is their turn; also in a loop, each round anew."""
+    ask = wait("ask", on_success=to("enough"))
+    enough = {
+        "id": "enough",
+        "type": "router",
+        "condition": "tasks.ask.output",
+        "routes": {"yes": "end"},
+        "default": "ask",
+    }
+    flows, result = await begun(ask, enough, python("end", says("done"), final=True))
+    assert paths(result) == ["ask"]
+    result = await flows.resume("w", "t", {"ask": "no"})
+    assert paths(result) == ["ask#2"]
+    result = await flows.resume("w", "t", {"ask": "no"})
+    assert paths(result) == ["ask#3"]
+    result = await flows.resume("w", "t", {"ask#3": "yes"})
+    assert (result.status, result.output) == ("completed", "done")
+    answers = [one["output"] for one in await flows.history("w", "t") if one["path"][:3] == "ask"]
+    assert answers == ["no", "no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ({"ask": {"ok": 3}}, r"answer to task 'ask' does not fit its schema at \['ok'\]: 3 is not"),
+        ({"ask": 3}, "answer to task 'ask' does not fit its schema: 3 is not of type 'object'"),
+        ({"aks": {"ok": True}}, "no task 'aks' waits for an answer; did you mean 'ask'"),
+        ({"start": 1}, "no task 'start' waits for an answer"),
+        (
+            {"ask": {"ok": True}, "free": float("nan")},
+            "answer to task 'p.free' is not JSON: .* nan",
+        ),
+        ({"free": object()}, "answer to task 'p.free' is not JSON: a object"),
+        ({"free": {"x": {1: 2}}}, r"'p.free' is not JSON at \['x'\]: a mapping with the key 1"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_changes_nothing(
+    answers: dict[str, Any], message: str
+) -> None:
+    """It is refused by name, and nothing of the same call is taken: the thread waits as before."""
+    flows, _ = await begun(
+        python("start", says(1)), parallel("p", wait("ask", schema=OK), wait("free"))
+    )
+    before = await info(flows)
+    answers = {
+        name if name in ("aks", "start") else f"p.{name}": one for name, one in answers.items()
+    }
+    message = message.replace("task 'ask'", "task 'p.ask'")
+    with pytest.raises(UsageError, match=message):
+        await flows.resume("w", "t", answers)
+    assert await info(flows) == before
+    result = await flows.resume("w", "t", {"ask": {"ok": True}, "free": [1, {"x": None}]})
+    assert result.output == {"ask": {"ok": True}, "free": [1, {"x": None}]}
+
+
+async def test_a_waiting_thread_takes_no_input() -> None:
+    """New input is refused with the way out, and the answers given so far stay."""
+    flows, _ = await begun(parallel("p", wait("a"), wait("b")))
+    await flows.resume("w", "t", {"a": 1})
+    with pytest.raises(ThreadRefusedError, match=r"'t' of workflow 'w' waits for answers.*resume"):
+        await flows.run("w", {}, thread_id="t")
+    result = await flows.resume("w", "t", {"b": 2})
+    assert result.output == {"a": 1, "b": 2}
+
+
+async def test_threads_that_cannot_be_resumed() -> None:
+    """One that has completed, and one that is not there."""
+    flows, _ = await begun(python("a", says(1)))
+    with pytest.raises(ThreadRefusedError, match="'t' of workflow 'w' has completed"):
+        await flows.resume("w", "t")
+    with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'u'"):
+        await flows.resume("w", "u")
+    with pytest.raises(NotFoundError, match="workflow 'w' has no thread 'u'"):
+        await flows.history("w", "u")
+    with pytest.raises(NotFoundError, match="no workflow 'v'"):
+        await flows.resume("v", "t")
+    assert (await info(flows)).status == "completed"
+
+
+async def test_a_changed_graph_is_refused(tmp_path: Path) -> None:
+    """The tasks that are other than before are named; prompts, retries and conditions may change;
+    with its graph back the thread goes on."""
+
+    def project(*tasks: Declared) -> Workflows:
+        place = {"type": "sqlite"}
+        return workflows(flow(*tasks), root=tmp_path, checkpointer=place)
+
+    ask, after = wait("ask"), python("after", says(1))
+    before = project(ask, after)
+    await before.run("w", {}, thread_id="t")
+    await before.close()
+    changed = {
+        "'after', 'more'": (ask, python("more", says(1)), after),
+        "'after'": (ask, {"id": "after", "type": "aggregate", "outputs": {"x": 1}}),
+        "'after', 'ask'": (after, ask),
+        "'ask'": (wait("ask", final=True),),
+    }
+    for names, tasks in changed.items():
+        flows = project(*tasks)
+        named = names if names != "'ask'" else "'after', 'ask'"
+        with pytest.raises(ThreadRefusedError, match=f"changed since thread 't'.*: {named}; "):
+            await flows.resume("w", "t", {"ask": 1})
+        await flows.close()
+    flows = project(
+        wait("ask", prompt="Really?", condition="1 < 2", timeout_seconds=5),
+        python("after", says(2), retry={"attempts": 2}),
+    )
+    result = await flows.resume("w", "t", {"ask": 1})
+    assert (result.status, result.output) == ("completed", 2)
+    await flows.close()
+
+
+async def test_a_new_turn_keeps_the_conversation() -> None:
+    """Input on a completed thread is a new turn: messages and extra stay; errors and the declared
+    channels begin anew, and tasks run again."""
+    tasks = (
+        python("bad", raises(ValueError("no")), on_error=to("say"), on_success=to("say")),
+        python(
+            "say",
+            lambda text, context: Update(
+                context.state["count"],
+                messages=[{"role": "user", "content": text}],
+                extra={text: True},
+                count=1,
+            ),
+            given={"text": "{{ .input.text }}"},
+            final=True,
+        ),
+    )
+    flows = workflows(flow(*tasks, input={"text": {}}, channels={"count": {"default": 0}}))
+    for text in ("one", "two"):
+        result = await flows.run("w", {"text": text}, thread_id="t")
+        assert result.output == 0
+        state = await flows.state("w", "t")
+        assert len(state["errors"]) == 1
+    assert [one["content"] for one in state["messages"]] == ["one", "two"]
+    assert (state["extra"], state["channels"]) == ({"one": True, "two": True}, {"count": 1})
+    assert [one["turn"] for one in await flows.history("w", "t")] == [1, 1, 2, 2]
+
+
+async def test_a_turn_that_waits_after_another() -> None:
+    """The answers of an earlier turn are none of a later one."""
+    flows, _ = await begun(wait("ask"))
+    await flows.resume("w", "t", {"ask": "first"})
+    result = await flows.run("w", {}, thread_id="t")
+    assert paths(result) == ["ask"]
+    result = await flows.resume("w", "t", {"ask": "second"})
+    assert result.output == "second"
+
+
+async def test_pausing_before_a_task() -> None:
+    """The run stops before it, others go on, and resuming begins it; asked again, it stops before
+    the next one."""
+    ran: list[str] = []
+
+    async def note(name: str) -> str:
+        ran.append(name)
+        return name
+
+    tasks = [python(name, note, given={"name": name}) for name in ("a", "b", "c")]
+    flows = workflows(flow(*tasks))
+    result = await flows.run("w", {}, thread_id="t", interrupt_before=["b", "c"])
+    assert (result.status, result.paused, ran) == ("paused", ["b"], ["a"])
+    assert (await info(flows)).status == "paused"
+    with pytest.raises(ThreadRefusedError, match="is paused"):
+        await flows.run("w", {}, thread_id="t")
+    result = await flows.resume("w", "t", interrupt_before=["b", "c"])
+    assert (result.status, result.paused, ran) == ("paused", ["c"], ["a", "b"])
+    result = await flows.resume("w", "t")
+    assert (result.status, result.output, ran) == ("completed", "c", ["a", "b", "c"])
+
+
+async def test_pausing_inside() -> None:
+    """Tasks of branches, items and rounds of a loop can be paused before too, each by its path."""
+    inner = collection("c", [1, 2], python("i", says(1)))
+    flows = workflows(flow(parallel("p", inner, python("b", says(2)))))
+    result = await flows.run("w", {}, thread_id="t", interrupt_before=["i", "b"])
+    assert result.paused == ["p.c[0].i", "p.c[1].i", "p.b"]
+    result = await flows.resume("w", "t", interrupt_before=["i", "b"])
+    assert (result.status, result.output) == ("completed", {"c": [1, 1], "b": 2})
+
+
+async def test_paused_and_waiting_at_once() -> None:
+    """Resuming without an answer begins what was paused, and the question stays."""
+    flows = workflows(flow(parallel("p", wait("ask"), python("b", says(2)))))
+    result = await flows.run("w", {}, thread_id="t", interrupt_before=["b"])
+    assert (result.status, paths(result), result.paused) == ("waiting", ["p.ask"], ["p.b"])
+    result = await flows.resume("w", "t")
+    assert (result.status, paths(result), result.paused) == ("waiting", ["p.ask"], [])
+    result = await flows.resume("w", "t", {"ask": 1})
+    assert result.output == {"ask": 1, "b": 2}
+
+
+async def test_pausing_before_what_is_not_there() -> None:
+    """It is refused by name before anything runs, and leaves no thread."""
+    flows = workflows(flow(python("read", says(1))))
+    with pytest.raises(NotFoundError, match="'w' has no task 'raed'; did you mean 'read'"):
+        await flows.run("w", {}, thread_id="t", interrupt_before=["raed"])
+    assert await flows.threads("w") == []
+
+
+async def test_a_failed_thread_goes_on_where_it_failed() -> None:
+    """What ended before and beside the failure does not run again; new input is refused."""
+    ran: list[str] = []
+    broken = [True]
+
+    async def note(name: str) -> str:
+        ran.append(name)
+        if name == "bad" and broken:
+            raise ValueError("no")
+        return name
+
+    def task(name: str, **keys: Any) -> Declared:
+        return python(name, note, given={"name": name}, **keys)
+
+    flows = workflows(
+        flow(task("a"), parallel("p", task("bad"), [task("b"), task("c")]), task("d"))
+    )
+    with task_fails(ValueError, "task 'p.bad' of workflow 'w' failed: ValueError: no; what ended"):
+        await flows.run("w", {}, thread_id="t")
+    assert sorted(ran) == ["a", "b", "bad", "c"]
+    assert (await info(flows)).status == "failed"
+    with pytest.raises(ThreadRefusedError, match="has failed, and takes no new input"):
+        await flows.run("w", {}, thread_id="t")
+    with task_fails(ValueError):
+        await flows.resume("w", "t")
+    broken.clear()
+    ran.clear()
+    result = await flows.resume("w", "t")
+    assert (result.output, ran) == ("d", ["bad", "d"])
+
+
+async def test_a_failure_keeps_the_answers() -> None:
+    """A run that fails after one answer keeps it, and can still be given the other ones."""
+    broken = [True]
+
+    async def after(answer: str) -> str:
+        if broken:
+            raise ValueError("no")
+        return answer
+
+    chain = [wait("a"), python("after", after, given={"answer": "{{ .tasks.a.output }}"})]
+    flows, result = await begun(parallel("p", chain, wait("b")))
+    assert paths(result) == ["p.a", "p.b"]
+    with task_fails(ValueError):
+        await flows.resume("w", "t", {"a": "A"})
+    broken.clear()
+    result = await flows.resume("w", "t")
+    assert (result.status, paths(result)) == ("waiting", ["p.b"])
+    result = await flows.resume("w", "t", {"b": "B"})
+    assert result.output == {"a": "A", "after": "A", "b": "B"}
+
+
+async def test_an_answer_for_a_thread_that_has_failed() -> None:
+    """The question that was open when another task failed can be answered at once."""
+    broken = [True]
+
+    async def fragile() -> str:
+        if broken:
+            raise ValueError("no")
+        return "fine"
+
+    flows = workflows(flow(parallel("p", wait("a"), python("b", fragile))))
+    with pytest.raises(TaskError):
+        await flows.run("w", {}, thread_id="t")
+    broken.clear()
+    result = await flows.resume("w", "t")
+    assert (result.status, paths(result)) == ("waiting", ["p.a"])
+    result = await flows.resume("w", "t", {"a": 1})
+    assert result.output == {"a": 1, "b": "fine"}
+
+
+async def test_waiting_inside_another_workflow() -> None:
+    """A composite's question is asked with its path, and its answer stays inside."""
+    inner = {"id": "inner", "tasks": [wait("ask"), python("end", says("in"))]}
+    outer = flow({"id": "sub", "type": "composite", "workflow": "inner"}, python("o", says("out")))
+    flows = workflows(inner, outer)
+    result = await flows.run("w", {}, thread_id="t")
+    assert paths(result) == ["sub.ask"]
+    result = await flows.resume("w", "t", {"sub.ask": 1})
+    assert (result.output, result.tasks["sub"].output) == ("out", "in")
+
+
+async def test_a_replay_begins_after_a_step() -> None:
+    """It is a thread of its own, in which the steps before do not run again; the old one stays."""
+    ran: list[str] = []
+
+    async def note(name: str) -> str:
+        ran.append(name)
+        return f"{name}{len(ran)}"
+
+    tasks = [python(name, note, given={"name": name}) for name in ("a", "b")]
+    flows = workflows(flow(*tasks, wait("ask"), python("c", note, given={"name": "c"})))
+    await flows.run("w", {}, thread_id="t")
+    await flows.resume("w", "t", {"ask": 1})
+    before = await flows.history("w", "t")
+    assert [(one["step"], one["path"]) for one in before] == [
+        (1, "a"),
+        (2, "b"),
+        (3, "ask"),
+        (4, "c"),
+    ]
+    result = await flows.replay("w", "t", 1)
+    assert (result.status, ran[3:]) == ("waiting", ["b"])
+    assert result.thread_id != "t"
+    assert {name: one.output for name, one in result.tasks.items()} == {"a": "a1", "b": "b4"}
+    result = await flows.replay("w", "t", 3)
+    assert (result.output, ran[4:]) == ("c5", ["c"])
+    assert await flows.history("w", "t") == before
+    with pytest.raises(UsageError, match="has no step 5 in its last turn; expected 0 to 4"):
+        await flows.replay("w", "t", 5)
+
+
+async def test_a_person_is_no_timeout() -> None:
+    """The time that nobody answers is not counted as a task's."""
+    result = await run(parallel("p", wait("ask", timeout_seconds=0.01), timeout_seconds=30))
+    assert result.status == "waiting"

@@ -1,0 +1,133 @@
+"""Workflows that are killed anywhere and resumed: nothing is lost, and little is done again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .at_work import Processes, Running
+from .workflow_at_work import ITEMS, PROJECT, WORKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from .trials import Case, Trials
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills by a signal of POSIX"),
+    pytest.mark.enable_socket,
+]
+
+MAIN = "tests.torture.workflow_at_work:main"
+GONE_SECONDS = 20.0
+"""In which a server notices that a process is gone."""
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    started = Processes(tmp_path_factory.mktemp("printed"))
+    yield started
+    started.end()
+
+
+class Scene:
+    """A run that is killed after some items, and resumed."""
+
+    def __init__(self, root: Path, processes: Processes) -> None:
+        self.root, self._processes = root, processes
+        self._began = root / "began"
+        self.again: list[int] = []
+        """How many items a kill had run again."""
+
+    def killed_after(self, items: int, seconds: float, verb: str) -> bool:
+        """Run until so many are begun and a moment more; whether it was killed by then."""
+        running = self._processes.start(self.root, MAIN, verb)
+        while len(self.begun()) < items and running.code() is None:
+            time.sleep(0.001)
+        time.sleep(seconds)
+        running.kill()
+        while running.code() is None:
+            time.sleep(0.001)
+        return self._was_killed(running)
+
+    def _was_killed(self, running: Running) -> bool:
+        if running.code() == -signal.SIGKILL:
+            return True
+        assert running.code() == 0, running.printed
+        return False
+
+    def resumed(self) -> object:
+        """What the run gives when nobody kills it any more."""
+        deadline = time.monotonic() + GONE_SECONDS
+        while True:
+            code, printed = self._processes.start(self.root, MAIN, "resume").result()
+            if code == 0:
+                return json.loads(printed.splitlines()[-1])
+            if "has no thread" in printed:  # it was killed before it began
+                code, printed = self._processes.start(self.root, MAIN, "run").result()
+                assert code == 0, printed
+                return json.loads(printed.splitlines()[-1])
+            assert "is running" in printed, printed
+            assert time.monotonic() < deadline, printed
+            time.sleep(0.01)
+
+    def begun(self) -> list[str]:
+        """What has been begun, item by item."""
+        return self._began.read_text().splitlines() if self._began.exists() else []
+
+    def told(self) -> set[str]:
+        """The tasks whose end was told: what was written of that is durable."""
+        found = set()
+        events = self.root / "events.jsonl"
+        for line in events.read_text().split("\n")[:-1] if events.exists() else ():
+            if line and (event := json.loads(line))["type"] == "task_end":
+                found.add(event["path"])
+        return found
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_killed_runs(
+    kind: str,
+    tmp_path: Path,
+    processes: Processes,
+    new_dsn: Callable[[], str],
+    trials: Trials,
+) -> None:
+    """Every item is done; after a kill at most as many as there are workers are done again, and
+    none whose `task_end` was told."""
+    again = Counter[int]()
+    dsn = new_dsn() if kind == "postgres" else ""
+
+    def check(case: Case) -> None:
+        root = tmp_path / str(case.number)
+        root.mkdir()
+        place = '{ type: postgres, dsn: "{{ .env.DSN }}" }' if dsn else "{ type: sqlite }"
+        (root / ".env").write_text(f"DSN={dsn}\n")
+        project = PROJECT.replace("name: p", f"name: p{case.number}")
+        (root / "lorebind.yaml").write_text(project.replace("CHECKPOINTER", place))
+        scene = Scene(root, processes)
+        at, moment = case.randrange(ITEMS + 1), case.random() * 0.02
+        was_killed = scene.killed_after(at, moment, "run")
+        told, before = scene.told(), Counter(scene.begun())
+        if was_killed:
+            assert scene.resumed() == [[2 * item for item in range(ITEMS)], ITEMS * (ITEMS - 1)]
+        times = Counter(scene.begun())
+        assert times.keys() == {"list", "last", *map(str, range(ITEMS))}
+        twice = [name for name, many in times.items() if many > 1]
+        assert max(times.values()) <= 2
+        assert len(twice) <= WORKERS, twice
+        assert all(before[name] for name in twice)
+        paths = {f"all[{name}].one" if name.isdecimal() else name for name in twice}
+        assert not paths & told
+        again[len(twice)] += 1
+        shutil.rmtree(root)
+
+    trials.run(f"kills of workflows {kind}", check, short=2, full=50)
+    trials.figures.append(f"done again after a kill, {kind}: {sorted(again.items())}")
