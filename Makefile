@@ -7,7 +7,7 @@ PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
 
-.PHONY: help setup demo check format test torture bench constraints clean
+.PHONY: help setup demo check format test dense torture bench constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -43,8 +43,11 @@ format: setup ## Put the code into its format
 test: setup ## Run all tests
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+dense: setup ## Run all tests with more cases each, about 20 minutes
+	LOREBIND_TEST_DENSE=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
 torture: setup ## Try every hostile case, about 40 minutes; a run that was stopped goes on
-	$(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
+	LOREBIND_TEST_DENSE=1 $(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
 
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores

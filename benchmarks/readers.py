@@ -289,7 +289,7 @@ def found_in(view: View) -> dict[str, list[tuple[int, int]]]:
     """Of each document, the generations of the chunks that all ways of searching find."""
     most = len(URIS) * SIZE + 3
     nearest = {one.number for one in view.nearest(vector_of(str(random.random())), most)}
-    worded = {one.number for one in view.worded("passage", most)[0]}
+    worded = {one.number for one in view.worded("passage", most)}
     found: dict[str, list[tuple[int, int]]] = {}
     for number, chunk in view.chunks(nearest | worded).items():
         if number in nearest and number in worded:

@@ -133,10 +133,14 @@ async def timed(work: Awaitable[object]) -> float:
     return time.perf_counter() - begun
 
 
+def folder_of(path: Path) -> Path:
+    path.mkdir()
+    (path / "steps.py").write_text(STEPS)
+    return path
+
+
 async def ours(folder: Path, workflow: str, given: dict[str, Any]) -> tuple[float, int]:
     """Seconds, and the bytes of the threads' file afterwards."""
-    folder.mkdir()
-    (folder / "steps.py").write_text(STEPS)
     async with Project.build(declarations(), root=folder) as project:
         await project.arun("branches", interrupt_before=["both"])  # opens the file, imports
         seconds = await timed(project.arun(workflow, given))
@@ -158,7 +162,7 @@ async def main(rounds: int) -> None:
             workflow = "items" if given else "chain"
             ratios, seconds, hand, size, hand_size = [], 0.0, 0.0, 0, 0
             for round_ in range(rounds):
-                seconds, size = await ours(root / f"{workflow}{round_}", workflow, given)
+                seconds, size = await ours(folder_of(root / f"{workflow}{round_}"), workflow, given)
                 file = root / f"{workflow}{round_}.db"
                 hand = await by_hand(file, graph, input_)
                 hand_size = _size(file)
@@ -168,7 +172,7 @@ async def main(rounds: int) -> None:
                 f"({min(ratios):.2f} to {max(ratios):.2f}); last {seconds:.2f} s, {hand:.2f} s; "
                 f"file {size / 1e6:.2f} MB, {hand_size / 1e6:.2f} MB"
             )
-        seconds, _ = await ours(root / "branches", "branches", {})
+        seconds, _ = await ours(folder_of(root / "branches"), "branches", {})
         print(f"five tasks of 0.2 s beside one of 1.0 s: {seconds:.2f} s")
 
 

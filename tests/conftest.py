@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .density import examples
+from .in_memory import folder_in_memory
 from .postgres import (
     dsn,
     make_folder,
@@ -46,7 +50,12 @@ are and how the processor computes rightly, or are meant for tests. Others would
 what is printed, or hold real keys."""
 
 # How long an example takes is the machine's affair.
-settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ours",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("ours")
 
 
@@ -59,7 +68,17 @@ def pytest_configure() -> None:
     # Every HTTP client reads the certificates that it trusts, which takes longer than most tests.
     # None of them leaves this machine: a folder without any is enough.
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+    if "TMPDIR" not in os.environ and (folder := folder_in_memory()) is not None:
+        os.environ["TMPDIR"] = str(folder)
+        tempfile.tempdir = None  # it may have been asked for before
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # while tests are collected, which leaves no garbage but looks through everything
+
+
+def pytest_collection_finish() -> None:
+    """Whatever is there now stays until the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

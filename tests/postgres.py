@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_socket
 
+from .in_memory import folder_in_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 PASSWORD = "never-to-be-shown"
 _SECONDS_TO_START = 60
-_QUICK = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=60")
+_QUICK = (
+    *("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=60"),
+    *("wal_level=minimal", "max_wal_senders=0"),
+)
 
 
 class Server:
@@ -47,6 +52,7 @@ class Server:
         os.chmod(password, 0o644)
         command = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-E", "utf8"]
         command += ["--no-sync", "--no-instructions", "-A", "scram-sha-256", "--pwfile", password]
+        command += ["--set", "scram_iterations=1"]  # thousands of connections are made
         subprocess.run([*_as_nobody(), *command], cwd="/", check=True, capture_output=True)
         return cls(folder, programs)
 
@@ -142,7 +148,8 @@ def make_folder() -> Iterator[Callable[[], Path]]:
     made: list[Path] = []
 
     def make() -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="lorebind-postgres-", dir="/tmp"))
+        within = folder_in_memory() or "/tmp"
+        folder = Path(tempfile.mkdtemp(prefix="lorebind-postgres-", dir=within))
         made.append(folder)
         os.chmod(folder, 0o755)
         if os.geteuid() == 0:

@@ -91,8 +91,7 @@ async def examine(
     async for finding in _undeclared(service):
         yield finding
     for model in defaults.models(project):
-        called = f"{model.provider}:{model.model}"
-        yield await _tried(f"model {model.id}", _model(models, model), called)
+        yield await _tried(f"model {model.id}", _model(models, model), model.called)
     for finding in _plugins():
         yield finding
     yield _extras()
@@ -211,7 +210,7 @@ async def _model(models: ModelPool, declared: ModelDeclaration) -> Finding | str
     counted = f"tokens are counted by {counter.name}, {exactness}"
     if declared.provider == EXTRACTIVE:
         return f"can be made; {counted}"
-    called = f"{declared.provider}:{declared.model}"
+    called = declared.called
     try:
         await _ask_one_word(model)
     except ModelError as error:
@@ -229,7 +228,7 @@ async def _ask_one_word(model: BaseChatModel) -> None:
     """
     limits = {name: _ANSWER_TOKENS for name in _LIMITS if name in type(model).model_fields}
     limited = model.model_copy(update=limits)
-    with naming_failures(model):
+    with naming_failures(model):  # it knows what the model was told; of the copy nothing is known
         await call_client(limited.invoke, limited.ainvoke, "Answer with one word: ready")
 
 

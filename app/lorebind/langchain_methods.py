@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings import ModelPool, Place, Request, answer, stream
+from lorebind_bindings import ModelPool, Place, Request, agent_request, answer, stream
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.extras import import_extra
 
@@ -65,9 +65,12 @@ class Faces:
 
         Raises:
             NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound there.
+            UsageError: nothing is bound there, and no agent with tools or a schema is there.
         """
-        Place(self.config, kb_ids, workflow, task, agent).bindings()
+        place = Place(self.config, kb_ids, workflow, task, agent)
+        answers = place.answers()
+        if answers is None or not (answers.tools or answers.output_schema is not None):
+            place.bindings()
         return AtPlace(self, kb_ids, {"workflow": workflow, "task": task, "agent": agent})
 
     def retriever(
@@ -217,11 +220,12 @@ class Faces:
             question: what is asked, and what is searched for unless `query` says otherwise.
             kb_ids, workflow, task, agent, model: see the class.
             request: fields of `lorebind_bindings.Request` (`query`, `instructions`, `history`,
-                `attachments`, `retrieved_contexts`, `max_tokens`, `config`), and fields of
-                `retrieval` that are to differ here, such as `top_k`.
+                `attachments`, `retrieved_contexts`, `max_tokens`, `config`, `tools`,
+                `max_iterations`, `output_schema`), and fields of `retrieval` that are to differ
+                here, such as `top_k`. Instructions, tools and schema are by default the agent's.
 
         Raises:
-            UsageError: a blank question.
+            UsageError: a blank question, or a tool of the agent that is none.
             LorebindError: retrieval or the model failed.
         """
         place = Place(self.config, kb_ids, workflow, task, agent)
@@ -253,14 +257,19 @@ class Faces:
         more: Mapping[str, Any],
     ) -> tuple[list[ResolvedBinding], BaseChatModel, TokenCounter, Request]:
         agent = place.answers()
-        asked: dict[str, Any] = {"instructions": agent.instructions} if agent else {}
+        answering, counter = self._models.at(agent, model)
+        asked = agent_request(
+            self.config, self.knowledge, counter, agent, workflow=place.workflow, task=place.task
+        )
         given = {name: value for name, value in more.items() if value is not None}
         asked |= {name: value for name, value in given.items() if name in _ASKED}
         settings = {name: value for name, value in more.items() if name not in _ASKED}
         request = Request(question, **asked)
         searched = request.retrieved_contexts is None
-        bindings = self._models.condensing(place.bindings(**settings)) if searched else []
-        return bindings, *self._models.at(agent, model), request
+        may_lack = request.tools or request.output_schema is not None
+        found = place.bindings_or_none if may_lack else place.bindings
+        bindings = self._models.condensing(found(**settings)) if searched else []
+        return bindings, answering, counter, request
 
     generate = sync(agenerate)
     astream = stream

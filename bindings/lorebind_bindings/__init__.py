@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.extras import lazy_door
 
 if TYPE_CHECKING:
+    from lorebind_bindings.agent_tools import agent_request, searched_by_tools
     from lorebind_bindings.answering import Answer, AnswerStream, Request, answer, stream
     from lorebind_bindings.injecting import Injection, inject
     from lorebind_bindings.inputs import ingest_scope
@@ -71,6 +72,7 @@ __all__ = [
     "Update",
     "Verdict",
     "Workflows",
+    "agent_request",
     "answer",
     "bind",
     "event_schema",
@@ -81,12 +83,14 @@ __all__ = [
     "override",
     "resolve",
     "retrieve",
+    "searched_by_tools",
     "stream",
 ]
 
 __getattr__ = lazy_door(
     __name__,
     {
+        "agent_tools": ("agent_request", "searched_by_tools"),
         "answering": ("Answer", "AnswerStream", "Request", "answer", "stream"),
         "injecting": ("Injection", "inject"),
         "inputs": ("ingest_scope",),

@@ -6,10 +6,12 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_bindings.escalating import Escalation
+from lorebind_bindings.escalating import is_forced, searchable
 from lorebind_bindings.injecting import inject, inject_given
 from lorebind_bindings.models import naming_failures
 from lorebind_bindings.prompt_template import literal
+from lorebind_bindings.structured_output import StructuredOutput, texts_in
+from lorebind_bindings.tool_loop import ToolLoop
 from lorebind_knowledge.bridge import call_client, run
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.namespace import current_tenant, tenant
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
     )
     from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
 
     from lorebind_bindings.injecting import Injection
-    from lorebind_bindings.prompt_template import Prompt
+    from lorebind_bindings.prompt_template import Block, Prompt
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.retrieving import BoundResult, Verdict
     from lorebind_knowledge.service import KnowledgeService
@@ -54,6 +57,11 @@ class Answer:
     """What each binding found, whether it was offered or not."""
     usage: dict[str, Any] = field(default_factory=dict)
     """`prompt_tokens`, `tokenizer`, `exact`, and what the model itself reported."""
+    output: Any = None
+    """The value that matches the `output_schema`, of which `text` is the JSON; without a schema it
+    is the text."""
+    blocks: list[Block] = field(default_factory=list)
+    """What was put before the model, and where each binding wanted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,13 @@ class Request:
     max_tokens: int | None = None
     """The budget of all passages together, see `assemble_together`."""
     config: RunnableConfig | None = None
-    """For the call of the model: callbacks, tags, metadata."""
+    """For the calls of the model and of tools: callbacks, tags, metadata."""
+    tools: Sequence[BaseTool] = ()
+    """What the model may call before it answers."""
+    max_iterations: int = 10
+    """How often it may call them, several at once counted as one."""
+    output_schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer; None means that the answer is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +102,16 @@ class Asked:
     """Those that are said meanwhile are added."""
     injection: Injection
     counter: TokenCounter
-    escalation: Escalation | None = None
+    loop: ToolLoop = field(default_factory=ToolLoop)
     earlier: Sequence[Citation] = ()
     """Passages that the messages hold from before."""
 
-    def client(self, model: BaseChatModel) -> Any:
-        """The model as it is to be asked now."""
-        return self.escalation.client(model) if self.escalation else model
-
     async def goes_on(self, response: AIMessage) -> bool:
-        """Whether the model wants to search first; then what that gives is added."""
-        found = await self.escalation.found_for(response) if self.escalation else []
-        if found:
-            self.messages.extend([response, *found])
-        return bool(found)
+        """Whether the model is to be asked again; then what it is told is added."""
+        replies = await self.loop.replies(response)
+        if replies:
+            self.messages.extend([response, *replies])
+        return bool(replies)
 
 
 async def answer(
@@ -121,13 +131,13 @@ async def answer(
         request: what is asked.
 
     Raises:
-        ModelError: the model failed.
+        ModelError: the model failed, or its answer does not match the schema.
         LorebindError: retrieval failed, see `retrieve`.
     """
-    asked = await _prepare(service, bindings, counter, request)
+    asked = await _prepare(service, bindings, model, counter, request)
     while True:
-        client = asked.client(model)
         with naming_failures(model):
+            client = asked.loop.client(model)
             response: AIMessage = await call_client(
                 client.invoke, client.ainvoke, asked.messages, request.config
             )
@@ -140,7 +150,8 @@ class AnswerStream:
 
     `answer` holds the whole of it afterwards: the text is the parts put together, and its
     citations are checked just as if it had come in one piece. Who stops reading ends the call of
-    the model. Whoever reads it, it is the answer for the tenant that asked.
+    the model. Whoever reads it, it is the answer for the tenant that asked. An answer by a schema
+    comes as one part, when it is known to match.
     """
 
     def __init__(
@@ -171,29 +182,36 @@ class AnswerStream:
         asked = await self._asked()
         while True:
             self._whole = None
-            chunks: Any = asked.client(self._model).astream(asked.messages, self._config)
             with naming_failures(self._model):
+                client = asked.loop.client(self._model)
+                chunks: Any = client.astream(asked.messages, self._config)
                 async with aclosing(chunks):
                     async for chunk in chunks:
-                        if text := self._heard(chunk):
+                        if (text := self._heard(chunk)) and not asked.loop.output:
                             yield text
             if not await self._goes_on(asked):
                 break
         self._answer = finished(asked, self._whole)
+        if asked.loop.output:
+            yield self._answer.text
 
     def __iter__(self) -> Iterator[str]:
         self._begin()
         asked = run(self._asked())
         while True:
             self._whole = None
-            chunks: Any = asked.client(self._model).stream(asked.messages, self._config)
-            with naming_failures(self._model), closing(chunks):
-                for chunk in chunks:
-                    if text := self._heard(chunk):
-                        yield text
+            with naming_failures(self._model):
+                client = asked.loop.client(self._model)
+                chunks: Any = client.stream(asked.messages, self._config)
+                with closing(chunks):
+                    for chunk in chunks:
+                        if (text := self._heard(chunk)) and not asked.loop.output:
+                            yield text
             if not run(self._goes_on(asked)):
                 break
         self._answer = finished(asked, self._whole)
+        if asked.loop.output:
+            yield self._answer.text
 
     async def _asked(self) -> Asked:
         with tenant(self._tenant):
@@ -223,7 +241,7 @@ def stream(
     """The same as `answer`, part by part; errors are raised while it is read."""
 
     async def prepare() -> Asked:
-        return await _prepare(service, bindings, counter, request)
+        return await _prepare(service, bindings, model, counter, request)
 
     return AnswerStream(model, request.config, prepare)
 
@@ -231,6 +249,7 @@ def stream(
 async def _prepare(
     service: KnowledgeService,
     bindings: Sequence[ResolvedBinding],
+    model: BaseChatModel,
     counter: TokenCounter,
     request: Request,
 ) -> Asked:
@@ -251,20 +270,44 @@ async def _prepare(
             history=history,
             config=request.config,
         )
+    loop = _loop(service, bindings, model, counter, request, injection)
     before, question = prompt.filled(injection.blocks, places)
+    told = [request.instructions, loop.output.instructions if loop.output else ""]
     messages = build_messages(
         question=question,
-        instructions=request.instructions,
+        instructions="\n\n".join(filter(None, told)),
         blocks=before,
         history=history,
         attachments=request.attachments,
     )
-    escalation = (
-        Escalation(service, bindings, counter, injection, request.max_tokens)
-        if injection.verdict == "escalated"
-        else None
+    return Asked(messages, injection, counter, loop)
+
+
+def _loop(
+    service: KnowledgeService,
+    bindings: Sequence[ResolvedBinding],
+    model: BaseChatModel,
+    counter: TokenCounter,
+    request: Request,
+    injection: Injection,
+) -> ToolLoop:
+    """What the model may call, once it is known what was found."""
+    loop = ToolLoop(
+        request.tools,
+        request.max_iterations,
+        config=request.config,
+        numbered=len(injection.offered),
     )
-    return Asked(messages, injection, counter, escalation)
+    if request.output_schema is not None:
+        loop.output = StructuredOutput(request.output_schema, model)
+    if injection.verdict == "escalated":
+        from lorebind_bindings.langchain.tool import knowledge_tool
+
+        loop.search = knowledge_tool(
+            service, searchable(bindings), counter, max_tokens=request.max_tokens
+        )
+        loop.is_forced = is_forced(injection)
+    return loop
 
 
 def finished(asked: Asked, response: AIMessage) -> Answer:
@@ -273,30 +316,29 @@ def finished(asked: Asked, response: AIMessage) -> Answer:
 
     from lorebind_prompts import count_messages
 
-    injection, counter = asked.injection, asked.counter
-    offered = [
-        *asked.earlier,
-        *(asked.escalation.offered if asked.escalation else injection.offered),
-    ]
-    checked = check(str(response.text), offered)
+    injection, counter, loop = asked.injection, asked.counter, asked.loop
+    offered = [*asked.earlier, *injection.offered, *loop.offered]
+    output = loop.output.value if loop.output else str(response.text)
+    checked = check("\n\n".join(texts_in(output)), offered)
     usage = {
         "prompt_tokens": count_messages(asked.messages, counter),
         "tokenizer": counter.name,
         "exact": counter.exact,
     }
-    responses = [*(asked.escalation.searching if asked.escalation else []), response]
     spent: UsageMetadata | None = None
-    for one in responses:
+    for one in [*loop.said, response]:
         spent = add_usage(spent, one.usage_metadata) if one.usage_metadata else spent
     if spent:
         usage["model"] = dict(spent)
     return Answer(
-        text=checked.text,
-        verdict=injection.verdict,
+        text=loop.output.text if loop.output else output,
+        verdict=loop.verdict if injection.verdict == "none" else injection.verdict,
         citations=checked.citations,
         unknown_markers=checked.unknown,
         offered=offered,
         dropped=injection.truncated,
         results=injection.results,
         usage=usage,
+        output=output,
+        blocks=injection.blocks,
     )

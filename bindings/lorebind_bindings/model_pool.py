@@ -6,8 +6,9 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lorebind_bindings.models import EXTRACTIVE, live_counter, make_model, model_counter
+from lorebind_bindings.models import live_counter, make_model, model_counter
 from lorebind_knowledge.declarations import ModelDeclaration
+from lorebind_knowledge.declarations.models import EXTRACTIVE, LANGCHAIN
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ModelPool:
         with self._making:
             if declaration.id not in self._made:
                 model = make_model(declaration, self._loaded.environment)
-                counter = model_counter(declaration, self._loaded.environment)
+                counter = model_counter(declaration, self._loaded.environment, model)
                 self._made[declaration.id] = model, counter
             return self._made[declaration.id]
 
@@ -51,6 +52,8 @@ class ModelPool:
         if model_id is None or ":" not in model_id:  # no id has a colon
             return self._loaded.model(model_id)
         provider, _, model = model_id.partition(":")
+        if provider == LANGCHAIN:  # a class is declared
+            return self._loaded.model(model_id)
         return ModelDeclaration.model_construct(id=model_id, provider=provider, model=model)
 
     def condensing(self, bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:

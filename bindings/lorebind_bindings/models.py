@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.make_part import PartEnvironment
+from lorebind_knowledge.configuration.named_code import named_class, named_factory
 from lorebind_knowledge.declarations.live import LiveObject
+from lorebind_knowledge.declarations.models import EXTRACTIVE, LANGCHAIN
 from lorebind_knowledge.errors import LorebindError, MissingDependencyError, ModelError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.redaction import said_by
@@ -14,7 +18,7 @@ from lorebind_prompts import ModelCounter, counter_for
 from lorebind_prompts.tokenizers.make import make_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from langchain_core.language_models import BaseChatModel
 
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations import ModelDeclaration
     from lorebind_prompts import TokenCounter
 
-EXTRACTIVE = "extractive"
+_told: dict[int, Mapping[str, str]] = {}
+"""By the id of each model that was made: the values of variables that it was given."""
 
 
 @contextmanager
@@ -33,40 +38,74 @@ def naming_failures(model: BaseChatModel) -> Iterator[None]:
     except LorebindError:
         raise
     except Exception as error:  # any provider's own exceptions: named, and kept as the cause
-        raise ModelError(f"the chat model failed: {said_by(error, holder=model)}") from error
+        said = said_by(error, holder=model, values=_told.get(id(model)))
+        raise ModelError(f"the chat model failed: {said}") from error
 
 
 def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseChatModel:
-    """The chat model that a declaration names: ours, or one that `init_chat_model` knows.
+    """The chat model that a declaration names: ours, a class's, or one of `init_chat_model`.
 
     Raises:
         MissingDependencyError: the provider's package is not installed.
+        UsageError: the class or factory cannot be imported.
         ModelError: the model cannot be made with the configuration given.
     """
-    if isinstance(declaration.model, LiveObject):
-        return live_model(declaration.model.object)
+    for given in (declaration.model, declaration.class_path):
+        if isinstance(given, LiveObject):
+            return live_model(given.object)
     if declaration.provider == EXTRACTIVE:
         from lorebind_prompts import ExtractiveChatModel
 
         return ExtractiveChatModel()
-    chat_models = import_extra(
-        "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
-    )
-    secret = {} if declaration.api_key is None else {"api_key": declaration.api_key}
-    written = {**declaration.config, **secret}
+    written: dict[str, Any] = dict(declaration.config)
+    if declaration.api_key is not None:
+        written["api_key"] = declaration.api_key
     own = PartEnvironment(environment)
-    what = f"model {declaration.id!r} ({declaration.provider}:{declaration.model})"
+    make = _named(declaration, own) if declaration.provider == LANGCHAIN else _known(declaration)
+    what = f"model {declaration.id!r} ({declaration.called})"
     with own.saying(ModelError, f"{what} cannot be made with the configuration given"):
         try:
-            model: BaseChatModel = chat_models.init_chat_model(
-                declaration.model, model_provider=declaration.provider, **own.fill(written)
-            )
+            model = live_model(make(**own.fill(written)))
         except ImportError as error:
             raise MissingDependencyError(f"model {declaration.id!r}: {error}") from error
+    _told[id(model)] = own.told
+    weakref.finalize(model, _told.pop, id(model), None)
     return model
 
 
-def model_counter(declaration: ModelDeclaration, environment: Environment) -> TokenCounter:
+def _named(declaration: ModelDeclaration, environment: Environment) -> Callable[..., Any]:
+    """The class or factory that a declaration names."""
+    from langchain_core.language_models import BaseChatModel
+
+    expected = "a class derived from LangChain's BaseChatModel"
+    make = (
+        named_class(declaration, environment, expected, BaseChatModel, failure=ModelError)
+        if declaration.factory is None
+        else named_factory(
+            declaration,
+            environment,
+            expected,
+            BaseChatModel,
+            failure=ModelError,
+            place=("factory",),
+        )
+    )
+    return make if declaration.model is None else partial(make, model=str(declaration.model))
+
+
+def _known(declaration: ModelDeclaration) -> Callable[..., Any]:
+    """What makes the model of one of LangChain's providers."""
+    chat_models = import_extra(
+        "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
+    )
+    return partial(
+        chat_models.init_chat_model, declaration.model, model_provider=declaration.provider
+    )
+
+
+def model_counter(
+    declaration: ModelDeclaration, environment: Environment, model: BaseChatModel
+) -> TokenCounter:
     """The counter that budgets for this model are measured with.
 
     Raises:
@@ -74,8 +113,8 @@ def model_counter(declaration: ModelDeclaration, environment: Environment) -> To
     """
     if declaration.tokenizer is not None:
         return make_counter(declaration.tokenizer, environment)
-    if isinstance(declaration.model, LiveObject):
-        return live_counter(declaration.model.object)
+    if declaration.provider == LANGCHAIN or isinstance(declaration.model, LiveObject):
+        return live_counter(model)
     return counter_for(declaration.model, declaration.provider)
 
 

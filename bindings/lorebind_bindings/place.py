@@ -32,15 +32,20 @@ class Place:
             NotFoundError: no such knowledge base, workflow, task or agent.
             UsageError: nothing is bound here, or a setting that cannot be.
         """
+        found = self.bindings_or_none(**settings)
+        if not found:
+            raise UsageError(
+                "no knowledge base is bound here; name one, as in project.retriever('docs')"
+            )
+        return found
+
+    def bindings_or_none(self, **settings: Any) -> list[ResolvedBinding]:
+        """The same, where nothing has to be bound: an agent may have tools, or only a schema."""
         found = (
             [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
             if self.kb_ids
             else resolve(self.loaded, workflow=self.workflow, task=self.task, agent=self.agent)
         )
-        if not found:
-            raise UsageError(
-                "no knowledge base is bound here; name one, as in project.retriever('docs')"
-            )
         return [override(binding, **settings) for binding in found]
 
     def answers(self) -> AgentDeclaration | None:

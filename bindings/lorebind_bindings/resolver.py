@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.merging import Entries, Layer
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import BindingDeclaration, Position
+    from lorebind_knowledge.declarations.tools import KnowledgeTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,25 @@ def resolve(
     return [_resolved(loaded, kb_id, layer, workflow) for kb_id, layer in entries.items()]
 
 
+def resolve_tool(
+    loaded: LoadedProject,
+    tool: KnowledgeTool,
+    agent: str,
+    *,
+    workflow: str | None = None,
+    task: str | None = None,
+) -> ResolvedBinding:
+    """What a tool of an agent searches: as it is bound there, with the tool's own settings.
+
+    Raises:
+        NotFoundError, UsageError: as for `resolve`.
+    """
+    scopes = [_entries(*scope) for scope in _scopes(loaded, workflow, task, agent)]
+    own = _entries(f"agent/{agent}/tools", [tool])
+    entries = reduce(merge_entries, [*scopes, own])
+    return _resolved(loaded, tool.id, entries[tool.id], workflow)
+
+
 def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
     """A knowledge base with its own `retrieval` and no scope's overrides."""
     return _resolved(loaded, kb_id, {}, workflow)
@@ -133,7 +153,7 @@ def _scopes(
         yield f"agent/{agent}", loaded.agent(agent, workflow).knowledge
 
 
-def _entries(scope: str, bindings: Sequence[BindingDeclaration]) -> Entries:
+def _entries(scope: str, bindings: Sequence[BindingDeclaration | KnowledgeTool]) -> Entries:
     return {
         binding.id: {
             name: (_setting(value, scope, binding.override_position(name)),)
@@ -155,7 +175,7 @@ def _resolved(
     settings = merge(base, layer)
     values: dict[str, Any] = {"strategy": loaded.default_strategy(kb)}
     values |= {name: last.value for name, (last, *_) in settings.items() if last.value is not None}
-    provenance = {name: Provenance("default") for name in RetrievalDeclaration.model_fields}
+    provenance = dict.fromkeys(RetrievalDeclaration.model_fields, Provenance("default"))
     provenance |= {
         name: Provenance(last.scope, last.file, last.line, tuple(one.scope for one in before))
         for name, (last, *before) in settings.items()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
     from langchain_core.messages import MessageLikeRepresentation
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
 
     from lorebind_knowledge.declarations.retrieval import (
         CondenseDeclaration,
@@ -68,3 +69,6 @@ class GenerateSettings(RetrievalSettings, total=False):
     attachments: Sequence[Mapping[str, Any]]
     retrieved_contexts: Sequence[RetrievedContext | Document] | None
     config: RunnableConfig | None
+    tools: Sequence[BaseTool]
+    max_iterations: int
+    output_schema: Mapping[str, Any] | None

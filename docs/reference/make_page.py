@@ -108,10 +108,14 @@ class _Page:
     def _parts(self, name: str, path: str = "", chosen: str = "") -> Iterator[str]:
         """All that a declaration holds; headings are the keys that lead there, and its tag."""
         for key, value in self.definitions[name]["properties"].items():
-            for inner, mark in _held(value):
+            new = [(inner, mark) for inner, mark in _held(value) if inner not in self.headings]
+            for inner, mark in new:
                 if inner not in self.headings:
                     tag = _tag(self.definitions[inner])
                     choice = f" with `{tag[0]}: {tag[1]}`" if tag else chosen
+                    if len(new) > 1 and not any(_tag(self.definitions[one]) for one, _ in new):
+                        # Their keys tell them apart.
+                        choice = f" with `{self.definitions[inner]['required'][0]}`"
                     place = f"{path}{key}{mark}"
                     self.headings[inner] = f"`{place}`{choice}"
                     yield inner

@@ -5,11 +5,14 @@ Equal vectors so have equal figures wherever they are kept, and every store give
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from lorebind_knowledge.records import Matrix, Vector
@@ -18,10 +21,20 @@ MARGIN = 2e-5
 """More than stores lose in a product of unit vectors, and more than the last decimal of a score."""
 _DECIMALS = 1e6
 
+dots: Callable[..., Any] = getattr(np, "vecdot", partial(np.einsum, "ij,j->i"))
+"""Of each row of a matrix its product with a vector. Row by row: a figure does not depend on where
+in the matrix its row stands. NumPy 1 has no vecdot."""
+
 
 def score_of(cosine: float) -> float:
     """The score that a cosine makes: clipped to [0, 1], 6 decimals, so that equal texts tie."""
     return round(min(max(cosine, 0.0), 1.0) * _DECIMALS) / _DECIMALS
+
+
+def scores_of(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same of many."""
+    scores: NDArray[np.float64] = np.rint(np.clip(cosines, 0, 1) * _DECIMALS) / _DECIMALS
+    return scores
 
 
 def direction_of(vector: Vector) -> NDArray[np.float64]:
@@ -33,4 +46,4 @@ def direction_of(vector: Vector) -> NDArray[np.float64]:
 
 def cosines(vectors: Matrix, direction: NDArray[np.float64]) -> Any:
     """Of each unit vector its cosine with a direction, shape (vectors,)."""
-    return (vectors * direction).sum(axis=1)
+    return dots(vectors.astype(np.float64), direction)

@@ -54,6 +54,7 @@ class World:
         yaml = f"""
         name: failing
         embedders: [{{ id: words, provider: hashing }}]
+        loading: {{ processes: 1 }}
         knowledge_bases:
           - id: docs
             embedder: words

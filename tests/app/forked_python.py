@@ -22,6 +22,10 @@ import traceback
 import types
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LIBRARIES = (
     *("chromadb", "langchain.agents", "langchain_chroma", "langchain_text_splitters"),
@@ -29,6 +33,12 @@ LIBRARIES = (
     *("langgraph.checkpoint.memory", "langgraph.graph", "langgraph.prebuilt"),
     *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml"),
 )
+OF_COMMANDS = (
+    *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
+    *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
+    *("typer", "yaml"),
+)
+"""Those that commands of ours need."""
 
 SCRIPT = """\
 #!{python} -IS
@@ -48,8 +58,12 @@ with socket.socket(socket.AF_UNIX) as server:
 class ForkedPython:
     """The process that forks, and the folder of the scripts that have it run programs."""
 
-    def __init__(self, *options: str) -> None:
-        """Args: options of the interpreter, as `-W`, `error`."""
+    def __init__(self, *options: str, libraries: Sequence[str] = LIBRARIES) -> None:
+        """
+        Args:
+            options: of the interpreter, as `-W`, `error`.
+            libraries: the modules that are imported.
+        """
         self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
         folder = Path(self._folder.name)
         address = str(folder / "socket")
@@ -61,7 +75,7 @@ class ForkedPython:
             script.write_text(SCRIPT.format(python=sys.executable, before=before, address=address))
             script.chmod(0o755)
         self._process = subprocess.Popen(
-            [sys.executable, *options, __file__, address],
+            [sys.executable, *options, __file__, address, *libraries],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -75,9 +89,9 @@ class ForkedPython:
         self._folder.cleanup()
 
 
-def _serve(address: str) -> None:
+def _serve(address: str, libraries: Sequence[str]) -> None:
     """Answer requests, each in a child that runs a program, and one that waits for its end."""
-    for name in LIBRARIES:
+    for name in libraries:
         import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
@@ -150,4 +164,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(sys.argv[1], sys.argv[2:])

@@ -16,6 +16,8 @@ from tests.bindings.helpers import PARTS, write
 if TYPE_CHECKING:
     import pytest
 
+    from .forked_python import ForkedPython
+
 LOREBIND = Path(sys.executable).with_name("lorebind")
 
 PROJECT = f"""\
@@ -91,6 +93,19 @@ class Cli:
             signal.signal(signal.SIGINT, on_interrupt)
         printed = self._capsys.readouterr()
         return Done(code, printed.out, printed.err)
+
+
+def run_forked(forked: ForkedPython, root: Path, *arguments: str) -> Done:
+    """Runs the installed command in a process of its own that has its libraries imported."""
+    done = subprocess.run(
+        [forked.commands / "lorebind", *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def run_lorebind(root: Path, *arguments: str, **variables: str) -> Done:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from .forked_python import ForkedPython
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "adopting"
 BACKUPS = "How long are backups kept?"
@@ -32,10 +35,11 @@ WordEmbeddings.embed_documents = _noted
 class Application:
     """A copy of the example, at one of its steps."""
 
-    def __init__(self, folder: Path, step: int = 0) -> None:
+    def __init__(self, folder: Path, python: Path, step: int = 0) -> None:
         ignored = shutil.ignore_patterns("chroma", ".lorebind", "__pycache__")
         shutil.copytree(EXAMPLE, folder, ignore=ignored)
         self.folder = folder
+        self._python = python
         with (folder / "parts.py").open("a", encoding="utf-8") as file:
             file.write(NOTES)
         for number in range(1, step + 1):
@@ -53,7 +57,7 @@ class Application:
     def run(self, argument: str) -> list[str]:
         """The lines that it prints."""
         done = subprocess.run(
-            [sys.executable, "-W", "error", "app.py", argument],
+            [self._python, "app.py", argument],
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -75,9 +79,9 @@ class Application:
         path.write_text(path.read_text().replace(before, after))
 
 
-def test_the_documents_become_a_knowledge_base(tmp_path: Path) -> None:
+def test_the_documents_become_a_knowledge_base(tmp_path: Path, forked: ForkedPython) -> None:
     """It embeds only what has changed, and forgets what is gone; its page shows the rest."""
-    application = Application(tmp_path / "app", step=2)
+    application = Application(tmp_path / "app", forked.commands / "python", step=2)
     assert application.run("fill") == ["embedded 6 passages"]
     assert len(application.embedded()) == 6
     application.edit("backups.md", "one year", "two years")

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ from lorebind_knowledge.declarations import RetrievalDeclaration
 from tests.bindings.helpers import PARTS, write
 from tests.knowledge.web_server import Answer, WebServer
 
-from .helpers import FILES, PROJECT, run_lorebind
+from .helpers import FILES, PROJECT, run_forked, run_lorebind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .forked_python import ForkedPython
     from .helpers import Cli
 
 QUESTION = "How do I rotate the keys?"
@@ -59,6 +61,12 @@ COMMANDS: list[list[str]] = [
     ["knowledge", "watch"],
     ["bindings"],
     ["bindings", "explain"],
+    ["workflow"],
+    ["workflow", "list"],
+    ["workflow", "show"],
+    ["workflow", "threads"],
+    ["workflow", "history"],
+    ["workflow", "replay"],
 ]
 
 INVOCATIONS: dict[str, list[str]] = {
@@ -76,10 +84,13 @@ INVOCATIONS: dict[str, list[str]] = {
     "stats": ["knowledge", "stats", "docs"],
     "explain": ["bindings", "explain", "--workflow", "reply"],
     "run": ["run", "reply", "--input", f"question={QUESTION}"],
+    "workflows": ["workflow", "list"],
+    "show": ["workflow", "show", "reply"],
+    "threads": ["workflow", "threads", "reply"],
     "ask": ["ask", ".", QUESTION],
     "trust": ["trust", "."],
 }
-"""Every command that prints a result."""
+"""Every command that prints a result; for those that need a thread see `test_cli_workflow`."""
 
 COUNTS = {"added", "updated", "removed", "unchanged", "failed"}
 
@@ -112,7 +123,10 @@ FIELDS: dict[str, set[str]] = {
     "documents": {"documents"},
     "chunks": {"chunks"},
     "stats": {"kb_id", "documents", "chunks", "embedder", "dimension", "last_run"},
-    "run": {"output", "tasks", "citations", "thread_id", "usage"},
+    "run": {"output", "tasks", "citations", "thread_id", "usage", "status", "waiting", "paused"},
+    "workflows": {"workflows"},
+    "show": {"id", "description", "inputs", "flow"},
+    "threads": {"threads"},
     "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
     "trust": {"folder", "demands"},
 }
@@ -371,20 +385,20 @@ def test_a_reindex_that_cannot_switch(ready_cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", [*INVOCATIONS, "help"])
-def test_pipes_get_plain_text(ready_cli: Cli, name: str) -> None:
+def test_pipes_get_plain_text(ready_cli: Cli, forked: ForkedPython, name: str) -> None:
     """In a pipe there are no colours, no bars, and no blanks at the ends of lines."""
     ready_cli.write({"docs/new.md": "# New\n\nNew keys are longer than the old keys.\n"})
     command = INVOCATIONS.get(name, ["--help"])
     # Two have a pipe and a process of their own; standard output is no terminal for the others.
     own = name in ("ingest", "query")
-    done = run_lorebind(ready_cli.root, *command) if own else ready_cli(*command)
+    done = run_forked(forked, ready_cli.root, *command) if own else ready_cli(*command)
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("\n")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
     assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
 
 
-def test_init_to_answer_in_an_empty_folder(tmp_path: Path) -> None:
+def test_init_to_answer_in_an_empty_folder(tmp_path: Path, forked: ForkedPython) -> None:
     """init, validate, ingest, query, run: a new project answers from two files, with no key."""
     write(tmp_path, {name: text for name, text in FILES.items() if name.startswith("docs/")})
     made = run_lorebind(tmp_path, "init")
@@ -397,15 +411,14 @@ def test_init_to_answer_in_an_empty_folder(tmp_path: Path) -> None:
         "wrote .lorebind/schema/agent.json",
         "next: lorebind knowledge ingest docs",
     ]
-    assert run_lorebind(tmp_path, "validate").code == 0
-    ingested = run_lorebind(tmp_path, *made.out.splitlines()[-1].split()[2:], "-o", "json")
+    lorebind = partial(run_forked, forked, tmp_path)
+    assert lorebind("validate").code == 0
+    ingested = lorebind(*made.out.splitlines()[-1].split()[2:], "-o", "json")
     assert json.loads(ingested.out)["documents"]["added"] == 2
     question = "When must an API key be changed?"
-    found = run_lorebind(tmp_path, "knowledge", "query", "docs", "-q", question, "-o", "json")
+    found = lorebind("knowledge", "query", "docs", "-q", question, "-o", "json")
     assert json.loads(found.out)["matches"][0]["metadata"]["uri"] == "docs/keys.md"
-    ran = run_lorebind(
-        tmp_path, "run", "answer", "-i", "question=Rotate keys how often?", "-o", "json"
-    )
+    ran = lorebind("run", "answer", "-i", "question=Rotate keys how often?", "-o", "json")
     assert ran.code == 0, ran.err
     result = json.loads(ran.out)
     assert result["tasks"]["reply"]["verdict"] == "hit"

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import DOCUMENTS, PROJECT, run_lorebind
+from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
+    from .forked_python import ForkedPython
     from .helpers import Cli
 
 QUESTION = "How often must the keys be rotated?"
 
 
-def test_a_folder_answers(empty_cli: Cli) -> None:
+def test_a_folder_answers(empty_cli: Cli, forked: ForkedPython) -> None:
     """A plain folder is indexed and answers, with passages, citations and what the prompt cost."""
     empty_cli.write(DOCUMENTS | {"notes.txt": "Lunch is at noon.\n", "ignored.bin": "x"})
-    done = run_lorebind(empty_cli.root, "ask", ".", QUESTION)
+    done = run_forked(forked, empty_cli.root, "ask", ".", QUESTION)
     assert (done.code, done.err) == (0, "")
     assert "Plan: 4 documents (4 new), 4 chunks, 4 to embed, 0 cached" in done.out
     assert "> Rotate the keys with the rotate command every ninety days. [1]" in done.out

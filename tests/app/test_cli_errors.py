@@ -239,7 +239,7 @@ def test_what_is_not_ingested_yet_says_what_to_run(cli: Cli) -> None:
     listed = cli("knowledge", "list")
     assert listed.code == 0
     assert re.search(r"(?m)^docs +0 +0 +never", listed.out)
-    assert not (cli.root / ".lorebind").exists()
+    assert not (cli.root / ".lorebind" / "lorebind.db").exists()
 
 
 def test_errors_leave_stdout_alone(cli: Cli) -> None:

@@ -11,11 +11,12 @@ import pytest
 from tests.bindings.helpers import write
 
 from .damage import LOUD, QUIET, change
-from .helpers import FILES, run_lorebind
+from .helpers import FILES, run_forked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .forked_python import ForkedPython
     from .helpers import Cli, Done
 
 QUERY = ["knowledge", "query", "docs", "-q", "rotate the keys"]
@@ -23,11 +24,11 @@ OTHERS = [["knowledge", "list"], ["knowledge", "plan"], ["doctor"], ["knowledge"
 
 
 @pytest.fixture(scope="module")
-def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def answer(ingested: Path, tmp_path_factory: pytest.TempPathFactory, forked: ForkedPython) -> str:
     """What the query prints before anything is damaged."""
     root = write(tmp_path_factory.mktemp("whole"), FILES)
     shutil.copytree(ingested, root / ".lorebind")
-    done = run_lorebind(root, *QUERY)
+    done = run_forked(forked, root, *QUERY)
     assert done.code == 0
     return done.out
 

@@ -280,6 +280,34 @@ def test_a_model_is_asked_one_word(
     assert not fails.startswith("401") or found.detail.endswith("the model, and config")
 
 
+OWN_MODEL = """\
+from langchain_core.language_models import BaseChatModel
+
+class House(BaseChatModel):
+    api_key: str
+
+    @property
+    def _llm_type(self):
+        return "house"
+
+    def _generate(self, messages, *args, **kwargs):
+        raise ConnectionError(f"refused: {self.api_key}")
+"""
+
+
+def test_a_model_of_a_class_is_asked_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its failure is found with the class, and without the key that it quotes."""
+    monkeypatch.setenv("HOUSE_KEY", "sk-very-secret")
+    declared = """\
+models:
+  - { id: m, provider: langchain, class: "house:House", api_key: "{{ .env.HOUSE_KEY }}" }
+"""
+    cli.write({"lorebind.yaml": PROJECT + declared, "house.py": OWN_MODEL})
+    status, detail = findings(cli, code=1)["model m"]
+    assert (status, "very-secret" in detail) == ("failed", False)
+    assert detail.startswith("house:House: the chat model failed: ConnectionError: refused: {{")
+
+
 class Unreachable(Embeddings):
     """A service that never answers, until it is let."""
 

@@ -24,7 +24,7 @@ from lorebind_knowledge.index.purging import Undeclared
 from lorebind_knowledge.stores.wrapper import StoreCall, StoreWrapper
 from tests.bindings.helpers import write
 
-from .helpers import DOCUMENTS, PROJECT, run_lorebind
+from .helpers import DOCUMENTS, PROJECT, run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from lorebind import Event
 
+    from .forked_python import ForkedPython
     from .helpers import Cli, Done
 
 RULES = """\
@@ -267,8 +268,9 @@ def test_the_embedding_cache_stays(gone_cli: Cli) -> None:
 class PurgeMeanwhile(Extension):
     """Runs the command in another process while documents are ingested."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, forked: ForkedPython) -> None:
         self._root = root
+        self._forked = forked
         self.done: list[Done] = []
 
     def ingest_chunked(self, event: Event) -> None:
@@ -279,12 +281,12 @@ class PurgeMeanwhile(Extension):
 
     def _purge(self) -> None:
         write(self._root, {"lorebind.yaml": WITHOUT_RULES})
-        self.done.append(run_lorebind(self._root, "knowledge", "purge", "--yes"))
+        self.done.append(run_forked(self._forked, self._root, "knowledge", "purge", "--yes"))
 
 
-def test_while_it_is_ingested(ready_cli: Cli) -> None:
+def test_while_it_is_ingested(ready_cli: Cli, forked: ForkedPython) -> None:
     """It is refused as a second ingest is, and removes nothing; afterwards it is done."""
-    meanwhile = PurgeMeanwhile(ready_cli.root)
+    meanwhile = PurgeMeanwhile(ready_cli.root, forked)
     (ready_cli.root / "rules" / "more.md").write_text("# More\n\nAccess ends in June.\n")
     with Project.load(ready_cli.root, extensions=[meanwhile]) as project:
         report = project.ingest("rules")

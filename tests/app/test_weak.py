@@ -14,11 +14,13 @@ from lorebind_prompts import parse
 from lorebind_prompts.rendering.base import WEAK
 from tests.bindings.helpers import Agentic, Scripted, write
 
-from .helpers import run_lorebind
+from .helpers import run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from .forked_python import ForkedPython
 
 RETURNS = (
     "Items may be sent back within thirty days of purchase. The amount paid is refunded to the "
@@ -97,11 +99,11 @@ def test_the_right_document_is_first(project: Project) -> None:
     assert sum(result.verdict == "weak" for result in found.values()) >= 5
 
 
-def test_the_extractive_model_quotes(tmp_path: Path) -> None:
+def test_the_extractive_model_quotes(tmp_path: Path, forked: ForkedPython) -> None:
     """Without a model `ask` quotes the nearest passage, and says that it matches weakly."""
     write(tmp_path, DOCUMENTS)
     for question, code in (("Can I bring the stuff back?", 1), ("Will I have my cash again?", 0)):
-        done = run_lorebind(tmp_path, "ask", ".", question)
+        done = run_forked(forked, tmp_path, "ask", ".", question)
         assert "match this question only weakly" in done.out
         assert "> Items may be sent back within thirty days of purchase." in done.out
         assert (done.code, done.err) == (code, "")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorebind_bindings.merging import Setting, merge, merge_entries
+from tests.density import examples
 
 if TYPE_CHECKING:
     from lorebind_bindings.merging import Entries, Layer
@@ -85,7 +86,7 @@ def test_no_writer_is_forgotten(a: Layer, b: Layer) -> None:
         assert written == b.get(name, ()) + a.get(name, ())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(scopes=st.lists(entries, max_size=5))
 def test_the_order_is_that_of_first_appearance(scopes: list[Entries]) -> None:
     """However many scopes there are, an id stands where it was first seen."""

@@ -9,6 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.tools import tool
 
 from lorebind_bindings import ModelPool, Request, answer, make_model
 from lorebind_knowledge import KnowledgeService, build_project
@@ -38,6 +39,8 @@ class FakeOpenAI(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = 200
+        self.says: list[dict[str, Any]] = []
+        """Its messages in turn; then always the same."""
         self.requests: list[tuple[str, str, dict[str, Any]]] = []
 
     @property
@@ -55,6 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.status == 200:
             usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
             message = {"role": "assistant", "content": "Every ninety days."}
+            message = self.server.says.pop(0) if self.server.says else message
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             answer: dict[str, Any] = {"id": "1", "object": "chat.completion", "created": 1}
             answer |= {"model": body["model"], "choices": [choice], "usage": usage}
@@ -207,3 +211,147 @@ async def test_an_unreachable_provider_is_a_model_error(tmp_path: Path, server: 
     model, _ = ModelPool(loaded).get("cloud")
     with pytest.raises(ModelError, match=r"the chat model failed: \w*ConnectionError"):
         await answer(KnowledgeService(loaded), [], model, EstimateCounter(), Request("How often?"))
+
+
+def called(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A message of the provider that calls a tool."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    calls = [{"id": f"{name}-1", "type": "function", "function": function}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+@tool
+def price(name: str) -> str:
+    """Tell what a thing costs."""
+    return f"A {name} costs 2 coins."
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+async def test_a_providers_client_takes_tools_and_a_schema(
+    tmp_path: Path, server: FakeOpenAI
+) -> None:
+    """Tools, their results and the schema reach the provider, and its calls come back."""
+    schema = {"type": "object", "properties": {"coins": {"type": "integer"}}, "required": ["coins"]}
+    server.says = [called("price", name="pen"), called("final_answer", coins=2)]
+    loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
+    model, counter = ModelPool(loaded).get("cloud")
+    request = Request("How much?", tools=[price], output_schema=schema)
+    found = await answer(KnowledgeService(loaded), [], model, counter, request)
+    assert (found.output, found.text) == ({"coins": 2}, '{"coins": 2}')
+    assert found.usage["model"]["input_tokens"] == 14
+    first, second = (body for _, _, body in server.requests)
+    offered = {one["function"]["name"]: one["function"] for one in first["tools"]}
+    assert offered["final_answer"]["parameters"] == schema
+    assert offered["price"]["description"] == "Tell what a thing costs."
+    assert first["tool_choice"] == "required"
+    assert second["messages"][-1] == {
+        "role": "tool",
+        "tool_call_id": "price-1",
+        "content": "A pen costs 2 coins.",
+    }
+
+
+CLASSES = """\
+from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+class Mine(BaseChatModel):
+    model: str = "none"
+    api_key: str = ""
+    voice: str = "plain"
+
+    @property
+    def _llm_type(self):
+        return "mine"
+
+    def _generate(self, messages, *args, **kwargs):
+        if self.voice == "broken":
+            raise ConnectionError(f"refused: {self.api_key}")
+        text = f"{self.model} {self.voice}: {messages[-1].text}"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+
+    @classmethod
+    def loud(cls, model, voice):
+        return cls(model=model, voice=voice.upper())
+
+def made(**settings):
+    return Mine(**settings)
+
+def nothing(**settings):
+    return "a text"
+
+class Other:
+    pass
+"""
+
+
+def own(tmp_path: Path, **declared: Any) -> LoadedProject:
+    """A project with a chat model of its own code."""
+    (tmp_path / "chat.py").write_text(CLASSES, encoding="utf-8")
+    return project(
+        tmp_path, {"id": "own", "provider": "langchain", **declared}, environ={"TEAM_KEY": KEY}
+    )
+
+
+@pytest.mark.parametrize(
+    ("maker", "says"),
+    [
+        ({"class": "chat:Mine"}, "m low: Hello"),
+        ({"factory": "chat:Mine.loud"}, "m LOW: Hello"),
+        ({"factory": "chat:made"}, "m low: Hello"),
+    ],
+)
+async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says: str) -> None:
+    """A class or factory of the project is given `model` and `config`, and answers."""
+    loaded = own(tmp_path, model="m", config={"voice": "low"}, **maker)
+    model, counter = ModelPool(loaded).get("own")
+    found = await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
+    assert (found.text, found.output) == (says, says)
+    assert not counter.exact
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"class": "chat:Other"}, "chat:Other is the class Other; expected a class derived from"),
+        ({"class": "chat:Nobody"}, "module 'chat' has no 'Nobody'"),
+        (
+            {"class": "chat:Mine", "config": {"voice": 1}},
+            r"model 'own' \(chat:Mine\) cannot be made",
+        ),
+        ({"factory": "chat:nothing"}, "expected a chat model of LangChain.*; got a str"),
+        ({"factory": "chat:CLASSES"}, "module 'chat' has no 'CLASSES'"),
+    ],
+)
+def test_a_class_that_is_none(tmp_path: Path, declared: dict[str, Any], said: str) -> None:
+    """What is named is judged before it is called, and what it makes afterwards."""
+    with pytest.raises(LorebindError, match=said):
+        ModelPool(own(tmp_path, **declared)).get("own")
+
+
+async def test_a_class_that_quotes_its_key(tmp_path: Path) -> None:
+    """A secret is shown by its template, when the class fails and when it cannot be made."""
+    declared: dict[str, Any] = {"class": "chat:Mine", "api_key": "{{ .env.TEAM_KEY }}"}
+    loaded = own(tmp_path, **declared, config={"voice": "broken"})
+    model, counter = ModelPool(loaded).get("own")
+    with pytest.raises(ModelError, match=r"refused: \{\{ .env.TEAM_KEY \}\}") as caught:
+        await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
+    assert KEY not in str(caught.value)
+    del model
+    with pytest.raises(ModelError, match="cannot be made") as caught:
+        ModelPool(own(tmp_path, **declared, config={"voice": 1})).get("own")
+    assert KEY not in str(caught.value)
+
+
+def test_a_class_is_declared_not_named(tmp_path: Path) -> None:
+    """`provider:model` names a model of a provider; a class has to be declared."""
+    with pytest.raises(NotFoundError, match="no model 'langchain:chat'"):
+        ModelPool(own(tmp_path, **{"class": "chat:Mine"})).get("langchain:chat")
+
+
+def test_an_object_as_class(tmp_path: Path) -> None:
+    """In Python an object may stand for its class, and is used as it is."""
+    given = ExtractiveChatModel()
+    declared = {"id": "own", "provider": "langchain", "class": given}
+    assert ModelPool(project(tmp_path, declared, environ={})).get("own")[0] is given

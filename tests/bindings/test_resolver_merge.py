@@ -14,6 +14,7 @@ from lorebind_bindings import resolve
 from lorebind_knowledge import load_project
 from lorebind_knowledge.declarations import FusionDeclaration
 from lorebind_knowledge.declarations.retrieval import NOTHING_FOUND
+from tests.density import examples
 
 from .helpers import write
 
@@ -76,7 +77,7 @@ def flattened(binding: dict[str, Any]) -> dict[str, Any]:
     return {**binding, **binding.get("retrieval", {})}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     own=st.fixed_dictionaries({kb_id: subset(nullable=False) for kb_id in KB_IDS}),
     scopes=st.tuples(bindings(), bindings(), bindings(), bindings()),

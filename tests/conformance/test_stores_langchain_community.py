@@ -61,7 +61,7 @@ def chroma_store(embedding_function: Embeddings, folder: str) -> VectorStore:
 class TestChroma(VectorStoreConformance):
     """Approximate, in a folder."""
 
-    many = 500
+    many = 300
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], LangChainStore]:

@@ -200,6 +200,17 @@ def bindings(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
     return found
 
 
+@st.composite
+def tools(draw: DrawFn, kb_ids: list[str]) -> list[Data]:
+    """Tools that are code, and searches of some knowledge bases."""
+    code = draw(st.lists(factory_path, unique=True, max_size=2))
+    searches = [
+        {"knowledge": one.pop("id"), "name": f"search{number}"} | one
+        for number, one in enumerate(draw(bindings(kb_ids)))
+    ]
+    return [{"call": path} for path in code] + searches
+
+
 def listed(kinds: list[DataStrategy]) -> SearchStrategy[list[Data]]:
     """Some declarations of these kinds, with ids of their own."""
     one = st.one_of(kinds)
@@ -224,6 +235,23 @@ def knowledge_bases(draw: DrawFn, embedders: list[Data], vector_dbs: list[Data])
     return draw(listed([kind]))
 
 
+any_task = {
+    "condition": st.just("workflow.input.question != ''"),
+    "retry": retry,
+    "timeout_seconds": st.sampled_from([0.5, 60]),
+    "cache": st.just({"ttl_seconds": 60}),
+    "update": st.just({"extra": {"on": "{{ .output }}"}}),
+}
+leaves_of_tasks = [
+    with_({"type": "python", "call": factory_path}, **{"with": settings_maps}, **any_task),
+    with_({"type": "aggregate", "outputs": {"a": "{{ .state.extra }}"}}, **any_task),
+    with_({"type": "wait", "prompt": texts}, schema=st.just({"type": "object"}), **any_task),
+]
+checkpointers = st.sampled_from(
+    [{}, {"type": "memory"}, {"path": "a.db"}, {"type": "postgres", "dsn": "{{ .env.DSN }}"}]
+)
+
+
 @st.composite
 def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[str]) -> list[Data]:
     """Workflows whose composite tasks run those before them."""
@@ -238,6 +266,7 @@ def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[s
             query=st.just("{{ .workflow.input.question }}"),
             knowledge=bindings(list(dict.fromkeys(seen))),
             **({"agent": st.just(agents[0])} if agents else {}),
+            **any_task,
         )
         inputs = {"question": "{{ .input.question }}"}
         others = [
@@ -254,10 +283,15 @@ def workflows(draw: DrawFn, knowledge: Any, kb_ids: list[str], agent_ids: list[s
                 "id": name,
                 "input": with_({"question": some(description=texts, type=st.just("string"))}),
                 "vars": with_({"tone": leaves}),
-                "tasks": listed([basic]).filter(bool).map(lambda tasks, more=others: tasks + more),
+                "tasks": listed([basic, *leaves_of_tasks])
+                .filter(bool)
+                .map(lambda tasks, more=others: tasks + more),
             },
             resource=st.just("workflow"),
             version=texts,
+            channels=st.just({"seen": {"reducers": ["package.module:first"], "default": []}}),
+            checkpointer=checkpointers,
+            max_steps=st.integers(1, 9),
             knowledge=bindings(list(dict.fromkeys(seen))),
             outputs=st.just({"on": "{{ .workflow.vars.tone }}"}),
         )
@@ -277,12 +311,26 @@ def project_data(draw: DrawFn) -> Data:
             [
                 with_({"provider": "extractive"}),
                 with_({"provider": "openai", "model": words}, api_key=secret, config=settings_maps),
+                with_({"provider": "langchain", "class": class_path}, config=settings_maps),
+                with_({"provider": "langchain", "factory": factory_path}, model=words),
             ]
         )
     )
     model = {"model": st.sampled_from([one["id"] for one in models])} if models else {}
     agents = draw(
-        listed([some(description=texts, instructions=texts, knowledge=bindings(kb_ids), **model)])
+        listed(
+            [
+                some(
+                    description=texts,
+                    instructions=texts,
+                    knowledge=bindings(kb_ids),
+                    tools=tools(kb_ids),
+                    max_iterations=st.integers(1, 20),
+                    output_schema=st.sampled_from([{}, {"type": "object"}]),
+                    **model,
+                )
+            ]
+        )
     )
     sections: Data = {
         "description": draw(texts),
@@ -293,6 +341,7 @@ def project_data(draw: DrawFn) -> Data:
         "models": models,
         "agents": agents,
         "workflows": draw(workflows(knowledge, kb_ids, [agent["id"] for agent in agents])),
+        "checkpointer": draw(checkpointers),
         "autoload": draw(some(include=st.just(["none/*.yaml"]), exclude=st.just(["x/*"]))),
     }
     kept = draw(st.sets(st.sampled_from(["description", "autoload"])))

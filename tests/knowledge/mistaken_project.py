@@ -61,6 +61,10 @@ instructions: Criticise.
 knowledge:
   - id: docs
     top_k: 3
+tools:
+  - refunds:refund
+  - {knowledge: faq, top_k: 2}
+output_schema: {type: object}
 """
 
 TRIAGE = """\

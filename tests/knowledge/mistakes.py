@@ -611,6 +611,62 @@ MISTAKES = [
         hides=("knowledge base",),
     ),
     Mistake(
+        "a tool that searches nothing",
+        AGENT_FILE,
+        "knowledge: faq",
+        "knowledge: fac",
+        "agents/critic.yaml:9:6: agent 'critic' uses unknown knowledge base 'fac'; did you mean "
+        "'faq'; known: docs, faq",
+        hides=("knowledge base",),
+    ),
+    Mistake(
+        "a tool that is no code",
+        AGENT_FILE,
+        "refunds:refund",
+        "refunds.refund",
+        "agents/critic.yaml:8:5: 'refunds.refund' is not of the form 'module:name'; for a "
+        "knowledge base write { knowledge: refunds.refund }",
+    ),
+    Mistake(
+        "a tool of the standard library",
+        AGENT_FILE,
+        "refunds:refund",
+        "os:system",
+        "agents/critic.yaml:8:5: 'os:system' is of Python's standard library, which has no part of "
+        "Lorebind; name a class of the project folder or of an installed package",
+    ),
+    Mistake(
+        "two tools of one name",
+        AGENT_FILE,
+        "refunds:refund",
+        "{knowledge: docs, name: search_faq}",
+        "agents/critic.yaml:9:5: agent 'critic' has two tools 'search_faq'; the first is at "
+        "agents/critic.yaml:8:5; give this one another 'name'",
+    ),
+    Mistake(
+        "a schema that is none",
+        AGENT_FILE,
+        "{type: object}",
+        "{type: objct}",
+        "agents/critic.yaml:10:17: output_schema is no JSON Schema: 'objct' is not valid under any "
+        "of the given schemas",
+    ),
+    Mistake(
+        "a reference to nothing in a schema",
+        AGENT_FILE,
+        "{type: object}",
+        "{$ref: '#/$defs/answer'}",
+        "agents/critic.yaml:10:17: output_schema is no JSON Schema: there is no '#/$defs/answer' "
+        "in it",
+    ),
+    Mistake(
+        "a model by class and by factory",
+        PROJECT_FILE,
+        "    provider: openai\n    model: gpt-x\n",
+        "    provider: langchain\n    class: a:B\n    factory: a:b\n",
+        "lorebind.yaml:38:5: class and factory are given; keep one of them",
+    ),
+    Mistake(
         "a variable that is not set",
         PROJECT_FILE,
         ".env.EMBEDDER_KEY",

@@ -344,3 +344,14 @@ def test_sync_twins_look_like_their_originals() -> None:
     assert _Desk.query.__doc__ == "Ask something."
     assert (_Desk.query.__name__, _Desk.query.__qualname__) == ("query", "_Desk.query")
     assert not inspect.iscoroutinefunction(_Desk.query)
+
+
+async def test_whose_loop_it_is() -> None:
+    """The caller's own loop is told from ours, and from none."""
+
+    async def here() -> asyncio.AbstractEventLoop | None:
+        return bridge.callers_loop()
+
+    assert await here() is asyncio.get_running_loop()
+    assert await asyncio.to_thread(bridge.run, here()) is None
+    assert await asyncio.to_thread(bridge.callers_loop) is None

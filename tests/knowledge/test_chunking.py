@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.chunking.strategies import ChunkingDeclaration
+from tests.density import examples
 
 from .chunking_texts import GIANTS, TEXTS, check_promises, cut_clusters, headings
 
@@ -49,7 +50,7 @@ def limit(declaration: ChunkingDeclaration) -> tuple[int, str]:
     return declaration.size, declaration.unit
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=TEXTS, share=st.floats(0, 0.999))
 @example(text="x" * 500, share=0.25)
 @example(text=" " * 70 + "foo" + " " * 70, share=0.95)
@@ -79,7 +80,7 @@ def test_giants(name: str, giant: str) -> None:
         assert not cut_clusters(text, chunks)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(before=TEXTS, text=TEXTS, after=TEXTS)
 def test_a_part_of_a_text(before: str, text: str, after: str) -> None:
     """A part is split as if it stood alone, and its offsets count from the start of the whole."""

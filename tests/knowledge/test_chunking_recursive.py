@@ -13,6 +13,7 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from lorebind_knowledge.chunking.clusters import is_border
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.chunking.tokens import count_tokens
+from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises
 
@@ -31,7 +32,7 @@ def _shaped(size: int, share: float) -> tuple[int, int]:
     return size, min(size - 1, int(size * share))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TEXTS, SIZES, st.floats(0, 0.999), st.sampled_from(["characters", "tokens"]))
 @example("x" * 500, 64, 0.25, "tokens")
 @example("🙂🙂\u00a0🙂" * 9, 4, 0.99, "tokens")
@@ -40,7 +41,7 @@ def test_promises_at_any_size(text: str, size: int, share: float, unit: str) -> 
     check_promises(RecursiveChunker(*_shaped(size, share), unit), text, size, unit)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(TEXTS, SIZES)
 def test_chunks_are_disjoint_without_overlap(text: str, size: int) -> None:
     """Where nothing is to be repeated, nothing is."""
@@ -48,7 +49,7 @@ def test_chunks_are_disjoint_without_overlap(text: str, size: int) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(chunks))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.text("ab東", min_size=1, max_size=30), min_size=1, max_size=40))
 def test_starts_increase_strictly(words: list[str]) -> None:
     """Words that are single spaced give chunks that each begin after the one before."""
@@ -67,7 +68,7 @@ def _ours(text: str, size: int, overlap: int) -> list[str]:
     return [text[start:end] for start, end in chunks]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(TEXTS, SIZES, st.floats(0, 0.999))
 def test_the_texts_are_those_of_langchain(text: str, size: int, share: float) -> None:
     """Text for text what LangChain gives, of texts whose characters are code points."""

@@ -17,6 +17,7 @@ from lorebind_knowledge.chunking.segments import Segment, segments
 from lorebind_knowledge.chunking.semantic import NO_EMBEDDER, SemanticChunker, SemanticSettings
 from lorebind_knowledge.chunking.tokens import count_tokens
 from lorebind_knowledge.errors import EmbedderError
+from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises, headings
 
@@ -139,7 +140,7 @@ def test_passages_are_counted_by_themselves() -> None:
     assert chunks == ["Jklmn. Xylos.", "Donaudampfx.", "Jklmnx."]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(TEXTS, st.integers(1, 60), st.integers(64, 100), st.integers(1, 4))
 def test_bounds(text: str, least: int, most: int, window: int) -> None:
     """No chunk is too large, none overlaps, and a small one would not fit with a neighbour."""
@@ -171,7 +172,7 @@ def test_a_small_document_is_not_embedded() -> None:
     assert _split(SemanticChunker(SemanticSettings(), refuse), "One. Two.") == ["One. Two."]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 700), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_distances_do_not_depend_on_batches(count: int, window: int, seed: int) -> None:
     """Each is that of the two means over all vectors at once."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge.chunking.clusters import first_border, is_border, last_border
 from lorebind_knowledge.chunking.tokens import count_tokens
 from lorebind_knowledge.chunking.windows import WindowChunker
+from tests.density import examples
 
 from .chunking_texts import TEXTS, check_promises
 
@@ -32,7 +33,7 @@ def test_tokens() -> None:
     assert [count_tokens(chunk) for chunk in chunks] == [4, 4, 4]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TEXTS, st.integers(4, 80), st.floats(0, 0.999), st.sampled_from(["characters", "tokens"]))
 def test_promises_at_any_size(text: str, size: int, share: float, unit: str) -> None:
     """All that is promised holds for sizes of a few units too."""

@@ -20,6 +20,7 @@ from lorebind_knowledge.configuration import (
     load_project,
 )
 from lorebind_knowledge.errors import ConfigurationError, NotFoundError, UsageError
+from tests.density import examples
 
 from .yaml_styles import SECTIONS, Styled, projects, resources
 
@@ -55,7 +56,7 @@ def apply(project: Path, text: str, **how: Any) -> Any:
     return apply_resources(project, text, "new.yaml", environ=ENVIRON, **how)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(before=projects(), wanted=resources())
 def test_applying_puts_in_what_is_given_and_no_more(
     before: Styled, wanted: dict[str, list[dict[str, Any]]]
@@ -83,7 +84,7 @@ def test_applying_puts_in_what_is_given_and_no_more(
     assert applied.written == bool(touched) == bool(applied.diff)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(before=projects())
 def test_what_was_exported_changes_nothing(before: Styled) -> None:
     """A project that is given its own resources keeps every byte."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import pytest
 
 from lorebind_knowledge.configuration import read_demands
+from lorebind_knowledge.configuration.named_code import code_named
 from lorebind_knowledge.declarations import schema
 from lorebind_knowledge.declarations.base import Declaration
 from lorebind_knowledge.declarations.values import CLASS_PATH, FACTORY_PATH, CodePath
@@ -48,6 +49,9 @@ knowledge_bases:
 models:
   - { id: default, provider: extractive }
   - { id: far, provider: openai, model: gpt-5 }
+  - { id: own, provider: langchain, class: "hooks:Chat" }
+agents:
+  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }] }
 wrappers: ["hooks:around", { type: cache }]
 extensions:
   - { provider: python, class: "hooks:Audit" }
@@ -60,7 +64,17 @@ id: w
 vars: { name: "{{ .env.NAME }}" }
 knowledge_bases:
   - { id: own, sources: [{ type: langchain, class: "hooks:Loader" }] }
-tasks: [{ id: t, prompt: "{{ .workflow.vars.name }} {{ .secrets.TOLD }}" }]
+tasks:
+  - { id: t, prompt: "{{ .workflow.vars.name }} {{ .secrets.TOLD }}" }
+  - { id: u, type: python, call: "hooks:f" }
+  - id: each
+    type: collection
+    items: [1]
+    tasks:
+      - { id: v, type: python, call: "package.own:g", with: { key: "{{ .env.KEY }}" } }
+      - { id: w, type: parallel, branches: [{ id: x, type: python, call: "yaml:load" }] }
+channels: { seen: { reducers: ["hooks:first", "yaml:scan"] } }
+checkpointer: { type: sqlite, path: /var/lib/threads.db }
 """
 DEMANDS = """\
 lorebind.yaml:5:5: embedder 'mine' wants to run hooks:Mine, in hooks.py
@@ -83,13 +97,23 @@ lorebind.yaml:26:28: source wants to run package.own:Loader, in package/own.py
 lorebind.yaml:27:46: reranker wants to run hooks:Judge, in hooks.py
 lorebind.yaml:30:16: model 'far' wants to reach a model of 'openai', whose client reads variables \
 of its own
-lorebind.yaml:31:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:33:25: extension wants to run hooks:Audit, in hooks.py
-lorebind.yaml:35:41: extension wants to reach other machines, which can read the metrics
-lorebind.yaml:35:59: extension wants to write a file outside of the project folder
+lorebind.yaml:31:37: model 'own' wants to run hooks:Chat, in hooks.py
+lorebind.yaml:33:22: tool wants to run hooks:refund, in hooks.py
+lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py
+lorebind.yaml:34:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:36:25: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:38:41: extension wants to reach other machines, which can read the metrics
+lorebind.yaml:38:59: extension wants to write a file outside of the project folder
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
-workflows/w.yaml:5:18: task 't' wants to read the variable TOLD
+workflows/w.yaml:6:14: task 't' wants to read the variable TOLD
+workflows/w.yaml:7:28: task 'u' wants to run hooks:f, in hooks.py
+workflows/w.yaml:12:32: task 'v' wants to run package.own:g, in package/own.py
+workflows/w.yaml:12:63: task 'v' wants to read the variable KEY
+workflows/w.yaml:13:68: task 'x' wants to run yaml:load, of an installed package
+workflows/w.yaml:14:32: channel wants to run hooks:first, in hooks.py
+workflows/w.yaml:14:47: channel wants to run yaml:scan, of an installed package
+workflows/w.yaml:15:31: checkpointer wants to write a file outside of the project folder
 """
 
 
@@ -123,17 +147,25 @@ def test_every_field_that_names_code_is_found() -> None:
         (name, key)
         for name, definition in schema.json_schema("project")["$defs"].items()
         for key, value in definition["properties"].items()
-        for choice in value.get("anyOf", [value])
+        for choice in [*value.get("anyOf", [value]), value.get("items", {})]
         if choice.get("pattern") in (CLASS_PATH, FACTORY_PATH)
     ]
-    assert len(takes) == 7
+    assert len(takes) == 13
     for name, key in takes:
         kind: Any = _declarations()[name]
         (field,) = [one for one, info in kind.model_fields.items() if (info.alias or one) == key]
-        chosen = {kind.kind_key: get_args(kind.model_fields[kind.kind_key].annotation)[0]}
+        chosen = {kind.kind_key: _kind(kind)} if kind.kind_key else {}
+        if name == "ModelDeclaration":
+            chosen = {"provider": "langchain"}
         needed = {"id": "x"} if "id" in kind.model_fields else {}
-        made = kind.model_validate(chosen | needed | {key: "a:b"})
-        assert isinstance(getattr(made, field), CodePath), (name, key)
+        several = get_origin(kind.model_fields[field].annotation) is list
+        made = kind.model_validate(chosen | needed | {key: ["a:b"] if several else "a:b"})
+        ((place, path),) = code_named(made)
+        assert (place[0], path) == (field, CodePath("a:b")), (name, key)
+
+
+def _kind(kind: Any) -> Any:
+    return get_args(kind.model_fields[kind.kind_key].annotation)[0]
 
 
 def _declarations() -> dict[str, Any]:

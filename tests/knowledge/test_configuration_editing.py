@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.configuration import YamlSource, as_yaml
 from lorebind_knowledge.configuration.editing import put_entries
+from tests.density import examples
 
 from .yaml_styles import SECTIONS, Styled, projects, resources
 
@@ -28,7 +29,7 @@ def differs(data: dict[str, Any], section: str, entries: list[dict[str, Any]]) -
     return {f"{section}/{entry['id']}" for entry in entries} | ({f"{section}/"} if new else set())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(project=projects(nulls=True), wanted=resources(), section=st.sampled_from(SECTIONS))
 def test_an_edit_says_what_it_should_and_leaves_the_rest(
     project: Styled, wanted: dict[str, list[dict[str, Any]]], section: str
@@ -109,7 +110,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(value=json_values, flow=st.booleans())
 def test_whatever_json_can_say_is_read_as_it_was_written(value: Any, flow: bool) -> None:
     """Block and flow style alike give the same data back, by the reader of projects."""

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lorebind_knowledge.configuration import as_yaml, build_project, load_project
 from lorebind_knowledge.declarations.schema import json_schema
+from tests.density import examples
 
 from .declared import ENVIRON, project_data
 
@@ -25,7 +26,7 @@ def load(text: str) -> LoadedProject:
         return load_project(folder, environ=ENVIRON)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=project_data())
 def test_yaml_to_model_to_yaml_is_the_identity(data: dict[str, Any]) -> None:
     """For every kind of declaration: no key is lost, added, renamed or converted."""
@@ -41,7 +42,7 @@ def test_yaml_to_model_to_yaml_is_the_identity(data: dict[str, Any]) -> None:
     assert built.project == loaded.project
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=project_data())
 def test_declarations_are_taken_for_what_they_declare(data: dict[str, Any]) -> None:
     """A project built from the declarations of another is the same project."""
@@ -80,7 +81,7 @@ def test_what_names_a_declaration_is_written_first() -> None:
 VALIDATOR = jsonschema.Draft202012Validator(json_schema("project"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=project_data())
 def test_what_loads_is_valid_by_the_schema(data: dict[str, Any]) -> None:
     """An editor complains of nothing that loads, whichever kinds of things are declared."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge.configuration import YamlSource
 from lorebind_knowledge.configuration.libyaml import libyaml_loader
 from lorebind_knowledge.errors import ConfigurationError
+from tests.density import examples
 
 from .mistaken_project import FILES
 
@@ -41,7 +42,7 @@ def texts(draw):
     return "".join(tokens)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=texts())
 @example(text="a: [b?]")
 @example(text="? a\n")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.configuration import load_project
 from lorebind_knowledge.errors import ConfigurationError
+from tests.density import examples
 
 from .mistaken_project import ENVIRON, FILES, Mistake, made
 from .mistakes import MISTAKES
@@ -47,7 +48,7 @@ def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
 
 
 @settings(
-    max_examples=150,
+    max_examples=examples(150),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(pair=st.sampled_from(PAIRS))
@@ -120,7 +121,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "did you mean 'docs'; known: a/b, docs",
         "agents/critic.yaml:2:25: knowledge[1]: expected a mapping, got the number 5",
         "agents/critic.yaml:3:1: unknown key 'version'; known: description, id, "
-        "instructions, knowledge, model, resource",
+        "instructions, knowledge, max_iterations, model, output_schema, resource, tools",
         "agents/torn.yaml:3:1: this is not YAML: expected the node content, but found "
         "'<stream end>'",
         "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
@@ -254,8 +255,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         ),
         (
             "agents/critic.yaml",
-            "knowledge:",
-            "knowledge: [",
+            "knowledge:\n",
+            "knowledge: [\n",
             "agents/critic.yaml:5:3: this is not YAML: expected the node content, but found '-'",
         ),
         (
@@ -420,9 +421,9 @@ PIECES = (
 
 
 def test_mutated_files_never_fail_without_a_place(tmp_path):
-    """Of two thousand broken files each is a project, or problems with file, line and column."""
+    """Of hundreds of broken files each is a project, or problems with file, line and column."""
     chance = random.Random(11)
-    for _ in range(2000):
+    for _ in range(examples(2000)):
         name = chance.choice(sorted(SMALL))
         text = SMALL[name]
         for _ in range(chance.randint(1, 3)):

@@ -17,6 +17,7 @@ from lorebind_knowledge.declarations import ProjectDeclaration
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 from lorebind_knowledge.errors import ConfigurationError
 from tests.app.doc_blocks import blocks
+from tests.density import examples
 
 ROOT = Path(__file__).parents[2]
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in FILES}
@@ -53,8 +54,15 @@ knowledge:
 models:
   - { id: default, provider: extractive }
   - { id: big, provider: openai, model: large, api_key: "{{ .env.KEY }}", config: { seed: 1 } }
+  - { id: own, provider: langchain, class: package.module:Class, config: { depth: 1 } }
 agents:
-  - { id: librarian, model: big, instructions: Cite., knowledge: [{ id_ref: docs }] }
+  - id: librarian
+    model: big
+    instructions: Cite.
+    knowledge: [{ id_ref: docs }]
+    tools: [package.module:name, { knowledge: docs, name: look_up, retrieval: { top_k: 3 } }]
+    max_iterations: 3
+    output_schema: { type: object, properties: { answer: { type: string } } }
 workflows:
   - id: answer
     version: "1"
@@ -69,6 +77,37 @@ workflows:
     tasks:
       - { id: reply, type: basic, agent: librarian, prompt: "{{ .input.question }}", query: q }
     outputs: { answer: "{{ .tasks.reply.output }}" }
+  - id: graph
+    channels: { seen: { reducers: ["package.module:first"], default: [] } }
+    checkpointer: { type: postgres, dsn: "{{ .secrets.KEY }}" }
+    max_steps: 50
+    tasks:
+      - { id: read, type: python, call: "package.module:read", with: { a: 1 },
+          retry: { attempts: 3 }, timeout_seconds: 1.5, cache: { ttl_seconds: 60 },
+          on_success: { next: kind }, on_error: { next: [sorry, both] } }
+      - { id: kind, type: router, condition: tasks.read.output, routes: { a: each, b: [both] },
+          default: [ask, sub] }
+      - id: each
+        type: collection
+        items: "{{ .tasks.read.output }}"
+        filter: item > 1
+        max_workers: 2
+        max_items: 9
+        strategy: race
+        task: { id: one, prompt: "{{ .item }}", update: { seen: ["{{ .output }}"] } }
+        on_success: { next: sorry }
+      - id: both
+        type: parallel
+        branches:
+          - { id: left, prompt: p }
+          - [{ id: right, prompt: p }, { id: further, type: collection, items: [1],
+                tasks: [{ id: two, prompt: p, condition: "true" }] }]
+        strategy: fail_fast
+        on_success: { next: [sorry] }
+      - { id: ask, type: wait, prompt: "Well?", schema: { type: object }, final: true }
+      - { id: sub, type: composite, workflow: answer, input: { question: q }, final: true }
+      - { id: sorry, type: aggregate, outputs: { all: "{{ .state.seen }}" }, final: true }
+checkpointer: { type: sqlite, path: threads.db }
 autoload: { include: ["agents/*.yaml"], exclude: [] }
 """)
 
@@ -106,7 +145,7 @@ def is_valid(data, kind="project"):
 
 
 KB, SOURCE, BINDING = "knowledge_bases/0", "knowledge_bases/0/sources/0", "knowledge/0"
-EMBEDDER, TASK = "embedders/2", "workflows/0/tasks/0"
+EMBEDDER, TASK, TASKS = "embedders/2", "workflows/0/tasks/0", "workflows/1/tasks"
 
 VALID = [
     ("description", GONE),
@@ -125,13 +164,62 @@ VALID = [
     (f"{BINDING}/top_k", None),
     (f"{BINDING}/retrieval", None),
     (f"{BINDING}/retrieval/inject_as", "Notes"),
+    ("models/2", {"id": "made", "provider": "langchain", "factory": "a.b:C.make", "model": "m"}),
+    ("models/2/factory", None),
     ("agents/0/resource", "agent"),
+    ("agents/0/tools/0", {"call": "package.module:Class.method"}),
+    ("agents/0/tools/1", {"knowledge": "docs", "min_score": None}),
+    ("agents/0/output_schema", None),
     (f"{TASK}/type", GONE),
     ("workflows/0/input/question", {}),
     ("workflows/0/input/list", {"type": "array", "default": [1]}),
+    (f"{TASKS}/0/on_success/next", ["kind"]),
+    (f"{TASKS}/0/on_error/next", "both"),
+    (f"{TASKS}/1/routes/b", "both"),
+    (f"{TASKS}/2/max_workers", 1),
+    (f"{TASKS}/3/max_workers", 1),
+    (f"{TASKS}/3/branches/1", {"id": "right", "prompt": "p"}),
+    (f"{TASKS}/4/schema", None),
+    (f"{TASKS}/4/schema", {}),
+    ("workflows/1/channels/seen", {}),
+    ("workflows/1/checkpointer", None),
+    ("checkpointer", {}),
+    ("checkpointer/type", "memory"),
 ]
 
 INVALID = [
+    (f"{TASKS}/0/on_success", {}),
+    (f"{TASKS}/0/on_success", "kind"),
+    (f"{TASKS}/0/on_success/next", []),
+    (f"{TASKS}/0/on_success/next", [["kind"]]),
+    (f"{TASKS}/0/on_success/next", None),
+    (f"{TASKS}/0/on_success/next", "two words"),
+    (f"{TASKS}/0/call", "steps"),
+    (f"{TASKS}/0/timeout_seconds", 0),
+    (f"{TASKS}/0/cache", {"ttl_seconds": 0}),
+    (f"{TASKS}/0/final", "yes"),
+    (f"{TASKS}/1/routes", {}),
+    (f"{TASKS}/1/routes/b", []),
+    (f"{TASKS}/1/default", []),
+    (f"{TASKS}/1/condition", GONE),
+    (f"{TASKS}/1/on_success", {"next": "each"}),
+    (f"{TASKS}/1/final", True),
+    (f"{TASKS}/2/task", GONE),
+    (f"{TASKS}/2/tasks", [{"id": "x", "prompt": "p"}]),
+    (f"{TASKS}/2/strategy", "any"),
+    (f"{TASKS}/2/max_items", 0),
+    (f"{TASKS}/3/branches", []),
+    (f"{TASKS}/3/branches", {"id": "right", "prompt": "p"}),
+    (f"{TASKS}/3/branches/1", []),
+    (f"{TASKS}/3/branches/0", None),
+    (f"{TASKS}/4/schema", [1]),
+    (f"{TASKS}/6/outputs", {}),
+    ("workflows/1/channels/seen/reducers", ["first"]),
+    ("workflows/1/checkpointer/dsn", GONE),
+    ("workflows/1/max_steps", 0),
+    ("checkpointer/dsn", "{{ .env.KEY }}"),
+    ("checkpointer/type", "postgres"),
+    ("checkpointer/path", ""),
     ("name", GONE),
     ("name", "two words"),
     ("name", None),
@@ -178,7 +266,19 @@ INVALID = [
     ("models/1/model", GONE),
     ("models/1/model", None),
     ("models/0/provider", ""),
+    ("models/1/class", "package.module:Class"),
+    ("models/2/class", GONE),
+    ("models/2/factory", "package.module:make"),
     ("agents/0/resource", "workflow"),
+    ("agents/0/tools/0", "docs"),
+    ("agents/0/tools/0", {"call": "package.module"}),
+    ("agents/0/tools/1", {"knowledge": "docs", "call": "package.module:name"}),
+    ("agents/0/tools/1", {}),
+    ("agents/0/tools/1/id", "docs"),
+    ("agents/0/tools/1/name", "look up"),
+    ("agents/0/tools/1/top_k", 3),
+    ("agents/0/max_iterations", 0),
+    ("agents/0/output_schema", []),
     ("workflows/0/version", 1),
     ("workflows/0/tasks", []),
     (f"{TASK}/prompt", GONE),
@@ -194,6 +294,9 @@ ONLY_LOADING = [
     ("agents/1", {"id": "librarian"}),  # an id that is used twice
     (f"{BINDING}/id", "dcs"),  # references that lead nowhere
     (f"{KB}/embedder", "other_one"),
+    ("agents/0/tools/1/knowledge", "dcs"),
+    ("agents/0/tools/2", "package.module:name"),  # the same tool twice
+    ("agents/0/output_schema", {"type": "objct"}),  # a schema that is none
     (f"{TASK}/agent", "nobody"),
     (f"{KB}/chunking/overlap", 200),  # one number against another
     (f"{KB}/retrieval/top_k", 5.0),  # JSON Schema counts it as an integer
@@ -336,12 +439,13 @@ def value_at(path):
 VALUES = [None, True, 0, 1, -1, 64, 10**6, 0.5, "", "word", "two words", "../up", "{{ .env.KEY }}"]
 VALUES += [[], {}, [[]], ["word"], {"word": 1}, GONE]
 KEYS = ["id", "id_ref", "type", "provider", "model", "path", "paths", "top_k", "min_score", "class"]
+KEYS += ["tools", "call", "knowledge", "factory"]
 KEYS += ["retrieval", "config", "default", "resource", "exclude", "description", "word", "api_key"]
 PLACES = list(paths(FULL))
 MAPPINGS = [path for path in PLACES if isinstance(value_at(path), dict)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.one_of(
         st.tuples(st.sampled_from(PLACES), st.sampled_from(VALUES)),

@@ -28,6 +28,7 @@ from lorebind_knowledge.embedders.openai import MAX_TOKENS, OpenAIEmbedderDeclar
 from lorebind_knowledge.embedders.retrying import SteadyEmbedder
 from lorebind_knowledge.errors import EmbedderError, MissingDependencyError
 from lorebind_knowledge.tokenizing import encode
+from tests.density import examples
 
 from .embedding_server import (
     DIMENSION,
@@ -150,7 +151,7 @@ async def test_long_texts_of_other_models_are_not_cut(server: EmbeddingServer) -
     assert embedder.count_truncated([text]) == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers())
 def test_cutting(seed: int) -> None:
     """A cut text is a start of the text, in whole characters, as long as the model reads."""

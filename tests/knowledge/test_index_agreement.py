@@ -20,6 +20,7 @@ from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.stores.memory import MemoryStore
 from lorebind_knowledge.stores.sqlite import SqliteStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, ids, record
+from tests.density import examples
 
 if TYPE_CHECKING:
     from lorebind_knowledge.namespace import Namespace
@@ -201,4 +202,4 @@ def _cosine(one: Record, values: list[float]) -> float:
 
 
 TestIndexes = Indexes.TestCase
-TestIndexes.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestIndexes.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.index.masks import Masks
+from tests.density import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ def stored(metadata: Sequence[dict[str, Any]], rows: Sequence[int]) -> Iterable[
     return ((row, json.dumps(metadata[row])) for row in reversed(rows))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(METADATA, max_size=12), st.lists(FILTERS, min_size=1, max_size=4))
 def test_same_as_asking_each(metadata: list[dict[str, Any]], filters: list[dict[str, Any]]) -> None:
     """What passes is what the filter says of each chunk, also after other filters on others."""

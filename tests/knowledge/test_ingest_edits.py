@@ -16,6 +16,7 @@ from lorebind_knowledge import bridge
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.chunking.recursive import RecursiveChunker
 from lorebind_knowledge.stores.memory import MemoryStore
+from tests.density import examples
 
 from .bench import Bench, chunk_counts, counts, paragraph
 
@@ -130,7 +131,7 @@ class EditScripts(RuleBasedStateMachine):
 
 
 EditScripts.TestCase.settings = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

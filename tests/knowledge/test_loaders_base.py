@@ -17,6 +17,7 @@ from lorebind_knowledge.loaders.base import (
     well_formed,
 )
 from lorebind_knowledge.loaders.registry import load_document
+from tests.density import examples
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_lines(text: str, passage: str, lines: tuple[int, int]) -> None:
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(st.sampled_from("ab \n\r#\ufeff東"), max_size=60), st.data())
 def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
     """Of any passage of any text, offsets and lines are those that one would count by hand."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge.loaders.base import LoadedDocument
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import load_document
+from tests.density import examples
 
 
 def removed(text: str, name: str = "a.md") -> str:
@@ -107,7 +108,7 @@ WORDS = ["<b>", "</b>", "<br>", "a", " ", "\n", "\n\n", "&amp;", "&#10;", "`", "
 WORDS += ["-->", "<script>", "</script>", "# H", "\n# H\n", "<x-y>", "<", ">", "'", '"', "\\"]
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map("".join))
 def test_any_mixture(text: str) -> None:
     """Line breaks are as many as before, and a heading stands on the line where it stood."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.loaders.base import Heading, LoadedDocument
 from lorebind_knowledge.loaders.registry import load_document
+from tests.density import examples
 
 
 def markdown(text: str) -> LoadedDocument:
@@ -246,7 +247,7 @@ def test_heading_path() -> None:
     assert path("c\n") == ["C"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.sampled_from(

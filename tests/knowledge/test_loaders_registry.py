@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.html_removal import without_html
 from lorebind_knowledge.loaders.registry import _MEDIA_TYPES, SUPPORTED_SUFFIXES, load_document
+from tests.density import examples
 
 from .documents import epub_bytes, handbook, pdf_bytes, pptx_bytes, xlsx_bytes
 
@@ -99,7 +100,7 @@ KINDS = st.sampled_from([*((suffix, "") for suffix in SUPPORTED_SUFFIXES)]) | st
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(BYTES, KINDS, st.sampled_from(["", "; charset=shift_jis", "; charset=utf-16", "; ="]))
 def test_any_bytes(data: bytes, kind: tuple[str, str], parameters: str) -> None:
     """Any bytes under any name and media type give a sound document or a SourceError."""
@@ -130,7 +131,7 @@ def test_any_bytes(data: bytes, kind: tuple[str, str], parameters: str) -> None:
             assert (span.time_start is None) == (not loaded.cues)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_spoiled_documents(data: st.DataObject) -> None:
     """A document with any bytes changed, cut or added loads or fails with a reason."""

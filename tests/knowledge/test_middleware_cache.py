@@ -25,6 +25,7 @@ from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import DocumentMatch, QueryResult
 from lorebind_knowledge.stores import MemoryStore
 from lorebind_knowledge.testing.index_driver import HERE, Driver, record
+from tests.density import examples
 
 from .bench import Diary
 
@@ -124,7 +125,7 @@ def _decides(asked: Retrieval) -> str:
 
 
 @given(st.lists(near(), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Question]]) -> None:
     """Whatever was asked before: an answer is of exactly the tenant, project, workflow, knowledge
     bases, question and settings that are asked for."""
@@ -141,7 +142,7 @@ def test_no_answer_crosses_from_one_to_another(pairs: list[tuple[Question, Quest
 
 
 @given(near())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_key_is_all_that_decides(pair: tuple[Question, Question]) -> None:
     """Two questions have the same key only when all parts of them are the same."""
     one, other = map(_retrieval, pair)

@@ -18,6 +18,7 @@ from lorebind_knowledge.errors import ConfigurationError, RerankerError
 from lorebind_knowledge.rerankers.base import rerank_texts
 from lorebind_knowledge.rerankers.make import make_reranker
 from lorebind_knowledge.rerankers.onnx import OnnxRerankDeclaration, OnnxReranker
+from tests.density import examples
 
 from . import onnx_models
 from .onnx_models import WEIGHTS
@@ -74,7 +75,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
     return made(tmp_path_factory.mktemp("together"), batch_size=5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     texts=st.lists(
         st.lists(st.sampled_from([*WEIGHTS, "filler", "\ud800"]), max_size=30).map(" ".join),

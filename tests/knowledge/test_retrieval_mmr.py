@@ -57,7 +57,7 @@ async def test_the_choice_by_hand(bench: Bench, weight: float) -> None:
     await filled(bench)
     plain = (await bench.ask(QUESTION, strategy="hybrid", top_k=8)).matches
     vectors = [bench.embedder._inner.embed_query(_embedded(match)) for match in plain]
-    relevance = scaled([match.score for match in plain])
+    relevance = scaled(np.array([match.score for match in plain]))
     chosen: list[int] = []
     figures: list[float] = []
     while len(chosen) < len(plain):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lorebind_knowledge.declarations.base import RefusedError
 from lorebind_knowledge.declarations.retrieval import FusionDeclaration, SmoothingDeclaration
-from lorebind_knowledge.retrieval.query import Candidate
+from lorebind_knowledge.retrieval.query import Candidates
 from lorebind_knowledge.retrieval.smoothing import figures_of_near_documents, smooth
 
 if TYPE_CHECKING:
@@ -61,20 +61,20 @@ def test_documents_that_are_not_near_at_all() -> None:
 
 def test_the_mix() -> None:
     """The weight says which part of the fused figure is the documents'; the order follows it."""
-    ranked = [
-        Candidate("docs", at, name, 0.8, {"dense": 0.8, "fused": figure})
-        for at, (name, figure) in enumerate([("a", 1.0), ("b", 0.6), ("c", 0.5)])
-    ]
+    figures = {"dense": np.full(3, 0.8), "fused": np.array([1.0, 0.6, 0.5])}
+    ranked = Candidates([("docs", at, "abc"[at]) for at in range(3)], np.full(3, 0.8), figures)
     vectors = np.array([NORTH, EAST, (0.28, 0.96)], np.float32)
     got = smooth(ranked, "abc", vectors, SmoothingDeclaration(weight=0.5, documents=1))
-    figures = {one.id: (one.scores["smoothed"], one.scores["fused"]) for one in got}
-    assert figures == {"a": (0.5, 0.75), "c": (1.0, 0.75), "b": (0.5, 0.55)}
+    mixed = {one.id: (one.scores["smoothed"], one.scores["fused"]) for one in got}
+    assert mixed == {"a": (0.5, 0.75), "c": (1.0, 0.75), "b": (0.5, 0.55)}
     assert [(one.id, one.score) for one in got] == [
         ("a", 0.8),
         ("c", 0.8),
         ("b", pytest.approx(0.8 * 0.55 / 0.75)),
     ]
-    assert smooth([], [], np.zeros((0, 2), np.float32), SmoothingDeclaration(weight=0.5)) == []
+    assert not smooth(
+        ranked[:0], [], np.zeros((0, 2), np.float32), SmoothingDeclaration(weight=0.5)
+    )
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=30))

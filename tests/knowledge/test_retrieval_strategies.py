@@ -125,7 +125,7 @@ async def test_what_only_one_list_holds_has_both_figures(bench: Bench, strategy:
     await filled(bench, 120)  # the lists hold 50
     vector = bench.embedder.embed_query(QUESTION)
     near, named = await viewed(
-        bench, lambda view: (view.nearest(vector, 200), view.worded(QUESTION, 200)[0])
+        bench, lambda view: (view.nearest(vector, 200), view.worded(QUESTION, 200))
     )
     cosines = {one.id: one.figure for one in near}
     words = {one.id: one.figure for one in named}

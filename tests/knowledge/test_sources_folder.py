@@ -18,6 +18,7 @@ from lorebind_knowledge.ingest.report import Skipped, skipped_summary
 from lorebind_knowledge.sources.files import FileSource
 from lorebind_knowledge.sources.folder import files_below
 from lorebind_knowledge.sources.markdown_glob import MarkdownGlobSource
+from tests.density import examples
 
 
 def write(root: Path, *names: str, text: str = "x") -> None:
@@ -202,7 +203,7 @@ _rule = st.sampled_from(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     paths=st.lists(_paths, min_size=1, max_size=8),
     rules=st.lists(_rule, max_size=5),

@@ -13,6 +13,7 @@ from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.stores.base import StoredVector
 from lorebind_knowledge.stores.matrix import ExactMatrix, stacked
 from lorebind_knowledge.testing.store_driver import space, vectors
+from tests.density import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def built(matrix: Matrix, numbers: Numbers) -> ExactMatrix:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_same_as_sorting_everything(data: st.DataObject) -> None:
     """Nominees are the best k of all cosines above 0 with all that tie, also under a mask.

@@ -12,6 +12,7 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.filters import compile_filter
 from lorebind_knowledge.postgres.address import PostgresAddress, escaped, unescaped
 from lorebind_knowledge.stores.pgvector.filters import as_fields, sql_filter
+from tests.density import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,14 +76,14 @@ def holds(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any
     return bool(answer)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(where=FILTERS, metadata=METADATA)
 def test_agreement(db: psycopg.Connection, where: dict[str, Any], metadata: dict[str, Any]) -> None:
     """Whatever the filter and the metadata, PostgreSQL says what the predicate says."""
     assert holds(db, where, metadata) is compile_filter(where)(metadata)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example(value=1e23, other=10**23, operator="$eq")
 @example(value=10**23, other=1e23, operator="$gt")
 @given(value=STORED, other=ASKED, operator=st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte"]))

@@ -22,6 +22,7 @@ from lorebind_knowledge.stores.qdrant.connection import QdrantConnection
 from lorebind_knowledge.stores.qdrant.filters import facts, narrow
 from lorebind_knowledge.stores.qdrant.store import QdrantStore, requests
 from tests.conformance.qdrant_loopback import Loopback, serve
+from tests.density import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +103,7 @@ def meets(where: dict[str, Any], metadata: dict[str, Any]) -> bool:
 
 
 @given(metadatas, filters(memberships | orderings))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) -> None:
     """What passes a filter is never left out."""
     assert meets(where, metadata) or not compile_filter(where)(metadata)
@@ -110,7 +111,7 @@ def test_filters_only_narrow(metadata: dict[str, Any], where: dict[str, Any]) ->
 
 @given(metadatas, filters(memberships, least=1))
 @example({}, {"x": []})
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_equality_is_decided_by_the_server(metadata: dict[str, Any], where: dict[str, Any]) -> None:
     """Equality, membership and existence leave out all that does not pass, under any name."""
     assert meets(where, metadata) == compile_filter(where)(metadata)
@@ -160,7 +161,7 @@ def test_odd_metadata(store: QdrantStore, loopback: Loopback, odd: dict[str, Any
 @given(
     st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.25, 1.0]), min_size=4, max_size=4)), st.data()
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_all_metrics_order_alike(
     metric: str, directions: list[list[float]], data: st.DataObject
 ) -> None:

@@ -56,7 +56,7 @@ def test_damage_is_said_in_a_line_and_can_be_repaired(
             _check_said(way, command, cli(*command))
         _repair(cli, file, way, right)
 
-    trials.run("damage is said and repaired", check, short=6, full=300)
+    trials.run("damage is said and repaired", check, short=4, full=300)
 
 
 def _check_said(way: str, command: list[str], done: Done) -> None:

@@ -14,6 +14,7 @@ from lorebind import Project
 from lorebind_knowledge.errors import did_you_mean
 from tests.acceptance.helpers import NOTING, embedded, served, texts
 from tests.bindings.helpers import write
+from tests.density import DENSE
 from tests.fatal_step import Steps
 
 from .at_work import Processes
@@ -34,7 +35,7 @@ pytestmark = [
 ]
 
 BATCH = 4
-DOCUMENTS = 16
+DOCUMENTS = 16 if DENSE else 8
 IN_A_ROW = (1, 1, 2, 4)
 """How often an ingest is killed before it is left in peace: at least once."""
 

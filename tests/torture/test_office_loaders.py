@@ -68,7 +68,7 @@ def test_bombs(trials: Trials) -> None:
         said, peak = json.loads(done.stdout)
         assert peak < MOST_MEMORY, (name, said, peak)
 
-    trials.run("office bombs", check, short=3, full=len(BOMBS))
+    trials.run("office bombs", check, short=2, full=len(BOMBS))
 
 
 @pytest.fixture(scope="module")

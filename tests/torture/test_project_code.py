@@ -325,4 +325,4 @@ def test_nothing_is_called_that_does_not_belong(
         elif not dies:
             assert any(paths[place] in said or repr(paths[place]) in said for place in wrong), about
 
-    trials.run("code that does not belong is not called", check, short=5, full=200)
+    trials.run("code that does not belong is not called", check, short=3, full=200)

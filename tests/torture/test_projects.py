@@ -260,4 +260,4 @@ def test_projects(trials: Trials, tmp_path: Path) -> None:
         assert VALUE not in said
         assert LITERAL not in said or edit is edit_text
 
-    trials.run("projects", check, short=30, full=3_000)
+    trials.run("projects", check, short=15, full=3_000)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-_COMPLETED_BY = ContextVar("_COMPLETED_BY", default="the next run completes it")
+_NEXT_RUN = "the next run completes it"
+_COMPLETED_BY = ContextVar("_COMPLETED_BY", default=_NEXT_RUN)
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -38,6 +39,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
+        completed_by(_NEXT_RUN)
         self.came = False
         """Whether a command was interrupted."""
         self._orderly = False

@@ -54,9 +54,18 @@ def _print_outputs(result: RunResult) -> None:
     named = result.output if isinstance(result.output, dict) else {"output": result.output}
     for name, value in named.items():
         out.rule(name, align="left")
-        print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        print(_shown(value))
     for name, task in result.tasks.items():
         _print_task(name, task, _prompts(result.usage.get(name, {})))
+
+
+def _shown(value: Any) -> str:
+    """A text as it is, a list of texts one below the other, and anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and any(isinstance(one, str) for one in value):
+        return "\n\n".join(map(_shown, value))
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> None:

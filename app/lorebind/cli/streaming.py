@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from lorebind.cli.options import Output
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow.events.events import RunEvent
-
     from lorebind_bindings import RunResult, RunStream
+    from lorebind_bindings.workflow.events.events import RunEvent
 
 _MOST_HELD = 256
 
@@ -86,11 +85,11 @@ class EventLines:
             self.show(event)
 
     def _print(self, event: RunEvent) -> None:
-        from lorebind_bindings.workflow.events.event_line import event_line
         from rich.text import Text
 
         from lorebind.cli.printing import console
         from lorebind.cli.terminal import one_line
+        from lorebind_bindings.workflow.events.event_line import event_line
 
         out = console()
         out.print(Text(one_line(event_line(event)), style="dim"), soft_wrap=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_jsonable_python
-
 from lorebind_bindings.langchain.markers import METADATA_KEY, citations_in
 from lorebind_bindings.retrieving import best_of
+from lorebind_bindings.structured_output import texts_in
 from lorebind_prompts import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.messages import AIMessage
 
@@ -31,7 +30,7 @@ def checked(
         verdict: what became of the search.
         structured: the answer where it is no text: the markers are then in its texts.
     """
-    text = str(message.text) if structured is None else "\n\n".join(_texts(structured))
+    text = str(message.text) if structured is None else "\n\n".join(texts_in(structured))
     found = check(text, [*citations_in([message]), *offered])
     before = message.response_metadata.get(METADATA_KEY, {})
     said = {
@@ -41,13 +40,3 @@ def checked(
     }
     metadata = {**message.response_metadata, METADATA_KEY: said}
     return message.model_copy(update={"response_metadata": metadata})
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The texts of an answer's fields; lists of numbers are no markers."""
-    plain = to_jsonable_python(value, fallback=str)
-    if isinstance(plain, str):
-        yield plain
-    elif isinstance(plain, dict | list):
-        for one in plain.values() if isinstance(plain, dict) else plain:
-            yield from _texts(one)

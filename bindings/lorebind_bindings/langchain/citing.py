@@ -100,4 +100,5 @@ class CitationParser(Runnable[Any, Answer]):
             offered=cited,
             dropped=0,
             results=[],
+            output=str(message.text),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.tools import InjectedToolArg, StructuredTool
@@ -11,6 +10,7 @@ from pydantic import BaseModel, Field
 from lorebind_bindings.injecting import inject
 from lorebind_bindings.langchain.markers import MOST_KEY, first_marker
 from lorebind_knowledge.bridge import run
+from lorebind_knowledge.declarations.tools import search_tool_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
-
-_LONGEST_NAME = 64
 
 _HOW_TO_CITE = "Gives passages with numbers like [1]; cite them by these numbers."
 _BLANK = "Nothing was searched: the query is empty. Say what to look for."
@@ -60,13 +58,18 @@ def knowledge_tool(
     async def search(
         query: str, runtime: Annotated[Any, InjectedToolArg] = None
     ) -> tuple[str, dict[str, Any]]:
-        first = first_marker(runtime)
-        text, injection = await search_as_tool(
-            service, bindings, counter, query, max_tokens=max_tokens, first_marker=first
+        if not query.strip():
+            return _BLANK, {"verdict": "fallback", "citations": []}
+        injection = await inject(
+            service,
+            bindings,
+            counter,
+            query,
+            max_tokens=max_tokens,
+            first_marker=first_marker(runtime),
         )
-        if injection is None:
-            return text, {"verdict": "fallback", "citations": []}
         citations = [citation.as_data() for citation in injection.offered]
+        text = "\n\n".join(block.text for block in injection.blocks) or _nothing(injection)
         return text, {"verdict": injection.verdict, "citations": citations}
 
     def search_now(
@@ -78,31 +81,12 @@ def knowledge_tool(
     return StructuredTool.from_function(
         search_now,
         search,
-        name=name or re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{ids}")[:_LONGEST_NAME],
+        name=name or search_tool_name(binding.id for binding in bindings),
         description=f"{description or f'Search the knowledge of {ids}.'} {_HOW_TO_CITE}",
         args_schema=_Arguments,
         response_format="content_and_artifact",
         metadata={MOST_KEY: sum(binding.settings.top_k for binding in bindings)},
     )
-
-
-async def search_as_tool(
-    service: KnowledgeService,
-    bindings: Sequence[ResolvedBinding],
-    counter: TokenCounter,
-    query: str,
-    *,
-    max_tokens: int | None,
-    first_marker: int,
-) -> tuple[str, Injection | None]:
-    """What a model is told that asks for a search, and what was found; None for a blank query."""
-    if not query.strip():
-        return _BLANK, None
-    injection = await inject(
-        service, bindings, counter, query, max_tokens=max_tokens, first_marker=first_marker
-    )
-    texts = [block.text for block in injection.blocks]
-    return "\n\n".join(texts) or _nothing(injection), injection
 
 
 def _nothing(injection: Injection) -> str:

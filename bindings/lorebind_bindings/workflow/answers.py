@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.json_values import checked
+from lorebind_knowledge.configuration.json_schemas import mismatch
 from lorebind_knowledge.errors import UsageError, did_you_mean
-from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,15 +29,10 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
     """
     if question["schema"] is None:
         return
-    jsonschema = import_extra("jsonschema", extra="workflow", purpose="checking an answer")
-    validator = jsonschema.validators.validator_for(question["schema"])(question["schema"])
-    error = next(iter(validator.iter_errors(answer)), None)
-    if error is not None:
-        at = "".join(f"[{step!r}]" for step in error.absolute_path)
-        place = f" at {at}" if at else ""
+    if why := mismatch(answer, question["schema"]):
         raise UsageError(
-            f"the answer to task {question['path']!r} does not fit its schema{place}: "
-            f"{error.message}; the thread still waits, answer it again"
+            f"the answer to task {question['path']!r} does not match its schema: {why}; the thread "
+            "still waits, answer it again"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,26 +21,6 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.running import Context
     from lorebind_knowledge.configuration.templates import Reference
     from lorebind_knowledge.declarations import TaskBase
-
-_MOST = 1024
-"""Outputs that a project remembers at a time."""
-
-
-class TaskCache:
-    """The outputs of a project's tasks, in the memory of the process."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[float, Outcome]] = {}
-
-    def get(self, key: str) -> Outcome | None:
-        until, outcome = self._found.get(key, (0.0, None))
-        return outcome if until > time.monotonic() else None
-
-    def put(self, key: str, outcome: Outcome, seconds: float) -> None:
-        self._found.pop(key, None)
-        self._found[key] = time.monotonic() + seconds, outcome
-        while len(self._found) > _MOST:
-            del self._found[next(iter(self._found))]
 
 
 def cached(context: Context) -> Outcome | None:

@@ -103,11 +103,10 @@ class Done:
 
     def result(self) -> TaskResult:
         outcome = self.outcome
+        outputs = outcome.output if outcome.items else []  # of other tasks it may be anything
         items = [
             TaskResult(output, "none", [], [], one["status"], one["error"], one["attempts"])
-            for one, output in zip(
-                outcome.items, outcome.output if outcome.items else (), strict=True
-            )
+            for one, output in zip(outcome.items, outputs, strict=True)
         ]
         return TaskResult(
             outcome.output,

@@ -25,7 +25,7 @@ class RunStream:
     The run begins when you begin to read, and goes on at its own speed: if you fall behind by more
     than 1024 events you lose the oldest, and a `diagnostic` says how many. After the last event,
     `result` holds what the run gave; if it failed, its error is raised instead. If you stop reading
-    early, the run is cancelled. Whoever reads it, it is a run of the tenant that asked for it.
+    early, the run is cancelled. It runs for the tenant that made the stream, wherever it is read.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RunStream:
 
     @property
     def health(self) -> list[SinkHealth]:
-        """How each sink of the run does."""
+        """How many events each sink of the run has written, and its last error."""
         return self._bus.health
 
     async def __aiter__(self) -> AsyncGenerator[RunEvent, None]:
@@ -118,4 +118,4 @@ class RunStream:
             self._run.cancel()
         await asyncio.wait([self._run])
         if not self._run.cancelled():
-            self._run.exception()  # it is told to a reader that is still there, and not logged
+            self._run.exception()  # else the event loop logs an error that no reader took

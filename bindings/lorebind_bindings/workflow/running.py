@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import running_scope
-from lorebind_bindings.workflow.caching import TaskCache
+from lorebind_bindings.workflow.task_cache import TaskCache
 from lorebind_knowledge.configuration import fill
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part

@@ -15,7 +15,7 @@ from lorebind_bindings.workflow.results import Done, RunResult, TaskResult
 from lorebind_bindings.workflow.running import Parts, TaskFailed
 from lorebind_bindings.workflow.signature import differences, signature
 from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
-from lorebind_bindings.workflow.turn import Turn, apart, compile_host, playing
+from lorebind_bindings.workflow.turn import Turn, compile_host, playing
 from lorebind_knowledge.errors import (
     NotFoundError,
     TaskError,
@@ -253,8 +253,7 @@ class Workflows:
         status, told = "failed", dict[str, Any]()
         token = playing.set(turn)
         try:
-            with apart():
-                values = await self._host(turn).ainvoke(given, config, durability="sync")
+            values = await self._host(turn).ainvoke(given, config, durability="sync")
             result = await self._result(turn, values)
             status = result.status
             return result

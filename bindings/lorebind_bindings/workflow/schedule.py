@@ -10,7 +10,7 @@ from lorebind_bindings.workflow.executing import execute
 from lorebind_bindings.workflow.joins import Tokens
 from lorebind_bindings.workflow.results import skipped
 from lorebind_bindings.workflow.running import Context, Suspended, TaskFailed
-from lorebind_bindings.workflow.state import Past, Write
+from lorebind_bindings.workflow.state import Past, Write, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,14 +175,12 @@ class _FlowRun:
             self.run.bus.emit("task_skipped", name, path, reason="route")
 
     def _result(self) -> FlowResult:
-        updates = Past.of_all([Past(writes=tuple(self.writes)), Past()]).updates(
-            self.frame.channels
-        )
+        everything = Past(writes=in_order(self.writes))
+        updates = everything.updates(self.frame.channels)
         ran = [name for name in self.ended if self.done[name].status != "skipped"] or self.ended
         last = max(ran, key=self.flow.number.__getitem__)
-        in_order = {name: self.done[name] for name in self.flow.names if name in self.done}
         return FlowResult(
-            in_order,
+            {name: self.done[name] for name in self.flow.names if name in self.done},
             self.done[last].outcome.output,
             updates,
             self.frame.channels.updated(self.frame.state, updates),

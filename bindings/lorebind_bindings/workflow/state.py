@@ -182,6 +182,11 @@ class Write:
     updates: tuple[Update, ...]
 
 
+def in_order(writes: Iterable[Write]) -> tuple[Write, ...]:
+    """Writes as they led to each other; those side by side in the order of their tasks."""
+    return tuple(sorted(writes, key=lambda write: (write.level, write.number)))
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
     """What happened before a task, as the task sees it."""
@@ -227,7 +232,7 @@ class Past:
         return cls(
             outputs,
             {name: text for past in pasts for name, text in past.blocks.items()},
-            tuple(sorted(writes.values(), key=lambda write: (write.level, write.number))),
+            in_order(writes.values()),
             seen,
             max((past.level for past in pasts), default=0),
         )

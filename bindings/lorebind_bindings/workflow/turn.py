@@ -7,7 +7,6 @@ for tasks that have nothing to do with it, and what has ended is written once.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -19,9 +18,7 @@ from lorebind_bindings.workflow.whole import outputs_of, run_tasks
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from langchain_core.runnables import RunnableConfig
+    from collections.abc import Collection, Mapping, Sequence
 
     from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Done
@@ -123,24 +120,6 @@ async def _let_in(journal: Journal, suspended: Suspended) -> None:
 
 playing: ContextVar[Turn] = ContextVar("playing")
 """The turn that the node of this context plays."""
-
-
-@contextmanager
-def apart() -> Iterator[None]:
-    """In the block a graph runs on its own, also within a node of another one.
-
-    It would be taken for a part of that one otherwise, and be kept by its checkpointer. Callbacks
-    are told of both.
-    """
-    from langchain_core.runnables.config import var_child_runnable_config
-
-    around = (var_child_runnable_config.get() or {}).get("callbacks")
-    alone: RunnableConfig = {"callbacks": around} if around else {}
-    token = var_child_runnable_config.set(alone)
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
 
 
 def compile_host(declared: WorkflowDeclaration, saver: Any) -> Any:

@@ -8,6 +8,7 @@ from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.references import named, problem_at
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
+from lorebind_knowledge.declarations.tools import KnowledgeTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ def existing(
         if top is alone:
             filled_by_others = seen
         for inner, _ in within(top):
-            if isinstance(inner, BindingDeclaration) and inner.id in seen:
+            if isinstance(inner, BindingDeclaration | KnowledgeTool) and inner.id in seen:
                 yield from _searches(inner, inner.id)
 
 

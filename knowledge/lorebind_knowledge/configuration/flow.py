@@ -140,7 +140,7 @@ def _groups(edges: Sequence[Edge]) -> list[list[int]]:
     groups: dict[frozenset[int], list[int]] = {}
     for number in sorted(after):
         if number in reach[number]:
-            same = frozenset(n for n in reach[number] if number in reach[n])
+            same = frozenset(n for n in reach[number] if number in reach.get(n, ()))
             groups.setdefault(same, []).append(number)
     return list(groups.values())
 

@@ -137,6 +137,39 @@ def named_part(
     raise failure(_wrong(declaration, place, found, expected))
 
 
+def named_object(
+    declaration: Declaration,
+    environment: Environment,
+    place: Place,
+    expected: str,
+    *kinds: type,
+    failure: type[LorebindError] = UsageError,
+) -> Any:
+    """The object of one of these classes that a declaration names, or function, see `is_factory`.
+
+    Where the declaration holds an object instead, it is that.
+
+    Args:
+        declaration: what names it.
+        environment: of the project.
+        place: where the declaration names it.
+        expected: what belongs there, for the message.
+        kinds: the classes.
+        failure: what is raised for anything else.
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    given = getattr(declaration, str(place[0]))
+    is_held = isinstance(given, LiveObject)
+    found = given.object if is_held else _imported(declaration, environment, place)
+    if derives(type(found), *kinds) or is_factory(found):
+        return found
+    if is_held:
+        raise failure(f"{declaration.label}: got {described(found)}; expected {expected}")
+    raise failure(_wrong(declaration, place, found, expected))
+
+
 def _imported(declaration: Declaration, environment: Environment, place: Place) -> Any:
     try:
         return import_of_project(_path_at(declaration, place), environment.root)

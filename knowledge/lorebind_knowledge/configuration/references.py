@@ -10,6 +10,7 @@ from lorebind_knowledge.configuration.templates import looks_like_one
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.declarations.retrieval import CondenseDeclaration
+from lorebind_knowledge.declarations.tools import KnowledgeTool
 from lorebind_knowledge.declarations.workflows import with_nested
 from lorebind_knowledge.errors import Problem, did_you_mean
 
@@ -124,6 +125,10 @@ def _workflow(workflow: WorkflowDeclaration, outside: _Known) -> Iterator[Proble
 def _agent(agent: AgentDeclaration, known: _Known) -> Iterator[Problem]:
     owner = named(agent, agent.id)
     yield from _bindings(agent.knowledge, owner, known)
+    for tool in agent.tools:
+        if isinstance(tool, KnowledgeTool):
+            yield from _reference(tool, owner, "knowledge", "knowledge base", known.knowledge_bases)
+            yield from _condensing(tool, owner, known)
     yield from _reference(agent, owner, "model", "model", known.models)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration.conditions import ConditionError, compile_condition
+from lorebind_knowledge.configuration.json_schemas import schema_faults
 from lorebind_knowledge.configuration.references import named, problem_at
 from lorebind_knowledge.configuration.task_names import Names, standings
-from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.configuration.templates import ANYTHING, mentions
 from lorebind_knowledge.declarations.workflows import (
     CHANNELS,
@@ -17,7 +17,6 @@ from lorebind_knowledge.declarations.workflows import (
     WaitTask,
 )
 from lorebind_knowledge.errors import MissingDependencyError, did_you_mean
-from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -110,34 +109,6 @@ def _updates(task: TaskBase, state: Any) -> Iterator[Problem]:
 
 def _schema(task: WaitTask, schema: dict[str, Any]) -> Iterator[Problem]:
     """A schema that is none, or that refers to what is not in it."""
-    try:
-        jsonschema = import_extra("jsonschema", extra="workflow", purpose="a schema")
-    except MissingDependencyError:
-        return
-    kind = jsonschema.Draft202012Validator
-    metaschema = kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER)
-    error = jsonschema.exceptions.best_match(metaschema.iter_errors(schema))
-    if error is not None:
-        place = ("answer_schema", *error.absolute_path)
-        yield problem_at(task, place, f"schema is no JSON Schema: {error.message}")
-        return
-    for path, text in texts(schema):
-        if path[-1] == "$ref" and not _leads_to(schema, text):
-            message = f"schema refers to {text!r}, which is not in it"
-            yield problem_at(task, ("answer_schema", *path), message, "write '#/$defs/…'")
-
-
-def _leads_to(schema: Any, reference: str) -> bool:
-    """Whether a reference leads to a part of the schema itself; no other is ever fetched."""
-    if not reference.startswith("#"):
-        return False
-    found = schema
-    for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdecimal() and len(key) < 5:
-            found = dict(enumerate(found)).get(int(key))
-        else:
-            found = found.get(key) if isinstance(found, dict) else None
-        if found is None:
-            return False
-    return reference == "#" or reference.startswith("#/")
+    for path, message in schema_faults(schema):
+        place = ("answer_schema", *path)
+        yield problem_at(task, place, f"schema is no JSON Schema: {message}")

@@ -172,8 +172,11 @@ class Names:
         if task_id is None or not isinstance(known, Mapping) or task_id in known:
             return None
         holder = self._holders[task_id]
+        inside = f"task {task_id!r} is within task {holder!r}"
         if holder is not None and holder in known:
-            return f"task {task_id!r} is within task {holder!r}", f"name tasks.{holder}.output"
+            return inside, f"name tasks.{holder}.output"
+        if by is not None and by.id == holder:
+            return inside, did_you_mean(task_id, known)
         if by is None or by.id == task_id:
             return f"task {task_id!r} has no output here", did_you_mean(task_id, known)
         hint = f"known: {', '.join(sorted(known)) or 'none'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import AliasChoices, ConfigDict, Field, create_model, model_validator
 
@@ -36,6 +36,14 @@ else:
     )
 
 
+def _no_field_twice(schema: dict[str, Any]) -> None:
+    """The same as the validator of the name, in JSON Schema."""
+    schema["dependentSchemas"] = {
+        name: {"properties": {"retrieval": {"properties": {name: False}}}}
+        for name in RetrievalDeclaration.model_fields
+    }
+
+
 def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
     """The same as the validators of a binding, in JSON Schema."""
     binding = schema["properties"].pop("id")
@@ -43,37 +51,21 @@ def _one_id_and_no_field_twice(schema: dict[str, Any]) -> None:
     schema["properties"] = {"id": binding, **also, **schema["properties"]}
     del schema["required"]
     schema["oneOf"] = [{"required": ["id"]}, {"required": ["id_ref"]}]
-    schema["dependentSchemas"] = {
-        name: {"properties": {"retrieval": {"properties": {name: False}}}}
-        for name in RetrievalDeclaration.model_fields
-    }
+    _no_field_twice(schema)
 
 
-class BindingDeclaration(RetrievalOverrides):
-    """A knowledge base, and the fields of its `retrieval` that are different here."""
+class BindingBase(RetrievalOverrides):
+    """Overrides for the `retrieval` of a knowledge base, each written flat or nested."""
 
-    label: ClassVar[str] = "binding"
+    model_config = ConfigDict(json_schema_extra=_no_field_twice)
 
-    model_config = ConfigDict(json_schema_extra=_one_id_and_no_field_twice)
-
-    id: Id = Field(
-        validation_alias=AliasChoices("id", "id_ref"), description="The id of a knowledge base."
-    )
     retrieval: RetrievalOverrides | None = Field(
         None,
         description="The same overrides, written together. Write each field in one place only.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_id(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "id" in data and "id_ref" in data:
-            fault = Fault("id and id_ref mean the same", "keep one of them", ("id_ref",))
-            raise RefusedError([fault])
-        return data
-
     @model_validator(mode="after")
-    def _no_field_twice(self) -> BindingDeclaration:
+    def _no_field_twice(self) -> Self:
         twice = sorted(self._flat() & self._nested())
         if twice:
             raise RefusedError(
@@ -87,7 +79,7 @@ class BindingDeclaration(RetrievalOverrides):
         return self
 
     def _flat(self) -> set[str]:
-        return self.model_fields_set - {"id", "retrieval"}
+        return self.model_fields_set & RetrievalDeclaration.model_fields.keys()
 
     def _nested(self) -> set[str]:
         return set() if self.retrieval is None else self.retrieval.model_fields_set
@@ -105,3 +97,23 @@ class BindingDeclaration(RetrievalOverrides):
         if field in self._nested() and self.retrieval is not None:
             return self.retrieval.position(field)
         return self.position(field)
+
+
+class BindingDeclaration(BindingBase):
+    """A knowledge base, and the fields of its `retrieval` that are different here."""
+
+    label: ClassVar[str] = "binding"
+
+    model_config = ConfigDict(json_schema_extra=_one_id_and_no_field_twice)
+
+    id: Id = Field(
+        validation_alias=AliasChoices("id", "id_ref"), description="The id of a knowledge base."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_id(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "id" in data and "id_ref" in data:
+            fault = Fault("id and id_ref mean the same", "keep one of them", ("id_ref",))
+            raise RefusedError([fault])
+        return data

@@ -26,7 +26,8 @@ class CheckpointerDeclaration(Declaration):
     model_config = ConfigDict(
         json_schema_extra={  # the same as `_has_its_place`
             "if": {"properties": {"type": {"const": "postgres"}}, "required": ["type"]},
-            "then": {"required": ["dsn"]},
+            "then": {"required": ["dsn"], "properties": {"dsn": {"not": {"type": "null"}}}},
+            "else": {"properties": {"dsn": {"type": "null"}}},
         }
     )
 

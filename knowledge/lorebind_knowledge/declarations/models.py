@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
-from lorebind_knowledge.declarations.live import LiveObject, NameOrObject
+from lorebind_knowledge.declarations.live import ClassOrObject, LiveObject, NameOrObject
 from lorebind_knowledge.declarations.secrets import Secret
 from lorebind_knowledge.declarations.tokenizers import TokenizerDeclaration
-from lorebind_knowledge.declarations.values import ConfigMap
+from lorebind_knowledge.declarations.values import ConfigMap, FactoryPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.declarations.base import Wants
 
 EXTRACTIVE = "extractive"
+LANGCHAIN = "langchain"
 
 
 class ModelDeclaration(Declaration):
@@ -26,21 +27,44 @@ class ModelDeclaration(Declaration):
     label: ClassVar[str] = "model"
     templated: ClassVar[tuple[str, ...]] = ("api_key", "config")
 
-    # The same as `_names_a_model`.
     model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"provider": {"const": EXTRACTIVE}}},
-            "else": {"required": ["model"], "properties": {"model": {"type": "string"}}},
+        json_schema_extra={  # the same as `_says_which_model`
+            "if": {"properties": {"provider": {"const": LANGCHAIN}}},
+            "then": {
+                "oneOf": [
+                    {"required": [key], "properties": {key: {"type": "string"}}}
+                    for key in ("class", "factory")
+                ]
+            },
+            "else": {
+                "properties": {"class": {"type": "null"}, "factory": {"type": "null"}},
+                "if": {"properties": {"provider": {"const": EXTRACTIVE}}},
+                "else": {"required": ["model"], "properties": {"model": {"type": "string"}}},
+            },
         }
     )
 
     id: Id = Field(description="The name by which agents refer to the model.")
     provider: str = Field(
         min_length=1,
-        description="`extractive`, or a provider of LangChain's init_chat_model: openai, …",
+        description="`extractive`; `langchain`, a class of LangChain; or a provider of LangChain's "
+        "init_chat_model: openai, …",
     )
     model: NameOrObject | None = Field(
-        None, description="The provider's name of the model; `extractive` needs none."
+        None,
+        description="The provider's name of the model; `extractive` needs none. A class or factory "
+        "gets it as `model`.",
+    )
+    class_path: ClassOrObject | None = Field(
+        None,
+        alias="class",
+        description="langchain: a BaseChatModel, as 'package.module:Class', in the project folder "
+        "or installed.",
+    )
+    factory: FactoryPath | None = Field(
+        None,
+        description="langchain: a function or class method that makes the model, as "
+        "'package.module:function' or 'package.module:Class.method'.",
     )
     api_key: Secret | None = Field(
         None, description="Handed to the model as `api_key`; only a template is accepted."
@@ -52,14 +76,36 @@ class ModelDeclaration(Declaration):
         None, description="How its tokens are counted. By default its name decides."
     )
 
+    @property
+    def called(self) -> str:
+        """What messages call the model itself: `openai:gpt-4o`, `models:Mine`."""
+        own = self.factory or self.class_path
+        return str(own) if own is not None else f"{self.provider}:{self.model}"
+
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
-        if self.provider != EXTRACTIVE and not isinstance(self.model, LiveObject):
+        is_object = isinstance(self.model, LiveObject)
+        if self.provider not in (EXTRACTIVE, LANGCHAIN) and not is_object:
             words = f"a model of {self.provider!r}, whose client reads variables of its own"
             yield "provider", "reach", words
 
     @model_validator(mode="after")
-    def _names_a_model(self) -> ModelDeclaration:
-        if self.provider != EXTRACTIVE and self.model is None:
+    def _says_which_model(self) -> ModelDeclaration:
+        makers = {"class": self.class_path, "factory": self.factory}
+        given = [key for key, value in makers.items() if value is not None]
+        if isinstance(self.model, LiveObject):
+            given.append("model")
+        if self.provider == LANGCHAIN and len(given) != 1:
+            raise RefusedError(
+                [Fault(f"{' and '.join(given)} are given", "keep one of them", (given[-1],))]
+                if given
+                else [Fault("nothing says what makes it", "write either 'class' or 'factory'")]
+            )
+        if self.provider != LANGCHAIN and (self.class_path or self.factory):
+            hint = f"write provider: {LANGCHAIN}, or leave it out"
+            raise RefusedError(
+                [Fault(f"provider {self.provider!r} takes no {given[0]}", hint, (given[0],))]
+            )
+        if self.provider not in (EXTRACTIVE, LANGCHAIN) and self.model is None:
             hint = f"provider {self.provider!r} needs the name of one of its models"
             raise RefusedError([Fault("missing key 'model'", hint)])
         return self

@@ -13,7 +13,7 @@ import numpy as np
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
-from lorebind_knowledge.cosines import MARGIN, cosines, direction_of, score_of
+from lorebind_knowledge.cosines import MARGIN, cosines, direction_of, score_of, scores_of
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter, without_fields
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
@@ -120,8 +120,9 @@ class View:
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
         query: Vector = unit.astype(np.float32)
         dead = self.state.entered - self.state.live
-        # Not more than there are: a database may have to look through all that others keep there.
-        ask = min(k + 1 + min(dead, max(k, 16)), self.state.entered)
+        # Some more, as those after the last often come too near to it to be told apart. Not more
+        # than there are: a database may have to look through all that others keep there.
+        ask = min(k + 1 + k // 10 + min(dead, max(k, 16)), self.state.entered)
         while True:
             nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
             found, last = self._judged(nominees, direction, only)
@@ -137,49 +138,43 @@ class View:
                 return self._filled(found, vector, k)
             ask *= _GROWTH
 
-    def worded(
-        self,
-        question: str,
-        k: int,
-        where: Mapping[str, Any] | None = None,
-        also: Collection[int] = (),
-    ) -> tuple[list[Found], dict[int, float]]:
+    def worded(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> list[Found]:
         """The `k` chunks that best match the words of a question by BM25, best first, ties by id.
 
         Any one of the words is enough. How rare a word is, is counted over what is live in the
         index, and over nothing else.
-
-        Returns:
-            those chunks, and the BM25 of more: of all that hold a word among `also` at least.
 
         Raises:
             UsageError: the filter is malformed, or `k` is less than 1.
         """
         only = self._filter(k, where)
         if only.total == 0:
-            return [], {}
-        numbers, figures = self._words(question).passages()
-        best = self._best_worded(numbers, figures, k, only)
-        at = np.searchsorted(numbers, list(also))
-        inside = [one for one in zip(also, at.tolist(), strict=True) if one[1] < len(numbers)]
-        others = {number: float(figures[at]) for number, at in inside if numbers[at] == number}
-        return best, others | {one.number: one.figure for one in best}
+            return []
+        return self._best_worded(*self._words(question).passages, k, only)
 
-    def document_figures(self, question: str, numbers: Collection[int]) -> dict[int, float]:
-        """Of chunks the BM25 of the documents that they belong to, by number.
+    def word_figures(self, question: str, numbers: Sequence[int]) -> NDArray[np.float64]:
+        """Of chunks their BM25, in the order of the numbers; 0 for what holds no word."""
+        if not numbers:
+            return np.zeros(0)
+        return self._words(question).figures(np.array(numbers, np.int64))
 
-        How rare a word is, is counted over the documents that are live in the index. What holds no
-        word of the question is left out.
+    def document_figures(self, question: str, numbers: Sequence[int]) -> NDArray[np.float64]:
+        """Of chunks that are live the BM25 of their documents; in order, and 0, as for chunks.
+
+        How rare a word is, is counted over the documents that are live in the index.
         """
-        versions = self.documents(numbers)
-        return self._words(question).documents(versions) if versions else {}
+        if not numbers:
+            return np.zeros(0)
+        live = self._live(numbers)
+        versions = [live[number].version for number in numbers]
+        return self._words(question).documents(np.array(numbers, np.int64), versions)
 
     def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
         """Of chunks their cosines with a vector, by number."""
         vectors = self.vectors(numbers)
         if not vectors:
             return {}
-        figures = cosines(np.stack(list(vectors.values())), direction_of(vector)).tolist()
+        figures = cosines(np.array(list(vectors.values())), direction_of(vector)).tolist()
         return dict(zip(vectors, figures, strict=True))
 
     def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
@@ -262,11 +257,11 @@ class View:
         if not numbers:
             return [], 1.0
         figures = cosines(vectors, direction).tolist()
-        names = self._passing(numbers, only)
+        passing = self._passing(numbers, only)
         found = {
-            number: Found(number, names[number], figure)
+            number: Found(number, passing[number].id, figure)
             for number, figure in zip(numbers, figures, strict=True)
-            if number in names
+            if number in passing
         }
         return list(found.values()), figures[-1]
 
@@ -278,24 +273,22 @@ class View:
             return finish(self._store.get(self._space, numbers))
         return chunks.kept_vectors(self._sql, self._space.birth, numbers)
 
-    def _passing(self, numbers: Sequence[int], only: _Filter) -> dict[int, str]:
-        """The ids of those that are live and pass a filter."""
+    def _passing(self, numbers: Sequence[int], only: _Filter) -> Mapping[int, Member | StoredChunk]:
+        """Those that are live and pass a filter."""
         if only.among is None and only.where:
             allows = compile_filter(only.where)
             whole = self.chunks(numbers)
-            return {n: chunk.id for n, chunk in whole.items() if allows(chunk.metadata)}
-        inside = _inside(numbers, only.among)
-        return {number: member.id for number, member in self._live(inside).items()}
+            return {n: chunk for n, chunk in whole.items() if allows(chunk.metadata)}
+        return self._live(_inside(numbers, only.among))
 
-    def _live(self, numbers: Iterable[int]) -> dict[int, Member]:
+    def _live(self, numbers: Collection[int]) -> dict[int, Member]:
         """Those that searches find; each is looked up once."""
-        numbers = list(numbers)
-        if new := [number for number in numbers if number not in self._members]:
+        known = self._members
+        if new := set(numbers).difference(known):
             found = chunks.members_of(self._sql, self._space.birth, new)
             # At once: other threads look here too.
-            self._members.update({number: found.get(number) for number in new})
-        members = ((number, self._members[number]) for number in numbers)
-        return {number: member for number, member in members if member is not None}
+            known.update({number: found.get(number) for number in new})
+        return {number: one for number in numbers if (one := known[number]) is not None}
 
     def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
         """The best `k` where all the others have the score 0: they tie, and go by id."""
@@ -316,14 +309,12 @@ class View:
         wanted = k
         while True:
             some = _best_of(figures, wanted)
-            names = self._passing(numbers[some].tolist(), only)
+            passing = self._passing(numbers[some].tolist(), only)
             pairs = zip(numbers[some].tolist(), figures[some].tolist(), strict=True)
-            hits = [Found(n, names[n], figure) for n, figure in pairs if n in names]
+            hits = [Found(n, passing[n].id, figure) for n, figure in pairs if n in passing]
             if len(hits) >= k or len(some) == len(figures):
-                break
+                return _in_order(hits, hits[0].figure if hits else 1.0)[:k]
             wanted *= _GROWTH
-        scored = [(-score_of(one.figure / hits[0].figure), one.id, one) for one in hits]
-        return [one for *_, one in sorted(scored)[:k]]
 
     def _masks(self) -> Masks:
         return self._memory.masks(self.index.birth, self.state.version, self.rows)
@@ -401,5 +392,13 @@ def _best_of(figures: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     return some[np.argsort(-figures[some], kind="stable")]
 
 
-def _in_order(found: Iterable[Found]) -> list[Found]:
-    return sorted(found, key=lambda one: (-score_of(one.figure), one.id))
+def _in_order(found: Iterable[Found], best: float = 1.0) -> list[Found]:
+    """Best score first, ties by id. A score is a figure's share of the best one."""
+    found = list(found)
+    scores = scores_of(np.array([one.figure for one in found]) / best)
+    return [
+        one
+        for *_, one in sorted(
+            zip((-scores).tolist(), (one.id for one in found), found, strict=True)
+        )
+    ]

@@ -7,25 +7,27 @@ from it here, so that no database ranks by a formula of its own.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.bm25.figures import Postings, rarity, saturated
+from lorebind_knowledge.bm25.figures import rarity, saturated
 from lorebind_knowledge.bm25.languages import DEFAULT
 from lorebind_knowledge.bm25.tokenize import wanted_words
 from lorebind_knowledge.catalog import chunks
 from lorebind_knowledge.catalog.versions import words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from lorebind_knowledge.bm25.figures import Postings
     from lorebind_knowledge.catalog.sql import Sql
 
-_PLACES_KEPT = 2_000_000
-"""Passages in all postings that are remembered: 32 MB."""
+_PLACES_KEPT = 1_000_000
+"""Passages of all words that are remembered: 32 MB."""
 _VERSIONS_KEPT = 100_000
 
 
@@ -66,6 +68,36 @@ class _Column:
         return found
 
 
+class _Word:
+    """Where one word is found in a version of an index, and what it counts there."""
+
+    def __init__(self, postings: Postings, lengths: NDArray[np.int64], totals: Totals) -> None:
+        self.numbers, times = postings
+        average = totals.words / max(totals.passages, 1)
+        self.figures: NDArray[np.float64] = rarity(totals.passages, len(self.numbers)) * saturated(
+            times, lengths, average
+        )
+        """Its BM25 in each of these passages, if a question says it once."""
+        self._times = times.astype(np.int32)
+        self._in_documents: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+
+    def in_documents(
+        self, owners: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The documents that hold it, ascending, and how often.
+
+        Args:
+            owners: the documents of passages, as numbers from 0.
+        """
+        if self._in_documents is None:
+            documents = owners(self.numbers)
+            there = documents >= 0  # all of them, unless the words are damaged
+            times = np.bincount(documents[there], self._times[there])
+            held = np.flatnonzero(times)
+            self._in_documents = held.astype(np.int32), times[held].astype(np.int32)
+        return self._in_documents
+
+
 class Words:
     """What is remembered of them from one search to the next. Safe to share among threads."""
 
@@ -74,7 +106,7 @@ class Words:
         self._lock = threading.Lock()
         self._version = -1
         self._totals: Totals | None = None
-        self._postings: dict[str, Postings | None] = {}
+        self._known: dict[str, _Word | None] = {}
         self._kept = 0
         self._lengths, self._owners = _Column(), _Column()
         self._documents: dict[str, int] = {}
@@ -84,15 +116,14 @@ class Words:
         """A question to the index as a transaction sees it, in one of its versions."""
         with self._lock:
             if version > self._version:
-                self._version, self._totals, self._postings, self._kept = version, None, {}, 0
+                self._version, self._totals, self._known, self._kept = version, None, {}, 0
             totals = self._totals if version == self._version else None
         totals = totals or self._count(sql)
         wanted = wanted_words(question, totals.languages or {DEFAULT})
         with self._lock:
-            known = self._postings if version == self._version else {}
+            known = self._known if version == self._version else {}
             found = {word: known[word] for word in wanted if word in known}
-        missing = wanted.keys() - found.keys()
-        new = {word: words_in(sql).postings(sql.driver, self.birth, word) for word in missing}
+        new = {word: self._read(sql, word, totals) for word in wanted.keys() - found.keys()}
         with self._lock:
             if version == self._version:
                 self._totals = totals
@@ -137,73 +168,91 @@ class Words:
             self._lengths_of_versions |= found
         return {one: length for one, length in known.items() if length is not None} | found
 
+    def _read(self, sql: Sql, word: str, totals: Totals) -> _Word | None:
+        postings = words_in(sql).postings(sql.driver, self.birth, word)
+        if postings is None:
+            return None
+        return _Word(postings, self.lengths(sql, postings.numbers), totals)
+
     def _count(self, sql: Sql) -> Totals:
         passages, words = words_in(sql).totals(sql.driver, self.birth)
         languages = chunks.languages_of(sql, self.birth)
         written = languages.keys() - {""}  # where nothing is written
         return Totals(passages, words, sum(languages.values()), frozenset(written))
 
-    def _remember(self, asked: Mapping[str, Postings | None]) -> None:
+    def _remember(self, asked: Mapping[str, _Word | None]) -> None:
         for word, one in asked.items():
             self._forget(word)
-            self._postings[word] = one
+            self._known[word] = one
             self._kept += _size(one)
         while self._kept > _PLACES_KEPT:
-            self._forget(next(iter(self._postings)))  # what was not asked for the longest
+            self._forget(next(iter(self._known)))  # what was not asked for the longest
 
     def _forget(self, word: str) -> None:
-        if word in self._postings:
-            self._kept -= _size(self._postings.pop(word))
+        if word in self._known:
+            self._kept -= _size(self._known.pop(word))
 
 
 class Asked:
     """The words of one question, as they are found in an index at one moment."""
 
     def __init__(
-        self, words: Words, sql: Sql, totals: Totals, held: list[tuple[int, Postings]]
+        self, words: Words, sql: Sql, totals: Totals, held: list[tuple[int, _Word]]
     ) -> None:
         self._words, self._sql, self._totals, self._held = words, sql, totals, held
         """Of each word how often the question says it, and where it is found."""
 
+    @cached_property
     def passages(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The numbers of all passages that hold any of the words, ascending, and their BM25."""
         size = max((int(one.numbers[-1]) + 1 for _, one in self._held), default=0)
         figures = np.zeros(size)
-        average = self._totals.words / max(self._totals.passages, 1)
         for weight, one in self._held:
-            lengths = self._words.lengths(self._sql, one.numbers)
-            weighs = weight * rarity(self._totals.passages, len(one.numbers))
-            figures[one.numbers] += weighs * saturated(one.times, lengths, average)
+            figures[one.numbers] += weight * one.figures
         numbers = np.flatnonzero(figures)
         return numbers, figures[numbers]
 
-    def documents(self, versions: Mapping[int, int]) -> dict[int, float]:
-        """Of passages the BM25 of the documents that they belong to, by number.
+    def figures(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The BM25 of passages; 0 for what holds none of the words."""
+        return _of(*self.passages, numbers)
 
-        How rare a word is, is counted over documents. What holds no word is left out.
+    def documents(self, numbers: NDArray[np.int64], versions: Sequence[int]) -> NDArray[np.float64]:
+        """Of passages the BM25 of the documents that they belong to; 0 as for passages.
+
+        How rare a word is, is counted over documents.
 
         Args:
-            versions: of their documents, by the same.
+            numbers: of the passages.
+            versions: of the document of each.
         """
-        if not self._held or not versions:
-            return {}
-        wanted = np.array(list(versions), np.int64)
-        ids, first, back = np.unique(
-            self._words.owners(self._sql, wanted), return_index=True, return_inverse=True
-        )
-        of_versions = self._words.lengths_of_versions(self._sql, set(versions.values()))
-        lengths = np.array([of_versions[versions[int(wanted[at])]] for at in first])
+        if not self._held:
+            return np.zeros(len(numbers))
+        owners = partial(self._words.owners, self._sql)
+        ids, first, back = np.unique(owners(numbers), return_index=True, return_inverse=True)
+        of_versions = self._words.lengths_of_versions(self._sql, set(versions))
+        lengths = np.array([of_versions[versions[at]] for at in first.tolist()])
         average = max(self._totals.words / max(self._totals.documents, 1), 1e-9)
-        figures = np.zeros(len(ids))
-        for weight, one in self._held:
-            owners = self._words.owners(self._sql, one.numbers)
-            there = owners >= 0  # all of them, unless the words are damaged
-            times = np.bincount(owners[there], one.times[there], minlength=int(ids[-1]) + 1)
-            weighs = weight * rarity(self._totals.documents, int(np.count_nonzero(times)))
-            figures += weighs * saturated(times[ids], lengths, average)
-        each = figures[back].tolist()
-        return {n: figure for n, figure in zip(wanted.tolist(), each, strict=True) if figure}
+        held = [(weight, one.in_documents(owners)) for weight, one in self._held]
+        weights = [weight * rarity(self._totals.documents, len(one[0])) for weight, one in held]
+        times = np.array([_of(*one, ids) for _, one in held])
+        each = saturated(times, lengths, average) * np.array(weights)[:, None]
+        figures: NDArray[np.float64] = each.sum(axis=0)
+        return figures[back]
 
 
-def _size(postings: Postings | None) -> int:
-    return 1 if postings is None else 1 + len(postings.numbers)
+def _of(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+    """The values of the wanted keys; 0 for one that is not there.
+
+    Args:
+        keys: each once, in their order.
+        values: of each key.
+        wanted: any keys.
+    """
+    if not len(keys):
+        return np.zeros(len(wanted))
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], 0)
+
+
+def _size(word: _Word | None) -> int:
+    return 1 if word is None else 1 + len(word.numbers)

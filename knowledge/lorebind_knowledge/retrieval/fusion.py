@@ -10,74 +10,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lorebind_knowledge.retrieval.query import weighed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
     from lorebind_knowledge.declarations import FusionDeclaration
-    from lorebind_knowledge.retrieval.query import Candidate, Ranking
+    from lorebind_knowledge.retrieval.query import Candidates
 
 _DECIMALS = 6
 
 
-def fuse(candidates: Sequence[Candidate], fusion: FusionDeclaration) -> Ranking:
+def fuse(candidates: Candidates, fusion: FusionDeclaration) -> Candidates:
     """The candidates, best first, ties by id.
 
-    `scores["fused"]` is in 0 to 1, and relative to the best of these candidates; the `score` is
+    The figure `fused` is in 0 to 1, and relative to the best of these candidates; the `score` is
     not, see `weighed`.
 
     Args:
-        candidates: each once, with its figures `dense` and `lexical` in `scores`; one that is not
-            there counts as 0.
+        candidates: each once, with the figures `dense` and `lexical`, and perhaps `document`.
         fusion: how.
     """
-    dense = [one.scores.get("dense", 0.0) for one in candidates]
-    lexical = [one.scores.get("lexical", 0.0) for one in candidates]
+    dense, lexical = candidates.figures["dense"], candidates.figures["lexical"]
     if fusion.method == "rrf":
         figures = _reciprocal_ranks(dense, lexical, fusion.rank_constant)
     else:
-        documents = [one.scores.get("document", 0.0) for one in candidates]
+        documents = candidates.figures.get("document", np.zeros(len(candidates)))
         words = scaled(_mixed(lexical, documents, fusion.document_weight))
         figures = _mixed(words, scaled(dense), fusion.dense_weight)
-    rounded = [round(figure, _DECIMALS) for figure in figures]
-    return weighed(candidates, rounded, name="fused")
+    return weighed(candidates, np.round(figures, _DECIMALS), name="fused")
 
 
 def _mixed(
-    figures: Sequence[float], others: Sequence[float], share_of_others: float
-) -> list[float]:
-    pairs = zip(figures, others, strict=True)
-    return [(1 - share_of_others) * one + share_of_others * other for one, other in pairs]
+    figures: NDArray[np.float64], others: NDArray[np.float64], share_of_others: float
+) -> NDArray[np.float64]:
+    return (1 - share_of_others) * figures + share_of_others * others
 
 
-def scaled(figures: Sequence[float]) -> list[float]:
+def scaled(figures: NDArray[np.float64]) -> NDArray[np.float64]:
     """Figures moved and stretched to reach from 0 to 1; where all are equal, 1, or 0 for zeros."""
-    if not figures:
-        return []
-    low, high = min(figures), max(figures)
+    if not len(figures):
+        return figures
+    low, high = figures.min(), figures.max()
     if high == low:
-        return [1.0 if high > 0 else 0.0] * len(figures)
-    return [(figure - low) / (high - low) for figure in figures]
+        return np.full(len(figures), 1.0 if high > 0 else 0.0)
+    stretched: NDArray[np.float64] = (figures - low) / (high - low)
+    return stretched
 
 
 def _reciprocal_ranks(
-    dense: Sequence[float], lexical: Sequence[float], constant: int
-) -> list[float]:
+    dense: NDArray[np.float64], lexical: NDArray[np.float64], constant: int
+) -> NDArray[np.float64]:
     """The sums of both lists, divided by what the first of both would have."""
     most = 2 / (constant + 1)
-    ranks = zip(_ranks(dense), _ranks(lexical), strict=True)
-    return [
-        sum(1 / (constant + rank) for rank in both if rank is not None) / most for both in ranks
-    ]
+    sums = (1 / (constant + _ranks(dense)) + 1 / (constant + _ranks(lexical))) / most
+    # Many end in a half, of which NumPy may see another side, as it multiplies before it rounds.
+    return np.array([round(one, _DECIMALS) for one in sums.tolist()])
 
 
-def _ranks(figures: Sequence[float]) -> list[int | None]:
-    """Each figure's rank from 1; equal ones share one, and what is not above 0 has none."""
-    order = sorted({figure for figure in figures if figure > 0}, reverse=True)
-    first: dict[float, int] = {}
-    rank = 1
-    for figure in order:
-        first[figure] = rank
-        rank += figures.count(figure)
-    return [first.get(figure) for figure in figures]
+def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each figure's rank from 1; equal ones share one, and what is not above 0 is endlessly far."""
+    better = len(figures) - np.searchsorted(np.sort(figures), figures, side="right")
+    return np.where(figures > 0, better + 1.0, np.inf)

@@ -8,13 +8,15 @@ from lorebind_knowledge.retrieval.fusion import fuse
 from lorebind_knowledge.retrieval.smoothing import smooth
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidates, Query
 
 
-def hybrid(query: Query, limit: int) -> Ranking:
+def hybrid(query: Query, limit: int) -> Candidates:
     """The fused candidates, all of them: `limit` does not change which they are."""
     fusion = query.settings.fusion
     ranked = fuse(query.both(fusion.depth), fusion)
     if not fusion.smoothing.weight:
         return ranked
-    return smooth(ranked, query.documents(ranked), query.vectors(ranked), fusion.smoothing)
+    candidates = list(ranked)
+    documents, vectors = query.documents(candidates), query.vectors(candidates)
+    return smooth(ranked, documents, vectors, fusion.smoothing)

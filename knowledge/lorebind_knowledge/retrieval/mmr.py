@@ -15,7 +15,7 @@ from lorebind_knowledge.retrieval.fusion import scaled
 from lorebind_knowledge.retrieval.hybrid import hybrid
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.retrieval.query import Query, Ranking
+    from lorebind_knowledge.retrieval.query import Candidate, Query, Ranking
 
 
 def mmr(query: Query, limit: int) -> Ranking:
@@ -23,16 +23,18 @@ def mmr(query: Query, limit: int) -> Ranking:
     ranked = hybrid(query, limit)
     if not ranked:
         return []
-    vectors = query.vectors(ranked)
-    relevance = np.array(scaled([one.scores["fused"] for one in ranked]))
+    candidates = list(ranked)
+    vectors = query.vectors(candidates)
+    relevance = scaled(ranked.figures["fused"])
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
     left = np.ones(len(ranked), np.bool_)
-    chosen: Ranking = []
+    chosen: list[Candidate] = []
     for _ in range(min(limit, len(ranked))):
         gain = np.where(left, weight * relevance - (1 - weight) * likeness, -np.inf)
         at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
         left[at] = False
         likeness = np.maximum(likeness, vectors @ vectors[at])
-        chosen.append(ranked[at].scored(ranked[at].score, mmr=float(gain[at])))
+        one = candidates[at]
+        chosen.append(one.scored(one.score, mmr=float(gain[at])))
     return chosen

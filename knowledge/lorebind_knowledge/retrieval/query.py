@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lorebind_knowledge.cosines import score_of
+from lorebind_knowledge.cosines import score_of, scores_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import DocumentMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.declarations import RetrievalDeclaration
@@ -40,13 +43,45 @@ class Candidate(NamedTuple):
         """The same with another score, and further figures beside those it has."""
         return Candidate(self.kb_id, self.number, self.id, score, {**self.scores, **figures})
 
-    @property
-    def near(self) -> float:
-        """Its cosine, clipped to [0, 1]."""
-        return score_of(self.scores.get("dense", 0.0))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates(Sequence[Candidate]):
+    """Candidates as columns: most are only compared, and each is made when it is looked at."""
+
+    passages: Sequence[tuple[str, int, str]]
+    """Of each its knowledge base, number and id."""
+    scores: NDArray[np.float64]
+    figures: Mapping[str, NDArray[np.float64]]
+    """By name, each of all candidates."""
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> Candidates: ...
+    def __getitem__(self, at: int | slice) -> Candidate | Candidates:
+        if isinstance(at, slice):
+            return self.at(range(len(self))[at])
+        figures = {name: figure.item(at) for name, figure in self.figures.items()}
+        return Candidate(*self.passages[at], self.scores.item(at), figures)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def at(self, positions: Sequence[int]) -> Candidates:
+        """Those at some positions, in their order."""
+        wanted = np.array(positions, np.intp)
+        figures = {name: figure[wanted] for name, figure in self.figures.items()}
+        return Candidates([self.passages[at] for at in positions], self.scores[wanted], figures)
+
+    def order(self, figures: NDArray[np.float64]) -> list[int]:
+        """The positions in the order of some figures, best first, ties by id."""
+        ids = [name for *_, name in self.passages]
+        return [
+            at for *_, at in sorted(zip((-figures).tolist(), ids, range(len(self)), strict=True))
+        ]
 
 
-Ranking: TypeAlias = "list[Candidate]"
+Ranking: TypeAlias = "Sequence[Candidate]"
 """Passages in the order that a strategy gives them; fewer are always a prefix of more."""
 Strategy: TypeAlias = "Callable[[Query, int], Ranking]"
 """Ranks so many passages, fewer where there are not so many, or at once all that it ever will."""
@@ -66,44 +101,34 @@ class Query:
     def nearest(self, k: int) -> Ranking:
         """The nearest passages by cosine, best first, ties by id."""
         found = [
-            _candidate(kb_id, one, score_of(one.figure), dense=one.figure)
+            Candidate(kb_id, one.number, one.id, score_of(one.figure), {"dense": one.figure})
             for kb_id, view in self.views.items()
             for one in view.nearest(self.vector, k, self.settings.filters)
         ]
-        return in_order(found)[:k]
+        return sorted(found, key=lambda one: (-one.score, one.id))[:k]
 
     def worded(self, k: int) -> Ranking:
         """The passages that match the words best by BM25, each with its cosine too.
 
         `score` is the share of the best passage's BM25, see `weighed`.
         """
-        found = []
         depth = self.settings.fusion.depth
-        for kb_id, view in self.views.items():
-            best, _ = view.worded(self.question, max(k, depth), self.settings.filters)
-            near = view.cosines(self.vector, [one.number for one in best])
-            found += [
-                _candidate(kb_id, one, 0.0, lexical=one.figure, dense=near[one.number])
-                for one in best
-            ]
-        most = max((one.scores["lexical"] for one in found), default=1.0)
-        shares = [score_of(one.scores["lexical"] / most) for one in found]
+        found = _joined([self._worded(kb_id, max(k, depth)) for kb_id in self.views])
+        figures = found.figures["lexical"]
         # By the same passages whatever k is, so that fewer have the scores of more.
-        return weighed(found, shares, depth=depth)[:k]
+        return weighed(found, scores_of(figures / figures.max(initial=0.0)), depth=depth)[:k]
 
-    def both(self, depth: int) -> list[Candidate]:
+    def both(self, depth: int) -> Candidates:
         """The best by vectors and the best by words, so many of each, with both figures; no scores.
 
         A passage that only one of the lists holds gets its real figure of the other too: a figure
         that is merely missing would count as the worst.
         """
-        found = [one for kb_id in self.views for one in self._both(kb_id, depth)]
+        found = _joined([self._both(kb_id, depth) for kb_id in self.views])
         if len(self.views) > 1:
-            near = sorted(found, key=lambda one: (-one.near, one.id))[:depth]
-            words = [one for one in found if one.scores["lexical"]]
-            words.sort(key=lambda one: (-one.scores["lexical"], one.id))
-            best = {(one.kb_id, one.number) for one in [*near, *words[:depth]]}
-            found = [one for one in found if (one.kb_id, one.number) in best]
+            near, words = scores_of(found.figures["dense"]), found.figures["lexical"]
+            worded = [at for at in found.order(words)[:depth] if words[at]]
+            found = found.at(sorted({*found.order(near)[:depth], *worded}))
         return found
 
     def vectors(self, candidates: Sequence[Candidate]) -> Matrix:
@@ -112,7 +137,7 @@ class Query:
         for kb_id, numbers in _by_kb(candidates).items():
             given = self.views[kb_id].vectors(numbers)
             known |= {(kb_id, number): vector for number, vector in given.items()}
-        return np.stack([known[one.kb_id, one.number] for one in candidates])
+        return np.array([known[one.kb_id, one.number] for one in candidates])
 
     def documents(self, candidates: Sequence[Candidate]) -> list[tuple[str, int]]:
         """The documents that they belong to: the same for two of one document."""
@@ -124,6 +149,7 @@ class Query:
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """The candidates with their texts and metadata."""
+        candidates = list(candidates)
         chunks: dict[tuple[str, int], StoredChunk] = {}
         for kb_id, numbers in _by_kb(candidates).items():
             given = self.views[kb_id].chunks(numbers)
@@ -135,20 +161,28 @@ class Query:
         for start in range(0, len(candidates), at_once):
             yield from self.passages(candidates[start : start + at_once])
 
-    def _both(self, kb_id: str, depth: int) -> list[Candidate]:
+    def _worded(self, kb_id: str, k: int) -> Candidates:
+        view = self.views[kb_id]
+        found = view.worded(self.question, k, self.settings.filters)
+        near = view.cosines(self.vector, [one.number for one in found])
+        dense, lexical = [near[one.number] for one in found], [one.figure for one in found]
+        return _candidates(kb_id, found, lexical=np.array(lexical), dense=np.array(dense))
+
+    def _both(self, kb_id: str, depth: int) -> Candidates:
         view, where = self.views[kb_id], self.settings.filters
         nearest = view.nearest(self.vector, depth, where)
-        names = {one.number: one.id for one in nearest}
-        worded, words = view.worded(self.question, depth, where, also=list(names))
         near = {one.number: one.figure for one in nearest}
-        names |= {one.number: one.id for one in worded}
-        near |= view.cosines(self.vector, [n for n in names if n not in near])
-        figures = {n: {"dense": near[n], "lexical": words.get(n, 0.0)} for n in names}
+        worded = view.worded(self.question, depth, where)
+        found = [*nearest, *(one for one in worded if one.number not in near)]
+        numbers = [one.number for one in found]
+        near |= view.cosines(self.vector, numbers[len(nearest) :])
+        figures = {
+            "dense": np.array([near[number] for number in numbers]),
+            "lexical": view.word_figures(self.question, numbers),
+        }
         if self.settings.fusion.counts_documents:
-            wholes = view.document_figures(self.question, list(names))
-            for number, known in figures.items():
-                known["document"] = wholes.get(number, 0.0)
-        return [Candidate(kb_id, n, name, 0.0, figures[n]) for n, name in names.items()]
+            figures["document"] = view.document_figures(self.question, numbers)
+        return _candidates(kb_id, found, **figures)
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
@@ -161,18 +195,13 @@ class Query:
         return DocumentMatch(one.id, one.score, one.scores, chunk.text, about)
 
 
-def in_order(candidates: Iterable[Candidate]) -> Ranking:
-    """Best first, ties by id."""
-    return sorted(candidates, key=lambda one: (-one.score, one.id))
-
-
 def weighed(
-    candidates: Iterable[Candidate],
-    figures: Sequence[float],
+    candidates: Candidates,
+    figures: NDArray[np.float64],
     *,
     name: str | None = None,
     depth: int | None = None,
-) -> Ranking:
+) -> Candidates:
     """A ranking by figures that are relative to its own best, with scores that are not.
 
     The best passage scores the cosine of the nearest candidate, and the others their share of that.
@@ -182,24 +211,27 @@ def weighed(
     Args:
         candidates: in any order; of equal figures the first by id comes first.
         figures: of each.
-        name: under which they are put into `scores`; None leaves them out.
+        name: under which they are put among its figures; None leaves them out.
         depth: the nearest is looked for among so many of the best; None means all.
     """
-    pairs = zip(figures, candidates, strict=True)
-    order = sorted(pairs, key=lambda pair: (-pair[0], pair[1].id))
-    nearest = max((one.scores.get("dense", 0.0) for _, one in order[:depth]), default=0.0)
-    best = max(figures, default=0.0) or 1.0
-    scale = score_of(nearest)
-    return [
-        one.scored(
-            round(figure / best * scale, _DECIMALS), **({} if name is None else {name: figure})
-        )
-        for figure, one in order
-    ]
+    order = candidates.order(figures)
+    scale = score_of(candidates.figures["dense"][order[:depth]].max(initial=0.0))
+    best = figures.max(initial=0.0) or 1.0
+    scores = np.round(figures / best * scale, _DECIMALS)
+    known = candidates.figures if name is None else {**candidates.figures, name: figures}
+    return Candidates(candidates.passages, scores, known).at(order)
 
 
-def _candidate(kb_id: str, found: Found, score: float, **figures: float) -> Candidate:
-    return Candidate(kb_id, found.number, found.id, score, figures)
+def _candidates(kb_id: str, found: Sequence[Found], **figures: NDArray[np.float64]) -> Candidates:
+    passages = [(kb_id, one.number, one.id) for one in found]
+    return Candidates(passages, np.zeros(len(found)), figures)
+
+
+def _joined(parts: Sequence[Candidates]) -> Candidates:
+    passages = [passage for part in parts for passage in part.passages]
+    names = parts[0].figures
+    figures = {name: np.concatenate([part.figures[name] for part in parts]) for name in names}
+    return Candidates(passages, np.zeros(len(passages)), figures)
 
 
 def _by_kb(candidates: Iterable[Candidate]) -> dict[str, list[int]]:

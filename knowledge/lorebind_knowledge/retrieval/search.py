@@ -251,7 +251,7 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
         if dedupe:
             # A hit that lies within the neighbours of another makes room for one more.
             most = None if settings.neighbours else top_k
-            kept = without_repeats(query.read(passed, 2 * top_k), most)
+            kept = without_repeats(query.read(passed, top_k + 1), most)
         else:
             kept = list(query.passages(passed if settings.neighbours else passed[:top_k]))
         if len(kept) >= top_k or complete or limit > _MOST:
@@ -263,6 +263,8 @@ def _found(query: Query, *, dedupe: bool) -> list[DocumentMatch]:
 def _passed(query: Query, ranked: Ranking) -> Ranking:
     """What reaches `min_score`, and no document too often before others."""
     settings = query.settings
+    if settings.min_score is None and settings.max_per_document is None:
+        return ranked
     first, others = (
         list(passing(some, settings, settings.strategy))
         for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])

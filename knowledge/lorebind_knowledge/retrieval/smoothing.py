@@ -6,6 +6,7 @@ van Rijsbergen (1979), as score regularization of Diaz (2005) uses it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.declarations.retrieval import SmoothingDeclaration
     from lorebind_knowledge.records import Matrix
-    from lorebind_knowledge.retrieval.query import Ranking
+    from lorebind_knowledge.retrieval.query import Candidates
 
 _DECIMALS = 6
 _LEAST = 1e-9
@@ -27,14 +28,14 @@ _LEAST = 1e-9
 
 
 def smooth(
-    ranked: Ranking,
+    ranked: Candidates,
     documents: Sequence[Hashable],
     vectors: Matrix,
     smoothing: SmoothingDeclaration,
-) -> Ranking:
-    """The ranking by `scores["fused"]` and what near documents score, `scores["smoothed"]`.
+) -> Candidates:
+    """The ranking by the figure `fused` and what near documents score, `smoothed`.
 
-    The mix of both is the new `scores["fused"]`.
+    The mix of both is the new `fused`.
 
     Args:
         ranked: all candidates, best first.
@@ -43,13 +44,12 @@ def smooth(
         smoothing: how much near documents count, and how many.
     """
     if not ranked:
-        return []
-    figures = np.array([one.scores["fused"] for one in ranked])
-    near = figures_of_near_documents(figures, documents, vectors, smoothing.documents)
-    mixed = (1 - smoothing.weight) * figures + smoothing.weight * near
-    pairs = zip(ranked, _rounded(near), strict=True)
-    smoothed = [one.scored(one.score, smoothed=figure) for one, figure in pairs]
-    return weighed(smoothed, _rounded(mixed), name="fused")
+        return ranked
+    fused = ranked.figures["fused"]
+    near = figures_of_near_documents(fused, documents, vectors, smoothing.documents)
+    mixed = (1 - smoothing.weight) * fused + smoothing.weight * near
+    figures = {**ranked.figures, "smoothed": np.round(near, _DECIMALS)}
+    return weighed(replace(ranked, figures=figures), np.round(mixed, _DECIMALS), name="fused")
 
 
 def figures_of_near_documents(
@@ -82,7 +82,3 @@ def figures_of_near_documents(
     weights = np.maximum(np.take_along_axis(likeness, near, axis=1), _LEAST)
     means = (weights * best[near]).sum(axis=1) / weights.sum(axis=1)
     return np.asarray(means[owners], np.float64)
-
-
-def _rounded(figures: NDArray[np.float64]) -> list[float]:
-    return [round(figure, _DECIMALS) for figure in figures.tolist()]

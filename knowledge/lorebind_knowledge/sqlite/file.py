@@ -109,7 +109,7 @@ def _is_frozen(file: Path) -> bool:
 
     Not where another process has left its log: that must be read too, and says who writes.
     """
-    if os.access(file.parent, os.W_OK) or not os.access(file, os.R_OK):
+    if os.access(os.path.dirname(file) or os.curdir, os.W_OK) or not os.access(file, os.R_OK):
         return False
     real = os.path.realpath(file)
     return not os.access(os.path.dirname(real), os.W_OK) and not os.path.exists(f"{real}-wal")

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lorebind_knowledge.cosines import dots
 from lorebind_knowledge.cpu_count import usable_processors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Future
 
     from lorebind_knowledge.records import Matrix, Vector
@@ -28,9 +28,6 @@ _BLOCK = 1 << 21
 """Numbers for which it pays to wake a thread: some tenths of a millisecond."""
 _MOST = 4
 """Threads; more wait for the memory rather than for a processor."""
-
-# Row by row: a figure does not depend on where in the matrix its row stands. NumPy 1 has no vecdot.
-_dots: Callable[..., Any] = getattr(np, "vecdot", partial(np.einsum, "ij,j->i"))
 
 
 def product(matrix: Matrix, vector: Vector) -> Vector:
@@ -43,7 +40,7 @@ def product(matrix: Matrix, vector: Vector) -> Vector:
     def work() -> None:
         for start in starts:
             part = slice(start, start + rows)
-            _dots(matrix[part], vector, out=figures[part])
+            dots(matrix[part], vector, out=figures[part])
 
     helping: list[Future[None]] = []
     more = min(-(-len(matrix) // rows), _THREADS) - 1

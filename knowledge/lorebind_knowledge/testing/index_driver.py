@@ -156,7 +156,7 @@ class Driver:
         """The chunks that match the words of a question; the best has the score 1."""
 
         def ask(view: View) -> list[Match]:
-            found, _ = view.worded(question, k, where)
+            found = view.worded(question, k, where)
             return _matches(view, found, found[0].figure if found else 1.0)
 
         return self.index.read(namespace, ask)

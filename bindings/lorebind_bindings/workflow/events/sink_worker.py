@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
-    from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.events.events import RunEvent
     from lorebind_bindings.workflow.events.sinks import Sink
+    from lorebind_bindings.workflow.events.subscription import Subscription
 
 log = logging.getLogger("lorebind.events")
 
@@ -47,14 +47,21 @@ class SinkHealth:
 
 
 class SinkWorker:
-    """Writes the events of a bus to a sink until the bus is closed."""
+    """Writes events to a sink until they end."""
 
-    def __init__(self, bus: EventBus, sink: Sink) -> None:
-        self._bus = bus
+    def __init__(
+        self, events: Subscription, sink: Sink, tell: Callable[[str, str], object]
+    ) -> None:
+        """
+        Args:
+            events: what is written.
+            sink: where to.
+            tell: is told once if the sink fails: a message, and the sink's name.
+        """
+        self._tell = tell
         self._sink = sink
         self._name = str(getattr(sink, "name", type(sink).__name__))
-        self._first = bus.seq + 1
-        self._events = bus.subscribe()
+        self._events = events
         self._loop = callers_loop()
         """Where asynchronous sinks run; None means a loop of this thread."""
         self._own_loop = asyncio.Runner()  # it has no loop yet
@@ -91,7 +98,7 @@ class SinkWorker:
         if self.is_done:
             return
         self._events.close()
-        rest = self._bus.seq - self._first + 1 - self._written - self._failed
+        rest = self._events.told - self._written - self._failed
         self._given_up = SinkHealth(
             self._name, self._written, self._failed, rest, "given up: it took too long to finish"
         )
@@ -157,4 +164,4 @@ class SinkWorker:
         self._has_failed = True
         message = f"sink {self._name} failed: {self._last_error}"
         log.warning("%s; it goes on with the next event", message)
-        self._bus.emit("diagnostic", message=message, sink=self._name)
+        self._tell(message, self._name)

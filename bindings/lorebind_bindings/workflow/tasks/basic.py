@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lorebind_bindings.agent_tools import agent_request, searched_by_tools
 from lorebind_bindings.answering import Request, answer, stream
 from lorebind_bindings.prompt_template import Prompt
 from lorebind_bindings.workflow.results import Outcome
@@ -25,13 +26,16 @@ async def work(context: Context) -> Outcome:
     agent = parts.agent(task, workflow.id)
     model, counter = parts.model(agent)
     scopes = context.scopes()
-    for binding in bindings:
+    searched = searched_by_tools(parts.loaded, agent, workflow=workflow.id, task=task.id)
+    for binding in (*bindings, *searched):
         await parts.service.start(binding.id, workflow=workflow.id, given=scopes["workflow"])
     request = Request(
         Prompt(task.prompt, scopes),
         query=str(fill(task.query, scopes)) if task.query else None,
-        instructions=agent.instructions if agent else "",
         history=fill(task.history, scopes) if task.history else (),
+        **agent_request(
+            parts.loaded, parts.service, counter, agent, workflow=workflow.id, task=task.id
+        ),
     )
     if not run.bus.is_heard:
         found = await answer(parts.service, bindings, model, counter, request)
@@ -42,7 +46,7 @@ async def work(context: Context) -> Outcome:
         found = said.answer
         _tell(context, found)
     return Outcome(
-        found.text,
+        found.output,
         found.verdict,
         found.citations,
         found.unknown_markers,
@@ -67,10 +71,10 @@ def _tell(context: Context, found: Answer) -> None:
     context.emit("model_end", text=found.text, usage=found.usage)
 
 
-def _placed(found: Any) -> dict[str, str]:
+def _placed(found: Answer) -> dict[str, str]:
     """The blocks that were injected as variables of the workflow, by name."""
     blocks: dict[str, list[str]] = {}
-    for block in getattr(found, "blocks", ()):
+    for block in found.blocks:
         variable = injected_variable(block.inject_as) if block.inject_as else ()
         if variable[:2] == ("workflow", "vars") and len(variable) == 3:
             blocks.setdefault(variable[2], []).append(block.text)

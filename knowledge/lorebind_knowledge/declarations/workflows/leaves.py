@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lorebind_knowledge.declarations.base import Fault, RefusedError
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
@@ -59,6 +59,12 @@ class CompositeTask(TaskBase):
 
 class RouterTask(TaskBase):
     """A choice among the tasks that may follow."""
+
+    model_config = ConfigDict(
+        json_schema_extra={  # the same as `_goes_by_its_routes`
+            "not": {"anyOf": [{"required": ["on_success"]}, {"required": ["final"]}]}
+        }
+    )
 
     type: Literal["router"] = Field(description="Chooses what runs next.")
     condition: str = Field(

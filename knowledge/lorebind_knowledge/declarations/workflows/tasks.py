@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lorebind_knowledge.declarations.base import Fault, RefusedError
 from lorebind_knowledge.declarations.values import JsonValue
@@ -48,6 +48,21 @@ class CollectionTask(TaskBase):
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "items")
     expressions: ClassVar[tuple[str, ...]] = (*TaskBase.expressions, "filter")
+
+    model_config = ConfigDict(
+        json_schema_extra={  # the same as `_does_something`
+            "oneOf": [
+                {
+                    "required": ["task"],
+                    "properties": {"task": {"not": {"type": "null"}}, "tasks": {"maxItems": 0}},
+                },
+                {
+                    "required": ["tasks"],
+                    "properties": {"task": {"type": "null"}, "tasks": {"minItems": 1}},
+                },
+            ]
+        }
+    )
 
     type: Literal["collection"] = Field(description="Runs tasks for each item of a list.")
     items: JsonValue = Field(description="The list; a template that names one, or the list itself.")

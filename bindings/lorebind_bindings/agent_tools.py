@@ -1,0 +1,115 @@
+"""The tools that an agent declares, as tools of LangChain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.resolver import resolve_tool
+from lorebind_knowledge.configuration.named_code import named_object
+from lorebind_knowledge.declarations.tools import CodeTool
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from lorebind_bindings.resolver import ResolvedBinding
+    from lorebind_knowledge.configuration import Environment, LoadedProject
+    from lorebind_knowledge.declarations import AgentDeclaration
+    from lorebind_knowledge.service import KnowledgeService
+    from lorebind_prompts import TokenCounter
+
+_EXPECTED = "a tool of LangChain, or a function of the project folder or of an installed package"
+
+
+def agent_request(
+    loaded: LoadedProject,
+    service: KnowledgeService,
+    counter: TokenCounter,
+    agent: AgentDeclaration | None,
+    *,
+    workflow: str | None = None,
+    task: str | None = None,
+) -> dict[str, Any]:
+    """The fields of a `Request` that an agent decides: its instructions, tools and schema.
+
+    Args:
+        loaded: the project, whose code is imported if the agent names some.
+        service: the project's knowledge.
+        counter: counts the tokens of the model that answers.
+        agent: who answers; None decides nothing.
+        workflow, task: where it answers.
+
+    Raises:
+        UsageError: what it names as a tool is none, or two tools have one name.
+    """
+    if agent is None:
+        return {}
+    return {
+        "instructions": agent.instructions,
+        "tools": _tools(loaded, service, counter, agent, workflow, task) if agent.tools else [],
+        "max_iterations": agent.max_iterations,
+        "output_schema": agent.output_schema,
+    }
+
+
+def searched_by_tools(
+    loaded: LoadedProject,
+    agent: AgentDeclaration | None,
+    *,
+    workflow: str | None = None,
+    task: str | None = None,
+) -> list[ResolvedBinding]:
+    """What the tools of an agent search, as those of `agent_request` do."""
+    if agent is None:
+        return []
+    return [
+        resolve_tool(loaded, tool, agent.id, workflow=workflow, task=task)
+        for tool in agent.tools
+        if not isinstance(tool, CodeTool)
+    ]
+
+
+def _tools(
+    loaded: LoadedProject,
+    service: KnowledgeService,
+    counter: TokenCounter,
+    agent: AgentDeclaration,
+    workflow: str | None,
+    task: str | None,
+) -> list[BaseTool]:
+    from lorebind_bindings.langchain.tool import knowledge_tool  # half a second of LangChain
+
+    made: list[BaseTool] = []
+    for declared in agent.tools:
+        if isinstance(declared, CodeTool):
+            tool = _of_code(declared, loaded.environment)
+        else:
+            binding = resolve_tool(loaded, declared, agent.id, workflow=workflow, task=task)
+            about = loaded.knowledge_base(declared.id, workflow)[0].description.strip()
+            tool = knowledge_tool(
+                service,
+                [binding],
+                counter,
+                name=declared.called,
+                description=declared.description or about,
+            )
+        if any(tool.name == other.name for other in made):
+            raise UsageError(f"agent {agent.id!r} has two tools with the name {tool.name!r}")
+        made.append(tool)
+    return made
+
+
+def _of_code(declared: CodeTool, environment: Environment) -> BaseTool:
+    """The tool that code is, or that is made of a function."""
+    from langchain_core.tools import BaseTool, tool
+
+    found = named_object(declared, environment, ("call",), _EXPECTED, BaseTool)
+    if isinstance(found, BaseTool):
+        return found
+    try:
+        made: BaseTool = tool(parse_docstring=True, error_on_invalid_docstring=False)(found)
+    except Exception as error:  # of its docstring or its annotations, in LangChain's words
+        at = declared.position()
+        where = f"{at}: " if at.line else ""
+        raise UsageError(f"{where}tool: {declared.call} cannot be a tool: {error}") from error
+    return made

@@ -1,0 +1,129 @@
+"""Answers that are JSON: how a model is asked for one, and what it must match."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from lorebind_knowledge.configuration.json_schemas import mismatch
+from lorebind_knowledge.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import BaseTool
+
+ANSWER_TOOL = "final_answer"
+_ATTEMPTS = 2
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+
+
+class StructuredOutput:
+    """One answer by a JSON Schema.
+
+    A model that takes tools gives an object as the arguments of a tool, which works beside other
+    tools and with every provider. Other models and other values are asked for as text.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], model: BaseChatModel) -> None:
+        """
+        Raises:
+            MissingDependencyError: `jsonschema` is not installed.
+        """
+        self._schema = dict(schema)
+        self.value: Any = None
+        self.is_given = False
+        """Whether the model has given a value that matches."""
+        self._wrong = 0
+        is_object = schema.get("type") == "object"
+        self.tool = _answer_tool(self._schema) if is_object and _takes_tools(model) else None
+        """What the model gives its answer by; None where it is asked for text."""
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told before the question."""
+        if self.tool is not None:
+            return ""
+        schema = json.dumps(self._schema, ensure_ascii=False)
+        return (
+            "Answer with JSON and nothing else: no words before or after it. The JSON must match "
+            f"this JSON Schema:\n{schema}"
+        )
+
+    def take(self, response: AIMessage) -> str:
+        """Take the value of an answer, or say what is wrong with it.
+
+        Raises:
+            ModelError: an answer was wrong before.
+        """
+        called = [call for call in response.tool_calls if call["name"] == ANSWER_TOOL]
+        broken = [call for call in response.invalid_tool_calls if call["name"] == ANSWER_TOOL]
+        if called:
+            value, wrong = called[0]["args"], ""
+        elif broken:
+            value, wrong = None, f"its arguments are no JSON: {broken[0]['error']}"
+        else:
+            value, wrong = _read(str(response.text))
+        wrong = wrong or mismatch(value, self._schema)
+        if not wrong:
+            self.value, self.is_given = value, True
+            return ""
+        self._wrong += 1
+        if self._wrong == _ATTEMPTS:
+            raise ModelError(f"the model's answer does not match output_schema: {wrong}")
+        return f"That answer does not match the JSON Schema: {wrong}. Answer again."
+
+    @property
+    def text(self) -> str:
+        """The value as JSON."""
+        return json.dumps(self.value, ensure_ascii=False)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in a value, which may cite passages; lists of numbers are no markers."""
+    plain = to_jsonable_python(value, fallback=str)
+    if isinstance(plain, str):
+        yield plain
+    elif isinstance(plain, dict | list):
+        for one in plain.values() if isinstance(plain, dict) else plain:
+            yield from texts_in(one)
+
+
+def _takes_tools(model: BaseChatModel) -> bool:
+    try:
+        model.bind_tools([_answer_tool({"type": "object", "properties": {}})])
+    except NotImplementedError:  # raised by LangChain's base class
+        return False
+    return True
+
+
+def _answer_tool(schema: dict[str, Any]) -> BaseTool:
+    from langchain_core.tools import StructuredTool
+
+    def final_answer(**value: Any) -> Any:
+        return value
+
+    return StructuredTool.from_function(
+        final_answer,
+        name=ANSWER_TOOL,
+        description="Give the final answer. Call it once, when you know everything for it.",
+        args_schema=schema,
+    )
+
+
+def _read(text: str) -> tuple[Any, str]:
+    """The JSON of a text, in a fence or not, or what is wrong with it."""
+    fenced = _FENCED.search(text)
+    try:
+        return json.loads(fenced[1] if fenced else text, parse_constant=_no_number), ""
+    except (ValueError, RecursionError) as error:
+        return None, f"it is no JSON: {error}"
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")

@@ -1,0 +1,192 @@
+"""The rounds in which a model calls tools before it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind_bindings.escalating import MOST_SEARCHES
+from lorebind_bindings.retrieving import best_of
+from lorebind_bindings.structured_output import ANSWER_TOOL
+from lorebind_knowledge.bridge import call_client
+from lorebind_knowledge.errors import LorebindError, ModelError, UsageError, did_you_mean
+from lorebind_knowledge.redaction import said_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+    from langchain_core.messages.tool import ToolCall
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
+
+    from lorebind_bindings.retrieving import Verdict
+    from lorebind_bindings.structured_output import StructuredOutput
+    from lorebind_prompts import Citation
+
+
+@dataclass(frozen=True, slots=True)
+class _Runtime:
+    """What a knowledge tool is told of the conversation, see `first_marker`."""
+
+    state: dict[str, Any]
+    tools: Sequence[BaseTool]
+    tool_call_id: str
+
+
+@dataclass(slots=True)
+class ToolLoop:
+    """What a model may call for one answer, and what it has called."""
+
+    tools: Sequence[BaseTool] = ()
+    max_iterations: int = 10
+    """After that many rounds of calls another one is an error."""
+    search: BaseTool | None = None
+    """What it may search by because too little was found; it goes after `MOST_SEARCHES` rounds."""
+    is_forced: bool = False
+    """Whether it has to call a tool before it answers."""
+    output: StructuredOutput | None = None
+    """What its answer must match."""
+    config: RunnableConfig | None = None
+    numbered: int = 0
+    """How many passages have numbers already."""
+    said: list[AIMessage] = field(default_factory=list)
+    """What it has said before its answer, a message for each round."""
+    found: list[BaseMessage] = field(default_factory=list)
+    """What the tools gave."""
+
+    def client(self, model: BaseChatModel) -> Any:
+        """The model as it is to be asked now.
+
+        Raises:
+            ModelError: it takes no tools, and was given some. One that may search is asked without.
+        """
+        offered = self._offered()
+        if not offered:
+            return model
+        must_call = (self.is_forced and not self.said) or (self.output and self.output.tool)
+        try:
+            return model.bind_tools(offered, **({"tool_choice": "any"} if must_call else {}))
+        except NotImplementedError as error:  # raised by LangChain's base class
+            if self.tools:
+                raise ModelError(
+                    f"the chat model, a {type(model).__name__}, takes no tools; name another model "
+                    "for this agent, or give it no tools"
+                ) from error
+            return model
+
+    async def replies(self, response: AIMessage) -> list[BaseMessage]:
+        """What the model is told after a response; nothing where that is its answer.
+
+        Raises:
+            ModelError: it goes on calling tools, or its answer was wrong before.
+            LorebindError: a search failed.
+        """
+        from langchain_core.messages import HumanMessage
+
+        calls = [*response.tool_calls, *response.invalid_tool_calls]
+        offered = {tool.name: tool for tool in self._offered()}
+        for number, call in enumerate(calls):  # some models give none, and replies need one
+            call["id"] = call["id"] or f"call_{len(self.said)}_{number}"
+        is_answer = not (calls and offered) or any(call["name"] == ANSWER_TOOL for call in calls)
+        wrong = self.output.take(response) if self.output and is_answer else ""
+        if (self.output and self.output.is_given) or not (wrong or (calls and offered)):
+            return []
+        if not wrong and len(self.said) >= self.max_iterations:
+            raise ModelError(
+                f"the model called tools more than {self.max_iterations} times without an answer; "
+                "raise max_iterations, or tell it in its instructions when to stop"
+            )
+        self.said.append(response)
+        asking = [self._reply(call, offered, response, wrong) for call in response.tool_calls]
+        made = await asyncio.gather(*asking, return_exceptions=True)
+        for failure in made:
+            if isinstance(failure, BaseException):
+                raise failure
+        given: list[Any] = list(made)
+        for broken in response.invalid_tool_calls:
+            said = f"The arguments are no JSON: {broken['error']}"
+            given.append(_error(broken, wrong if broken["name"] == ANSWER_TOOL else said))
+        self.found += given
+        return given or [HumanMessage(wrong)]
+
+    @property
+    def offered(self) -> list[Citation]:
+        """The passages that its searches gave."""
+        from lorebind_bindings.langchain.markers import citations_in
+
+        return list(citations_in(self.found)) if self.found else []
+
+    @property
+    def verdict(self) -> Verdict:
+        """What its searches come to; `none` where it made none."""
+        artifacts = (getattr(message, "artifact", None) for message in self.found)
+        return best_of(str(one.get("verdict")) for one in artifacts if isinstance(one, dict))
+
+    def _offered(self) -> list[BaseTool]:
+        names = {tool.name for tool in self.tools}
+        offered = list(self.tools)
+        may_search = len(self.said) < min(MOST_SEARCHES, self.max_iterations)
+        if self.search is not None and may_search and self.search.name not in names:
+            offered.append(self.search)
+        if self.output is not None and self.output.tool is not None:
+            offered.append(self.output.tool)
+        return offered
+
+    async def _reply(
+        self, call: ToolCall, offered: dict[str, BaseTool], response: AIMessage, wrong: str
+    ) -> ToolMessage:
+        if call["name"] == ANSWER_TOOL and self.output is not None:
+            return _error(call, wrong)
+        name = call["name"]
+        if name not in offered:
+            return _error(call, f"There is no tool {name!r}; {did_you_mean(name, offered)}")
+        try:
+            return await self._called(name, call, offered, response)
+        except LorebindError:
+            raise
+        except Exception as error:  # whatever a tool raises: the model may mend it
+            if _is_signal(error):
+                raise
+            return _error(call, said_by(error, holder=offered[name]))
+
+    async def _called(
+        self, name: str, call: ToolCall, offered: dict[str, BaseTool], response: AIMessage
+    ) -> ToolMessage:
+        from langchain_core.messages import ToolMessage
+
+        from lorebind_bindings.langchain.markers import MOST_KEY, STATE_KEY
+
+        tool, arguments = offered[name], dict(call["args"])
+        is_search = MOST_KEY in (tool.metadata or {})
+        if is_search:
+            numbers = {"": {"asked": None, "first": 1, "last": self.numbered}}
+            state = {"messages": [*self.found, response], STATE_KEY: numbers}
+            arguments["runtime"] = _Runtime(state, list(offered.values()), str(call["id"]))
+        given = {"type": "tool_call", "name": name, "args": arguments, "id": call["id"]}
+        is_async_only = getattr(tool, "func", tool) is None
+        if is_search or is_async_only:
+            result = await tool.ainvoke(given, self.config)
+        else:
+            result = await call_client(tool.invoke, tool.ainvoke, given, self.config)
+        if not isinstance(result, ToolMessage):
+            raise UsageError(
+                f"tool {name!r} gave a {type(result).__name__}, which only an agent of "
+                "LangGraph understands; return text or what JSON can say"
+            )
+        return result
+
+
+def _error(call: Any, text: str) -> ToolMessage:
+    from langchain_core.messages import ToolMessage
+
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"] or "", status="error")
+
+
+def _is_signal(error: Exception) -> bool:
+    """Whether LangGraph means the run around this one: an interrupt is no failure."""
+    errors = sys.modules.get("langgraph.errors")
+    return errors is not None and isinstance(error, errors.GraphBubbleUp)

@@ -1,0 +1,116 @@
+"""`tools:` what the model of an agent may call before it answers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+
+from lorebind_knowledge.declarations.base import Declaration, Fault, Id, RefusedError
+from lorebind_knowledge.declarations.bindings import BindingBase
+from lorebind_knowledge.declarations.live import FactoryOrObject, is_object
+from lorebind_knowledge.declarations.values import FACTORY_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import core_schema
+
+_LONGEST_NAME = 64
+_TOOL_NAME = rf"^[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}$"
+"""What the services of all chat models accept."""
+
+
+def _tool_name(value: str) -> str:
+    if not re.fullmatch(_TOOL_NAME, value):
+        hint = f"it has letters, digits, '_' and '-', at most {_LONGEST_NAME}"
+        raise RefusedError([Fault(f"{value!r} cannot be the name of a tool", hint)])
+    return value
+
+
+ToolName = Annotated[
+    str,
+    AfterValidator(_tool_name),
+    WithJsonSchema({"type": "string", "pattern": _TOOL_NAME}),
+]
+"""What a model calls a tool."""
+
+
+class CodeTool(Declaration):
+    """A tool that is a function, or an object of LangChain, of the project or of a package."""
+
+    label: ClassVar[str] = "tool"
+    marked_by: ClassVar[str] = "call"
+
+    call: FactoryOrObject = Field(
+        description="A function, plain or async, or a tool of LangChain, as 'module:name', in the "
+        "project folder or installed. A function needs a docstring: it tells the model what the "
+        "function does."
+    )
+
+
+class KnowledgeTool(BindingBase):
+    """A search of a knowledge base, and the fields of its `retrieval` that are different here."""
+
+    label: ClassVar[str] = "tool"
+
+    knowledge: Id = Field(description="The id of the knowledge base.")
+    name: ToolName | None = Field(
+        None,
+        description="What the model calls the tool. By default `search_` and the id.",
+    )
+    description: str = Field(
+        "",
+        description="What is in there, for the model. By default the description of the knowledge "
+        "base.",
+    )
+
+    @property
+    def id(self) -> str:
+        """The id of the knowledge base, as a binding has it."""
+        return self.knowledge
+
+    @property
+    def called(self) -> str:
+        """The name by which the model calls the tool."""
+        return self.name or search_tool_name([self.knowledge])
+
+
+def search_tool_name(kb_ids: Iterable[str]) -> str:
+    """What a search of knowledge bases is called where nobody names it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", f"search_{'_'.join(kb_ids)}")[:_LONGEST_NAME]
+
+
+class _InOneWord:
+    """`module:name` alone stands for a whole declaration: in JSON Schema too."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string", "pattern": FACTORY_PATH}, *handler(schema)["oneOf"]]}
+
+
+def _spelt_out(value: Any) -> Any:
+    if isinstance(value, str) and ":" not in value:
+        hint = f"for a knowledge base write {{ knowledge: {value} }}"
+        raise RefusedError([Fault(f"{value!r} is not of the form 'module:name'", hint)])
+    is_tool = not isinstance(value, Declaration) and is_object(value)
+    return {"call": value} if isinstance(value, str) or is_tool else value
+
+
+def _kind_of_tool(value: Any) -> str:
+    is_code = isinstance(value, CodeTool) or (isinstance(value, dict) and "call" in value)
+    return CodeTool.__name__ if is_code else KnowledgeTool.__name__
+
+
+ToolDeclaration: TypeAlias = Annotated[
+    Annotated[CodeTool, Tag(CodeTool.__name__)]
+    | Annotated[KnowledgeTool, Tag(KnowledgeTool.__name__)],
+    Discriminator(_kind_of_tool),
+    BeforeValidator(_spelt_out),
+    _InOneWord(),
+]
+"""One of the tools, chosen by its key; a text is the path of code."""

@@ -1,0 +1,451 @@
+"""Agents with tools and with a schema for their answers, however they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from lorebind import (
+    ConfigurationError,
+    ModelError,
+    NotFoundError,
+    NotIngestedError,
+    Project,
+    UsageError,
+)
+from lorebind_bindings import agent_request, searched_by_tools
+from lorebind_prompts import parse
+from tests.bindings.helpers import PARTS, Agentic, Scripted, calls, write
+
+from .shop import FILES, KEYS, RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind_bindings import Answer
+
+PROJECT = f"""\
+name: shop
+{PARTS}
+knowledge_bases:
+  - id: guide
+    description: How keys are handled.
+    sources: [{{ type: markdown_glob, path: "guide/*.md" }}]
+  - id: rules
+    sources: [{{ type: markdown_glob, path: "rules/*.md" }}]
+agents:
+  - id: clerk
+    instructions: Be short.
+    tools: ["till:refund", "till:price", "till:stock", {{ knowledge: guide, top_k: 1 }}]
+    max_iterations: 3
+  - id: reader
+    knowledge: [{{ id: guide, top_k: 2 }}]
+    tools: [{{ knowledge: rules, top_k: 1, name: read_rules, description: Our rules. }}]
+  - id: counter
+    output_schema: &counted
+      type: object
+      required: [days, why]
+      properties: {{ days: {{ type: integer }}, why: {{ type: string }} }}
+  - id: both
+    knowledge: [{{ id: guide, top_k: 1 }}]
+    tools: ["till:price"]
+    output_schema: *counted
+  - {{ id: list, output_schema: {{ type: array, items: {{ type: integer }} }} }}
+  - {{ id: wrong, tools: ["till:PRICES"] }}
+  - {{ id: undocumented, tools: ["till:undocumented"] }}
+  - {{ id: twice, tools: ["till:price", "till:again"] }}
+  - {{ id: missing, tools: ["till:nothing"] }}
+"""
+
+TILL = '''\
+import asyncio
+
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+PRICES = {"pen": 2}
+refunded = []
+
+def refund(order: int, reason: str = "") -> dict:
+    """Pay an order back.
+
+    Args:
+        order: The number of the order.
+        reason: Why.
+    """
+    if order < 0:
+        raise LookupError(f"no order {order}")
+    refunded.append(order)
+    return {"refunded": order}
+
+@tool
+async def price(name: str) -> str:
+    """Tell what a thing costs."""
+    await asyncio.sleep(0)
+    return f"{PRICES[name]} coins"
+
+async def stock(name: str) -> int:
+    """Count what is left."""
+    return len(name)
+
+def undocumented(name: str) -> str:
+    return name
+
+@tool("price")
+def again(name: str) -> str:
+    """The same."""
+    return name
+'''
+
+
+class Streaming(Agentic):
+    """Says its messages as chunks."""
+
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        message = self._generate(messages, *args, **kwargs).generations[0].message
+        assert isinstance(message, AIMessage)
+        for word in str(message.content).split(" "):
+            yield ChatGenerationChunk(message=AIMessageChunk(f"{word} "))
+        yield ChatGenerationChunk(message=AIMessageChunk("", tool_calls=message.tool_calls))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    files = FILES | {"lorebind.yaml": PROJECT, "till.py": TILL}
+    with Project.load(write(tmp_path, files), environ={}) as made:
+        made.ingest("guide")
+        made.ingest("rules")
+        yield made
+
+
+FACES = ["generate", "agenerate", "stream", "astream"]
+
+
+def asked(project: Project, face: str, model: Any, agent: str, **more: Any) -> Answer:
+    """The answer, however it was asked for."""
+    if face == "generate":
+        return project.generate("How?", agent=agent, model=model, **more)
+    if face == "agenerate":
+        return asyncio.run(project.agenerate("How?", agent=agent, model=model, **more))
+    stream = project.stream("How?", agent=agent, model=model, **more)
+
+    async def read() -> list[str]:
+        return [part async for part in stream]
+
+    parts = list(stream) if face == "stream" else asyncio.run(read())
+    assert "".join(parts).rstrip().endswith(stream.answer.text.rstrip())
+    return stream.answer
+
+
+def call(name: str, number: str = "1", /, **args: Any) -> Any:
+    return {"name": name, "args": args, "id": f"{name}-{number}"}
+
+
+def calling(*all_calls: Any) -> AIMessage:
+    return AIMessage("", tool_calls=list(all_calls))
+
+
+def results(model: Agentic) -> list[ToolMessage]:
+    """What the model was told by tools at its last call."""
+    return [one for one in model.heard[-1] if isinstance(one, ToolMessage)]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_tools_are_called(project: Project, face: str) -> None:
+    """Functions and tools of LangChain, sync and async, several at once; then the model answers."""
+    asking = calling(call("refund", order=7), call("price", name="pen"), call("stock", name="abc"))
+    model = Streaming(says=[asking, AIMessage("Done.")])
+    answer = asked(project, face, model, "clerk")
+    assert [(one.text, one.status, one.tool_call_id) for one in results(model)] == [
+        ('{"refunded": 7}', "success", "refund-1"),
+        ("2 coins", "success", "price-1"),
+        ("3", "success", "stock-1"),
+    ]
+    assert model.offered == [(["refund", "price", "stock", "search_guide"], None)] * 2
+    assert model.heard[0][0].text == "Be short."
+    assert (answer.text.strip(), answer.output, answer.verdict) == ("Done.", answer.text, "none")
+
+
+def test_a_function_tells_its_arguments(project: Project) -> None:
+    """What its docstring says of the arguments is told to the model."""
+    agent = project.config.agent("clerk")
+    made = agent_request(project.config, project.knowledge, project._models.get()[1], agent)
+    refund = made["tools"][0]
+    assert refund.description == "Pay an order back."
+    assert refund.args["order"]["description"] == "The number of the order."
+    assert made["max_iterations"] == 3
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_a_tool_searches_can_be_cited(project: Project, face: str) -> None:
+    """Its passages are numbered on from those that were put before the question."""
+    search = calls("who may rotate the keys", "access rules", tool="read_rules")
+    model = Streaming(says=[search, AIMessage("So [1] and [3].")])
+    answer = asked(project, face, model, "reader")
+    assert model.offered[0][0] == ["read_rules"]
+    assert [one.marker for one in parse(str(model.heard[0][-1].text))] == ["[1]", "[2]"]
+    found = [parse(str(one.text))[0] for one in results(model)]
+    assert [(one.marker, one.content) for one in found] == [("[3]", RULES), ("[4]", RULES)]
+    assert [one.marker for one in answer.citations] == ["[1]", "[3]"]
+    assert [one.marker for one in answer.offered] == ["[1]", "[2]", "[3]", "[4]"]
+    assert answer.citations[1].content == RULES
+    assert [block.inject_as for block in answer.blocks] == [None]
+
+
+def test_a_search_decides_the_verdict_where_nothing_is_bound(project: Project) -> None:
+    """An agent that only searches by itself answers on what it found."""
+    model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("By [1].")])
+    answer = project.generate("How?", agent="clerk", model=model)
+    assert (answer.verdict, [one.content for one in answer.citations]) == ("hit", [KEYS])
+    at = project.at(agent="clerk").generate(
+        "How?", model=Agentic(says=[AIMessage("I do not know.")])
+    )
+    assert at.verdict == "none"
+
+
+def test_a_tool_searches_as_bound(project: Project, tmp_path: Path) -> None:
+    """Its settings are its own, then those of the bindings around it, filters among them."""
+    bound = "knowledge: [{ id: guide, filters: { uri: guide/old.md }, min_results: 2 }]\n"
+    write(tmp_path, {"lorebind.yaml": PROJECT + bound})
+    loaded = Project.load(tmp_path, environ={}).config
+    (binding,) = searched_by_tools(loaded, loaded.agent("clerk"))
+    chosen = binding.settings
+    assert (chosen.filters, chosen.top_k, chosen.min_results) == ({"uri": "guide/old.md"}, 1, 2)
+    assert binding.provenance["top_k"].scope == "agent/clerk/tools"
+    assert binding.provenance["min_results"].scope == "project"
+
+
+def test_failures_are_told_to_the_model(project: Project) -> None:
+    """What a tool raises, wrong arguments and unknown tools are answers that the model may mend."""
+    says = [
+        calling(
+            call("refund", order=-1),
+            call("refund", "2", order="many"),
+            call("refnd"),
+            {**call("price", name="pen"), "id": None},
+        ),
+        AIMessage("Sorry."),
+    ]
+    model = Agentic(says=says)
+    assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
+    failed, mistaken, unknown, right = results(model)
+    assert [one.status for one in results(model)] == ["error", "error", "error", "success"]
+    assert failed.text == "LookupError: no order -1"
+    assert "valid integer" in mistaken.text
+    assert "There is no tool 'refnd'; did you mean 'refund'" in unknown.text
+    assert right.tool_call_id
+
+
+def test_arguments_that_are_no_json(project: Project) -> None:
+    """A provider's client marks them; the model is told."""
+    broken: Any = {"name": "refund", "args": "{order", "id": "r", "error": "line 1"}
+    model = Agentic(says=[AIMessage("", invalid_tool_calls=[broken]), AIMessage("Sorry.")])
+    assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
+    (told,) = results(model)
+    assert (told.status, told.text) == ("error", "The arguments are no JSON: line 1")
+
+
+def test_an_outage_is_an_error(tmp_path: Path) -> None:
+    """What Lorebind itself raises ends the call: an outage is no empty answer."""
+    files = FILES | {"lorebind.yaml": PROJECT, "till.py": TILL}
+    model = Agentic(says=[calls("keys", tool="search_guide")])
+    with (
+        Project.load(write(tmp_path, files), environ={}) as project,
+        pytest.raises(NotIngestedError),
+    ):
+        project.generate("How?", agent="clerk", model=model)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_calls_without_end(project: Project, face: str) -> None:
+    """After `max_iterations` rounds another call is an error that says what to do."""
+    model = Streaming(says=[calling(call("price", name="pen"))] * 5)
+    with pytest.raises(ModelError, match=r"called tools more than 3 times.*max_iterations"):
+        asked(project, face, model, "clerk")
+    assert len(model.heard) == 4
+
+
+def test_a_model_without_tools(project: Project) -> None:
+    """Tools are not left out in silence."""
+    with pytest.raises(ModelError, match="a Scripted, takes no tools; name another model"):
+        project.generate("How?", agent="clerk", model=Scripted())
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("wrong", r"tool: till:PRICES is a dict; expected a tool of LangChain, or a function"),
+        ("undocumented", "tool: till:undocumented cannot be a tool: .*docstring"),
+        ("twice", "agent 'twice' has two tools with the name 'price'"),
+        ("missing", "module 'till' has no 'nothing'"),
+    ],
+)
+def test_what_is_no_tool(project: Project, agent: str, said: str) -> None:
+    """What a path names is judged before the model is asked, and the place is told."""
+    with pytest.raises(UsageError, match=said) as caught:
+        project.generate("How?", agent=agent, model=Agentic(says=[]))
+    assert agent == "twice" or "lorebind.yaml:" in str(caught.value)
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"It rains in {place}."
+
+
+def test_tools_that_are_objects(tmp_path: Path) -> None:
+    """In Python an agent may have tools of LangChain as they are, and a call too."""
+    declared = {"id": "a", "tools": [weather]}
+    says = [calling(call("weather", place="Rome")), AIMessage("Rain.")]
+    project = Project.build({"agents": [declared]}, root=tmp_path, environ={})
+    for more in ({"agent": "a"}, {"retrieved_contexts": [], "tools": [weather]}):
+        model = Agentic(says=says)
+        assert project.generate("Rain?", model=model, **more).text == "Rain."  # type: ignore[arg-type]
+        assert results(model)[0].text == "It rains in Rome."
+    with pytest.raises(ConfigurationError, match=r"tools\[0\]: expected a mapping, got the number"):
+        Project.build({"agents": [{"id": "a", "tools": [5]}]}, root=tmp_path)
+
+
+RIGHT = {"days": 90, "why": "The rules [1] say so."}
+WRONG = {"days": "ninety", "why": ""}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_answer_by_a_schema(project: Project, face: str) -> None:
+    """A model that takes tools gives it as arguments, and is made to."""
+    model = Streaming(says=[calling(call("final_answer", **RIGHT))])
+    answer = asked(project, face, model, "counter")
+    assert (answer.output, json.loads(answer.text)) == (RIGHT, RIGHT)
+    assert model.offered == [(["final_answer"], "any")]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("text", ["{}", "Here it is:\n```json\n{}\n```\nThat is all."])
+def test_a_model_that_takes_no_tools_is_asked_for_json(
+    project: Project, face: str, text: str
+) -> None:
+    """It is told the schema, and its text is read; a stream gives nothing else."""
+    model = Scripted(says=[text.replace("{}", json.dumps(RIGHT))])
+    stream = face.endswith("stream")
+    answer = asked(project, face, model, "counter")
+    assert answer.output == RIGHT
+    assert '"required": ["days", "why"]' in model.heard[0][0].text
+    if stream:
+        again = project.stream("?", agent="counter", model=model)
+        assert list(again) == [json.dumps(RIGHT)]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_wrong_answer_is_asked_again_once(project: Project, face: str) -> None:
+    """The model is told what is wrong; a second wrong one is an error that says it."""
+    model = Streaming(says=[calling(call("final_answer", **one)) for one in (WRONG, RIGHT)])
+    answer = asked(project, face, model, "counter")
+    assert answer.output == RIGHT
+    (told,) = results(model)
+    assert told.status == "error"
+    assert "'ninety' is not of type 'integer', at $.days. Answer again." in told.text
+
+    stubborn = Streaming(says=[calling(call("final_answer", **WRONG))] * 3)
+    with pytest.raises(ModelError, match="does not match output_schema: 'ninety' is not of type"):
+        asked(project, face, stubborn, "counter")
+    assert len(stubborn.heard) == 2
+
+
+@pytest.mark.parametrize("said", ["Ninety days.", '{"days": NaN, "why": ""}', "[" * 100_000])
+def test_text_that_is_no_json(project: Project, said: str) -> None:
+    """It is told as such."""
+    for model in (Scripted(says=[said]), Agentic(says=[AIMessage(said)] * 2)):
+        with pytest.raises(ModelError, match="does not match output_schema: it is no JSON"):
+            project.generate("?", agent="counter", model=model)
+        assert "it is no JSON" in str(model.heard[1][-1].text)  # type: ignore[attr-defined]
+
+
+def test_a_value_that_is_no_object(project: Project) -> None:
+    """Arguments of a tool are an object; anything else is asked for as text."""
+    model = Agentic(says=[AIMessage("[1, 2]")])
+    answer = project.generate("?", agent="list", model=model)
+    assert (answer.output, answer.citations, answer.unknown_markers) == ([1, 2], [], [])
+    assert model.offered == [([], None)]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_tools_and_a_schema(project: Project, face: str) -> None:
+    """Both at once: the model calls tools, then gives its answer, whose texts cite."""
+    says = [calling(call("price", name="pen")), calling(call("final_answer", **RIGHT))]
+    model = Streaming(says=says)
+    answer = asked(project, face, model, "both")
+    assert model.offered == [(["price", "final_answer"], "any")] * 2
+    assert [one.text for one in results(model)] == ["2 coins"]
+    assert answer.output == RIGHT
+    assert [one.marker for one in answer.citations] == ["[1]"]
+
+
+def test_a_schema_for_one_call(project: Project) -> None:
+    """A call may ask by a schema of its own."""
+    model = Scripted(says=["3"])
+    answer = project.generate("How many?", "guide", model=model, output_schema={"type": "integer"})
+    assert answer.output == 3
+
+
+@tool
+def approved(amount: int) -> str:
+    """Ask a person."""
+    return f"The answer is {interrupt({'amount': amount})}."
+
+
+async def test_a_tool_may_wait_for_a_person(project: Project) -> None:
+    """An interrupt of LangGraph is no failure: it ends the node, and the run can be resumed."""
+    model = Agentic(says=[calling(call("approved", amount=3))] * 2 + [AIMessage("Paid.")])
+
+    async def node(state: MessagesState) -> dict[str, Any]:
+        answer = await project.agenerate("Pay?", "guide", model=model, tools=[approved])
+        return {"messages": [AIMessage(answer.text)]}
+
+    graph = StateGraph(MessagesState).add_node("pay", node).add_edge(START, "pay")
+    run: Any = graph.compile(checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    waiting = await run.ainvoke({"messages": []}, thread)
+    assert waiting["__interrupt__"][0].value == {"amount": 3}
+    state = await run.ainvoke(Command(resume="yes"), thread)
+    assert state["messages"][-1].text == "Paid."
+    assert results(model)[0].text == "The answer is yes."
+
+
+def test_an_agent_of_a_workflow(tmp_path: Path) -> None:
+    """Its tools search what the workflow sees, with the settings of the task around them."""
+    own = """\
+workflows:
+  - id: w
+    knowledge_bases:
+      - { id: guide, sources: [{ type: markdown_glob, path: "rules/*.md" }] }
+    agents: [{ id: local, tools: [{ knowledge: guide, top_k: 1 }] }]
+    tasks: [{ id: t, agent: local, prompt: "?", knowledge: [{ id: guide, render: xml }] }]
+"""
+    files = FILES | {"lorebind.yaml": PROJECT + own, "till.py": TILL}
+    with Project.load(write(tmp_path, files), environ={}) as project:
+        project.ingest("guide", workflow="w")
+        model = Agentic(says=[calls("rotate the keys", tool="search_guide"), AIMessage("[1]")])
+        found = project.generate("How?", workflow="w", task="t", model=model, retrieved_contexts=[])
+        loaded = project.config
+        agent = loaded.agent("local", "w")
+        (binding,) = searched_by_tools(loaded, agent, workflow="w", task="t")
+    assert [one.content for one in found.citations] == [RULES]
+    assert (binding.workflow, binding.settings.top_k, binding.settings.render) == ("w", 1, "xml")
+
+
+def test_an_unknown_agent_is_named(project: Project) -> None:
+    """As ever."""
+    with pytest.raises(NotFoundError, match="no agent 'clrk'; did you mean 'clerk'"):
+        project.generate("?", agent="clrk")

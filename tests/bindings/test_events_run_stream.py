@@ -1,0 +1,338 @@
+"""A run that is read as it happens: to its end, or not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+from contextlib import aclosing, closing, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_bindings.workflow.events.sinks import MemorySink
+from lorebind_bindings.workflow.results import RunResult
+from lorebind_bindings.workflow.run_stream import RunStream
+from lorebind_knowledge.bridge import run
+from lorebind_knowledge.errors import ModelError, TaskError, UsageError
+from lorebind_knowledge.namespace import current_tenant, tenant
+
+if TYPE_CHECKING:
+    from lorebind_bindings.workflow.events.bus import EventBus
+    from lorebind_bindings.workflow.events.events import RunEvent
+
+
+class Run:
+    """A run of some tasks that take a moment each, told as the scheduler tells it."""
+
+    def __init__(
+        self, tasks: int = 5, *, pause: float = 0.001, fails: Exception | None = None
+    ) -> None:
+        self.tasks, self.pause, self.fails = tasks, pause, fails
+        self.status = ""
+        self.cleaned_up = False
+        self.sink = MemorySink()
+
+    async def __call__(self, bus: EventBus) -> RunResult:
+        self.status = "running"
+        bus.attach(self.sink)
+        bus.emit("run_start", workflow=current_tenant(), turn=1, resumed=False, inputs=[])
+        try:
+            for number in range(self.tasks):
+                bus.emit("task_start", f"t{number}", f"t{number}", attempt=1)
+                await asyncio.sleep(self.pause)
+            if self.fails is not None:
+                raise self.fails
+            self.status = "completed"
+        except BaseException as error:
+            self.status = "failed" if isinstance(error, Exception) else "cancelled"
+            raise
+        finally:
+            bus.emit("run_end", status=self.status, seconds=0)
+            await bus.close()
+            await asyncio.sleep(0)
+            self.cleaned_up = True
+        return RunResult(current_tenant(), {}, [], bus.thread_id, {})
+
+
+async def aread(stream: RunStream) -> list[RunEvent]:
+    return [event async for event in stream]
+
+
+def read(stream: RunStream) -> list[RunEvent]:
+    return list(stream)
+
+
+async def in_a_thread(stream: RunStream) -> list[RunEvent]:
+    return await asyncio.to_thread(read, stream)
+
+
+READERS = pytest.mark.parametrize("reader", [aread, in_a_thread])
+
+
+@READERS
+async def test_read_to_the_end(reader: Any) -> None:
+    """All events come in order, and then there is the result."""
+    began = Run()
+    with tenant("acme"):
+        stream = RunStream(began, "t1")
+    assert not began.status
+    with pytest.raises(UsageError, match="read the stream to its end first"):
+        _ = stream.result
+    events = await reader(stream)
+    assert [event.seq for event in events] == list(range(1, 8))
+    assert (events[0].type, events[-1].type) == ("run_start", "run_end")
+    assert {event.thread_id for event in events} == {stream.thread_id} == {"t1"}
+    assert stream.result.output == events[0].data["workflow"] == "acme"
+    assert began.sink.events == events
+    assert [health.written for health in stream.health] == [7]
+    with pytest.raises(UsageError, match="a stream is read once"):
+        await reader(stream)
+
+
+async def test_a_thread_of_its_own() -> None:
+    """Without an id the thread has a new one, which the run is told."""
+    one, other = RunStream(Run()), RunStream(Run())
+    await aread(one)
+    assert one.result.thread_id == one.thread_id != other.thread_id
+
+
+async def test_events_come_while_the_run_goes_on() -> None:
+    """The first is there long before the last."""
+    began = Run(2, pause=0.2)
+    async for event in RunStream(began):
+        if event.type == "run_start":
+            assert began.status == "running"
+
+
+@READERS
+async def test_a_run_that_fails(reader: Any) -> None:
+    """Its error is raised after the last event, and again for its result."""
+    error = TaskError("task t1 failed", task="t1", path="t1")
+    began = Run(fails=error)
+    stream = RunStream(began)
+    with pytest.raises(TaskError) as caught:
+        await reader(stream)
+    assert caught.value is error
+    with pytest.raises(TaskError) as caught:
+        _ = stream.result
+    assert caught.value is error
+    assert began.sink.events[-1].data["status"] == "failed"
+
+
+async def test_the_error_comes_last() -> None:
+    """Everything that happened before is read first."""
+    events = aiter(RunStream(Run(1, fails=ModelError("down"))))
+    seen = [(await anext(events)).type for _ in range(3)]
+    assert seen == ["run_start", "task_start", "run_end"]
+    with pytest.raises(ModelError, match="down"):
+        await anext(events)
+
+
+@READERS
+async def test_a_run_that_never_begins(reader: Any) -> None:
+    """What is refused before the first event is raised too, and the reader does not hang."""
+
+    async def refused(bus: EventBus) -> RunResult:
+        raise UsageError("no such input")
+
+    with pytest.raises(UsageError, match="no such input"):
+        await asyncio.wait_for(reader(RunStream(refused)), 10)
+
+
+@READERS
+async def test_a_refused_run_with_a_slow_sink(reader: Any) -> None:
+    """The reader is at the end before the sink is, and still has the run's own error."""
+
+    class Slow(MemorySink):
+        def close(self) -> None:
+            time.sleep(0.1)
+
+    async def refused(bus: EventBus) -> RunResult:
+        bus.attach(Slow())
+        raise UsageError("no such input")
+
+    with pytest.raises(UsageError, match="no such input"):
+        await reader(RunStream(refused))
+
+
+async def test_a_run_that_fails_while_it_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    """A reader that has left is not told, and neither is the log of the event loop."""
+
+    async def fails(bus: EventBus) -> RunResult:
+        bus.emit("custom")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ModelError("down")
+
+    stream = RunStream(fails)
+    async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
+        await anext(events)
+    del stream, events
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not caplog.records
+
+
+async def test_a_run_that_is_cancelled_by_others() -> None:
+    """The reader is told that it was."""
+
+    async def cancelled(bus: EventBus) -> RunResult:
+        raise asyncio.CancelledError
+
+    stream = RunStream(cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await aread(stream)
+    with pytest.raises(UsageError, match="there is no result"):
+        _ = stream.result
+
+
+async def stops_by_break(stream: RunStream) -> None:
+    async for _ in stream:
+        break
+    await asyncio.sleep(0.05)  # the loop closes what a `break` left behind
+
+
+async def stops_by_aclose(stream: RunStream) -> None:
+    async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
+        await anext(events)
+
+
+async def stops_by_cancelling(stream: RunStream) -> None:
+    begun = asyncio.Event()
+
+    async def follow() -> None:
+        async for _ in stream:
+            begun.set()
+
+    task = asyncio.create_task(follow())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def stops_by_raising(stream: RunStream) -> None:
+    with suppress(ModelError):
+        async for _ in stream:
+            raise ModelError("of the reader")
+    await asyncio.sleep(0.05)
+
+
+def break_blocking(stream: RunStream) -> None:
+    for _ in stream:
+        break
+
+
+def close_blocking(stream: RunStream) -> None:
+    with closing(iter(stream)) as events:  # type: ignore[type-var]
+        next(events)
+
+
+def raise_blocking(stream: RunStream) -> None:
+    with suppress(ModelError):
+        for _ in stream:
+            raise ModelError("of the reader")
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        stops_by_break,
+        stops_by_aclose,
+        stops_by_cancelling,
+        stops_by_raising,
+        break_blocking,
+        close_blocking,
+        raise_blocking,
+    ],
+)
+async def test_a_reader_that_stops_early(stop: Any) -> None:
+    """The run is cancelled, and has cleaned up before the reader goes on."""
+    began = Run(1000, pause=1)
+    stream = RunStream(began)
+    if asyncio.iscoroutinefunction(stop):
+        await stop(stream)
+    else:
+        await asyncio.to_thread(stop, stream)
+    assert began.status == "cancelled"
+    assert began.cleaned_up
+    assert began.sink.events[-1].data["status"] == "cancelled"
+    with pytest.raises(UsageError, match="there is no result"):
+        _ = stream.result
+
+
+async def test_a_reader_that_stops_at_the_end() -> None:
+    """Who leaves at `run_end` has a result, since there is nothing left to cancel."""
+
+    def follow(stream: RunStream) -> None:
+        for event in stream:
+            if event.type == "run_end":
+                break
+
+    for _ in range(20):
+        stream = RunStream(Run(1))
+        await asyncio.to_thread(follow, stream)
+        assert stream.result.output == "default"
+        stream = RunStream(Run(1))
+        async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if event.type == "run_end":
+                    break
+        assert stream.result.output == "default"
+
+
+def test_ctrl_c_cancels_the_run() -> None:
+    """A blocking reader is interrupted while it waits, and the run cleans up."""
+    began = Run(1000, pause=1)
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        read(RunStream(began))
+    assert time.monotonic() - started < 5
+    assert (began.status, began.cleaned_up) == ("cancelled", True)
+
+
+def test_a_blocking_reader_on_our_own_loop() -> None:
+    """It would wait for ever, and is told so instead."""
+
+    async def blocks() -> None:
+        read(RunStream(Run()))
+
+    with pytest.raises(RuntimeError, match="a blocking call was made from code that Lorebind"):
+        run(blocks())
+
+
+async def test_a_slow_reader() -> None:
+    """The run does not wait for it: it loses the oldest events and is told how many."""
+
+    async def runs(bus: EventBus) -> RunResult:
+        for number in range(5000):
+            bus.emit("custom", number=number)
+        bus.emit("run_end", status="completed", seconds=0)
+        return RunResult(None, {}, [], "t1", {})
+
+    events = await aread(RunStream(runs))
+    assert sum(event.dropped for event in events) + len(events) - 1 == 5001
+    assert events[-1].type == "run_end"
+
+
+async def test_many_streams_at_once() -> None:
+    """Fifty runs of two tenants: each reader has the events of its own run only."""
+    streams = []
+    for number in range(50):
+        with tenant(f"tenant{number % 2}"):
+            streams.append(RunStream(Run(3), f"t{number}"))
+    half = len(streams) // 2
+    told = await asyncio.gather(
+        *(aread(stream) for stream in streams[:half]),
+        *(in_a_thread(stream) for stream in streams[half:]),
+    )
+    for number, (stream, events) in enumerate(zip(streams, told, strict=True)):
+        assert {event.thread_id for event in events} == {f"t{number}"}
+        assert stream.result.output == f"tenant{number % 2}"
+        assert [event.seq for event in events] == list(range(1, 6))
