@@ -119,7 +119,7 @@ async def test_an_answer_may_ask_again() -> None:
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ({"ask": {"ok": 3}}, r"answer to task 'ask' does not match its schema at \['ok'\]: 3 is not"),
+        ({"ask": {"ok": 3}}, r"answer to task 'ask' does not match its schema: 3 .*, at \$\.ok;"),
         ({"ask": 3}, "answer to task 'ask' does not match its schema: 3 is not of type 'object'"),
         ({"aks": {"ok": True}}, "no task 'aks' waits for an answer; did you mean 'ask'"),
         ({"start": 1}, "no task 'start' waits for an answer"),
