@@ -119,8 +119,8 @@ async def test_an_answer_may_ask_again() -> None:
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ({"ask": {"ok": 3}}, r"answer to task 'ask' does not fit its schema at \['ok'\]: 3 is not"),
-        ({"ask": 3}, "answer to task 'ask' does not fit its schema: 3 is not of type 'object'"),
+        ({"ask": {"ok": 3}}, r"answer to task 'ask' does not match its schema: 3 .*, at \$\.ok;"),
+        ({"ask": 3}, "answer to task 'ask' does not match its schema: 3 is not of type 'object'"),
         ({"aks": {"ok": True}}, "no task 'aks' waits for an answer; did you mean 'ask'"),
         ({"start": 1}, "no task 'start' waits for an answer"),
         (
