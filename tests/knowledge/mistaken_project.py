@@ -111,7 +111,7 @@ tasks:
   - id: each
     type: collection
     items: "{{ .tasks.look.output.parts }}"
-    filter: index < 9 && item != tasks.look.output.skip
+    filter: index < 9 && item == tasks.look.output.skip
     task: {id: part, prompt: "{{ .item }}", update: {seen: "{{ .output }}"}}
     on_success: {next: ask}
   - id: both
@@ -120,7 +120,7 @@ tasks:
       - {id: left, prompt: "{{ .tasks.ask.output }}", final: true}
       - [{id: right, prompt: Sum up.}, {id: further, prompt: "{{ .tasks.right.output }}"}]
     final: true
-  - {id: ask, type: wait, prompt: "Well?", schema: {type: object}, on_success: {next: both}}
+  - {id: ask, type: wait, prompt: "Go on.", schema: {type: object}, on_success: {next: both}}
   - {id: sorry, prompt: "{{ .error.message }}", final: true}
 """
 

@@ -383,9 +383,8 @@ MISTAKES = [
         'include: "agents/*.yaml"',
         "lorebind.yaml:46:3: include: expected a list, got the text 'agents/*.yaml'",
         hides=(
-            WORKFLOW_FILE,
-            OTHER_FILE,
-            "agent",
+            *(WORKFLOW_FILE, OTHER_FILE, GRAPH_FILE, "agent", "model"),
+            *("embedder", "vector database", "knowledge base"),
         ),
     ),
     Mistake(
@@ -760,6 +759,7 @@ MISTAKES = [
         "next: kid",
         "workflows/sort.yaml:6:19: task 'look' goes on to unknown task 'kid'; did you mean "
         "'kind'; known: ask, both, each, kind, look, sorry",
+        hides=("edge",),
     ),
     Mistake(
         "a task of another list to go on to",
@@ -768,6 +768,7 @@ MISTAKES = [
         "default: part",
         "workflows/sort.yaml:8:41: task 'kind' goes on to task 'part', which is in another "
         "list of tasks; known: ask, both, each, kind, look, sorry",
+        hides=("edge",),
     ),
     Mistake(
         "a task that is never reached",
@@ -776,6 +777,7 @@ MISTAKES = [
         ", final: true}",
         "workflows/sort.yaml:15:5: task 'both' is never reached; let an edge lead to it from "
         "task 'look', or remove it",
+        hides=("edge",),
     ),
     Mistake(
         "a task that leads nowhere",
@@ -870,7 +872,7 @@ MISTAKES = [
         GRAPH_FILE,
         "{type: object}",
         "{type: objct}",
-        "workflows/sort.yaml:21:53: schema is no JSON Schema: 'objct' is not valid under any "
+        "workflows/sort.yaml:21:54: schema is no JSON Schema: 'objct' is not valid under any "
         "of the given schemas",
     ),
     Mistake(
@@ -884,7 +886,7 @@ MISTAKES = [
     Mistake(
         "an error where none can be",
         GRAPH_FILE,
-        "Well?",
+        "Go on.",
         "{{ .error.type }}",
         "workflows/sort.yaml:21:27: {{ .error.type }} is not defined: error is known only "
         "after an on_error",
@@ -895,6 +897,7 @@ MISTAKES = [
         "on_success: {next: kind}",
         "on_success: kind",
         "workflows/sort.yaml:6:6: on_success: expected a mapping, got the text 'kind'",
+        hides=("edge",),
     ),
     Mistake(
         "an unknown key of a branch",

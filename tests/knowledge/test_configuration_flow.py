@@ -413,9 +413,8 @@ def test_a_list_may_be_written_as_its_only_item(
     """Problems stand at the same thing in both spellings, also beside others in the file."""
     text = ONE_OR_MORE.replace("BRANCH", branch).replace("NEXT", following)
     found = problems(tmp_path, text + "description: 5\n" * broken)
-    checked_code_only = broken and "Python's" in expected  # the type of a path says it is code
-    assert len(found) == 1 + broken - checked_code_only, found
-    assert found[0].startswith(expected) or checked_code_only, found
+    assert len(found) == 1 + broken, found
+    assert found[0].startswith(expected), found
 
 
 def test_the_python_form_needs_no_lists_either() -> None:

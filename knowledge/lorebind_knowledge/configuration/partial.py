@@ -16,6 +16,7 @@ from lorebind_knowledge.configuration.shapes import (
 )
 from lorebind_knowledge.configuration.templates import ANYTHING
 from lorebind_knowledge.declarations.base import Declaration, Origin, Path, written_names
+from lorebind_knowledge.declarations.values import CodePath, class_path, factory_path
 from lorebind_knowledge.declarations.workflows.one_or_more import OneOrMore
 from lorebind_knowledge.errors import nearest
 
@@ -97,7 +98,14 @@ class _Reader:
             return {key: self._value(item, value, (*path, key)) for key, value in data.items()}
         if isinstance(data, list) and path not in self.refused:
             return [self._value(None, value, (*path, i)) for i, value in enumerate(data)]
-        return ANYTHING if path in self.refused else data
+        if path in self.refused:
+            return ANYTHING
+        return CodePath(data) if isinstance(data, str) and _names_code(metadata) else data
+
+
+def _names_code(metadata: tuple[Any, ...]) -> bool:
+    """Whether a text there is the path of code: its type tells, see `named_code`."""
+    return any(getattr(one, "func", None) in (class_path, factory_path) for one in metadata)
 
 
 def _alone(data: Any, expected: Any) -> list[Any]:

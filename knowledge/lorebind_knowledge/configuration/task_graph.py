@@ -109,7 +109,8 @@ class TaskGraph:
                 found |= self.reach[edge.target] | 1 << edge.target
         for number in self.anywhere:
             task = self.tasks[number]
-            if not _is_readable(task) or task.on_error is not None:
+            names = task.targets().get("on_error", ())
+            if getattr(task, "type", None) is ANYTHING or not self.numbers.keys() >= set(names):
                 found |= self.reach[number]
         return found
 
