@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from lorebind_bindings.workflow import RunResult
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.sinks import CallbackSink
+from lorebind_bindings.workflow.results import RunResult
 from lorebind_bindings.workflow.run_stream import RunStream
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from .helpers import LOREBIND, Cli
 from .triage import FILES
 
 if TYPE_CHECKING:
-    from lorebind_bindings.workflow_events.events import Event
+    from lorebind_bindings.workflow.events.events import RunEvent
 
 REFUND = ["run", "triage", "-i", "ticket=refund", "--thread", "t1"]
 PAY = ["run", "triage", "--thread", "t1", "--resume", "--answer", 'approve={"ok": true}']
@@ -210,10 +210,10 @@ def test_a_failed_run_is_watched_to_its_end(cli: Cli) -> None:
     assert "resume with: lorebind run strict" in done.err
 
 
-def _event(kind: Any, path: str, **data: Any) -> Event:
-    from lorebind_bindings.workflow_events.events import Event
+def _event(kind: Any, path: str, **data: Any) -> RunEvent:
+    from lorebind_bindings.workflow.events.events import RunEvent
 
-    return Event(kind, 1, 1, "t1", path.split("[")[0], path, data)
+    return RunEvent(kind, 1, 1, "t1", path.split("[")[0], path, data)
 
 
 def test_models_that_speak_at_once_are_read_one_after_the_other(

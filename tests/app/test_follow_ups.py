@@ -11,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
-from lorebind import ModelError, NotFoundError, Project, UsageError
+from lorebind import ModelError, NotFoundError, Project, TaskError, UsageError
 from tests.bindings.helpers import Agentic, Scripted, write
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_a_workflow(project: Project) -> None:
     for messages, verdict in ((said, "hit"), ([], "fallback")):
         result = project.run("reply", {"question": SECOND, "said": messages})
         assert result.tasks["say"].verdict == verdict
-    with pytest.raises(UsageError, match="'history' must be a list"):
+    with pytest.raises(TaskError, match="'history' must be a list"):
         project.run("reply", {"question": SECOND, "said": [5]})
 
 

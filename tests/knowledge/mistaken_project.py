@@ -99,11 +99,37 @@ tasks:
   - {id: only, agent: helper, prompt: Write a reply.}
 """
 
+SORT = """\
+id: sort
+input: {letter: {}}
+channels: {seen: {reducers: ["own:first"]}}
+tasks:
+  - {id: look, type: python, call: "own:look", with: {letter: "{{ .input.letter }}"},
+     on_success: {next: kind}, on_error: {next: [sorry]}}
+  - {id: kind, type: router, condition: tasks.look.output.kind,
+     routes: {many: each, none: [ask]}, default: sorry}
+  - id: each
+    type: collection
+    items: "{{ .tasks.look.output.parts }}"
+    filter: index < 9 && item != tasks.look.output.skip
+    task: {id: part, prompt: "{{ .item }}", update: {seen: "{{ .output }}"}}
+    on_success: {next: ask}
+  - id: both
+    type: parallel
+    branches:
+      - {id: left, prompt: "{{ .tasks.ask.output }}", final: true}
+      - [{id: right, prompt: Sum up.}, {id: further, prompt: "{{ .tasks.right.output }}"}]
+    final: true
+  - {id: ask, type: wait, prompt: "Well?", schema: {type: object}, on_success: {next: both}}
+  - {id: sorry, prompt: "{{ .error.message }}", final: true}
+"""
+
 FILES = {
     "lorebind.yaml": PROJECT,
     "agents/critic.yaml": CRITIC,
     "workflows/triage.yaml": TRIAGE,
     "workflows/reply.yaml": REPLY,
+    "workflows/sort.yaml": SORT,
 }
 
 ENVIRON = {"EMBEDDER_KEY": "k", "TOKEN": "t", "DATA": "data", "OPENAI_API_KEY": "k"}
@@ -152,3 +178,4 @@ def made(*mistakes: Mistake) -> dict[str, str]:
 
 PROJECT_FILE, AGENT_FILE = "lorebind.yaml", "agents/critic.yaml"
 WORKFLOW_FILE, OTHER_FILE = "workflows/triage.yaml", "workflows/reply.yaml"
+GRAPH_FILE = "workflows/sort.yaml"

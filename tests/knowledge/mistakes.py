@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mistaken_project import (
     AGENT_FILE,
     CRITIC,
+    GRAPH_FILE,
     OTHER_FILE,
     PROJECT_FILE,
     WORKFLOW_FILE,
@@ -751,5 +752,157 @@ MISTAKES = [
         '"workflows/*.yaml"]',
         '"workflows/*.yaml", gone.yaml]',
         "lorebind.yaml:46:50: there is no file 'gone.yaml'",
+    ),
+    Mistake(
+        "an unknown task to go on to",
+        GRAPH_FILE,
+        "next: kind",
+        "next: kid",
+        "workflows/sort.yaml:6:19: task 'look' goes on to unknown task 'kid'; did you mean "
+        "'kind'; known: ask, both, each, kind, look, sorry",
+    ),
+    Mistake(
+        "a task of another list to go on to",
+        GRAPH_FILE,
+        "default: sorry",
+        "default: part",
+        "workflows/sort.yaml:8:41: task 'kind' goes on to task 'part', which is in another "
+        "list of tasks; known: ask, both, each, kind, look, sorry",
+    ),
+    Mistake(
+        "a task that is never reached",
+        GRAPH_FILE,
+        ", on_success: {next: both}}",
+        ", final: true}",
+        "workflows/sort.yaml:15:5: task 'both' is never reached; let an edge lead to it from "
+        "task 'look', or remove it",
+    ),
+    Mistake(
+        "a task that leads nowhere",
+        GRAPH_FILE,
+        "    final: true\n  - {id: ask",
+        "  - {id: ask",
+        "workflows/sort.yaml:15:5: task 'both' leads nowhere; write on_success or final: true",
+    ),
+    Mistake(
+        "an edge out of a final task",
+        GRAPH_FILE,
+        "    final: true\n  - {id: ask",
+        "    final: true\n    on_success: {next: sorry}\n  - {id: ask",
+        "workflows/sort.yaml:21:5: task 'both' is final, and on_success leads on from it; "
+        "remove one of them",
+    ),
+    Mistake(
+        "a task that goes on to itself",
+        GRAPH_FILE,
+        "next: [sorry]",
+        "next: [sorry, look]",
+        "workflows/sort.yaml:6:57: task 'look' goes on to itself; a loop needs a router, and "
+        "a task that runs again",
+    ),
+    Mistake(
+        "a final task before others",
+        GRAPH_FILE,
+        "{id: right, prompt: Sum up.}",
+        "{id: right, prompt: Sum up., final: true}",
+        "workflows/sort.yaml:19:39: task 'right' is final, and task 'further' follows it in "
+        "order; say with on_success what follows what",
+    ),
+    Mistake(
+        "a malformed condition",
+        GRAPH_FILE,
+        "condition: tasks.look.output.kind",
+        "condition: tasks.look.output.kind +",
+        "workflows/sort.yaml:7:30: condition: it is malformed: at line 1, column 25, it ends "
+        "too early; write it in CEL, as in tasks.read.output.kind == 'refund'",
+    ),
+    Mistake(
+        "a template for a condition",
+        GRAPH_FILE,
+        "condition: tasks.look.output.kind",
+        'condition: "{{ .tasks.look.output.kind }}"',
+        "workflows/sort.yaml:7:30: condition is a CEL expression, not a template; write "
+        "tasks.look.output.kind",
+    ),
+    Mistake(
+        "a filter that names an unknown task",
+        GRAPH_FILE,
+        "tasks.look.output.skip",
+        "tasks.loko.output.skip",
+        "workflows/sort.yaml:12:5: filter: tasks.loko is not defined; did you mean 'look'; "
+        "known: kind, look",
+    ),
+    Mistake(
+        "an item outside of a collection",
+        GRAPH_FILE,
+        "Sum up.",
+        '"{{ .item }}"',
+        "workflows/sort.yaml:19:22: {{ .item }} is not defined: item is known only in the "
+        "tasks of a collection",
+    ),
+    Mistake(
+        "an unknown channel",
+        GRAPH_FILE,
+        "update: {seen:",
+        "update: {sen:",
+        "workflows/sort.yaml:13:54: task 'part' updates unknown channel 'sen'; did you mean "
+        "'seen'; known: errors, extra, messages, seen; declare it below channels:",
+    ),
+    Mistake(
+        "a channel that is there",
+        GRAPH_FILE,
+        "{seen: {reducers:",
+        "{extra: {}, seen: {reducers:",
+        "workflows/sort.yaml:3:12: channel 'extra' is there without being declared; every "
+        "workflow has messages, extra, errors; choose another name",
+    ),
+    Mistake(
+        "a reducer of the standard library",
+        GRAPH_FILE,
+        "own:first",
+        "functools:reduce",
+        "workflows/sort.yaml:3:30: 'functools:reduce' is of Python's standard library, which "
+        "has no part of Lorebind; name a class of the project folder or of an installed "
+        "package",
+    ),
+    Mistake(
+        "a schema that is none",
+        GRAPH_FILE,
+        "{type: object}",
+        "{type: objct}",
+        "workflows/sort.yaml:21:53: schema is no JSON Schema: 'objct' is not valid under any "
+        "of the given schemas",
+    ),
+    Mistake(
+        "a task that is in another",
+        GRAPH_FILE,
+        ".tasks.ask.output",
+        ".tasks.part.output",
+        "workflows/sort.yaml:18:20: {{ .tasks.part.output }} is not defined: task 'part' is "
+        "within task 'each'; name tasks.each.output",
+    ),
+    Mistake(
+        "an error where none can be",
+        GRAPH_FILE,
+        "Well?",
+        "{{ .error.type }}",
+        "workflows/sort.yaml:21:27: {{ .error.type }} is not defined: error is known only "
+        "after an on_error",
+    ),
+    Mistake(
+        "an edge that is no mapping",
+        GRAPH_FILE,
+        "on_success: {next: kind}",
+        "on_success: kind",
+        "workflows/sort.yaml:6:6: on_success: expected a mapping, got the text 'kind'",
+    ),
+    Mistake(
+        "an unknown key of a branch",
+        GRAPH_FILE,
+        "{id: left, prompt:",
+        "{id: left, promt: x, prompt:",
+        "workflows/sort.yaml:18:20: unknown key 'promt'; did you mean 'prompt'; known: agent,"
+        " cache, condition, final, history, id, knowledge, on_error, on_success, prompt, "
+        "query, retry, timeout_seconds, type, update",
     ),
 ]

@@ -636,7 +636,7 @@ def graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
         ends = number == count - 1 or draw(rarely)
         if draw(rarely) if not written else ends != draw(rarely):
             task["final"] = True
-        if written and draw(st.integers(0, 3)) == 0 and not ends:
+        if written and draw(st.integers(0, 3)) == 0:
             task = {"id": name, "type": "router", "condition": "'r'", "routes": {}}
             for route in ("r", "s")[: draw(st.integers(1, 2))]:
                 task["routes"][route] = draw(st.lists(anywhere, min_size=1, max_size=1) | targets)

@@ -72,7 +72,7 @@ def _ends(graph: TaskGraph) -> Iterator[Problem]:
 def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
     """Tasks to which no edges lead from the first; not those that only follow such a one."""
     reach = graph.reach
-    lost = [n for n in range(1, len(graph.tasks)) if not reach[0] >> n & 1]
+    lost = [number for number in range(len(graph.tasks)) if graph.is_lost(number)]
     if not graph.knows_ids:  # an edge may lead to a task by an id that cannot be read
         return
     for number in lost:

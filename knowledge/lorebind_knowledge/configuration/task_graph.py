@@ -84,9 +84,22 @@ class TaskGraph:
         """Whether one task can come before another, or in a circle before itself."""
         return not self.is_known or bool(self.reach[source] >> target & 1)
 
+    def is_lost(self, number: int) -> bool:
+        """Whether no edges lead to a task from the first."""
+        return self.is_known and number > 0 and not self.reach[0] >> number & 1
+
+    def may_name(self, number: int, other: int) -> bool:
+        """Whether a task may name another, as what can come before it.
+
+        A task that is lost may name and be named: what is wrong is that no edge leads to it.
+        """
+        lost = self.is_lost(number) or self.is_lost(other)
+        return lost or self.can_reach(other, number)
+
     def can_follow_error(self, number: int) -> bool:
         """Whether a task can run because another has failed."""
-        return not self.is_known or bool(self._after_errors >> number & 1)
+        known = self.is_known and not self.is_lost(number)
+        return not known or bool(self._after_errors >> number & 1)
 
     @cached_property
     def _after_errors(self) -> int:

@@ -52,7 +52,7 @@ class Standing:
     def knows_ids(self) -> bool:
         """Whether the ids of all tasks can be read that can come before it."""
         own = self.graph.knows_ids or all(
-            isinstance(task.id, str) or not self.graph.can_reach(number, self.number)
+            isinstance(task.id, str) or not self.graph.may_name(self.number, number)
             for number, task in enumerate(self.graph.tasks)
         )
         return own and (self.around is None or self.around.knows_ids)
@@ -65,7 +65,7 @@ class Standing:
     def before(self) -> Iterator[TaskBase]:
         """The tasks that can come before it."""
         for number, task in enumerate(self.graph.tasks):
-            if self.graph.can_reach(number, self.number):
+            if self.graph.may_name(self.number, number):
                 yield task
         if self.around is not None:
             yield from self.around.before()
@@ -73,7 +73,7 @@ class Standing:
     def can_follow(self, task_id: str) -> bool:
         """Whether a task of that id can come before it."""
         numbers = self.graph.numbers.get(task_id, ())
-        if any(self.graph.can_reach(number, self.number) for number in numbers):
+        if any(self.graph.may_name(self.number, number) for number in numbers):
             return True
         return self.around is not None and self.around.can_follow(task_id)
 

@@ -374,10 +374,11 @@ class _Run:
             except LorebindError:
                 self._outage = True
                 raise
-        report = self._report
+        truncated = await call(self._kb.embedder.count_truncated, texts)
+        report = self._report  # only now: batches that are embedded side by side add to it too
         report.texts_embedded += result.texts_embedded
         report.cache_hits += result.cache_hits
-        report.texts_truncated += await call(self._kb.embedder.count_truncated, texts)
+        report.texts_truncated += truncated
         self._emit(
             "ingest_embedded",
             chunks=len(texts),
