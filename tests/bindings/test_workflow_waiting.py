@@ -94,6 +94,16 @@ async def test_what_needs_no_answer_goes_on() -> None:
     assert ran == ["start", "quick", "after_a", "join"]
 
 
+async def test_questions_are_told_in_the_order_of_their_tasks() -> None:
+    """Whichever of them is reached first."""
+    names = [f"ask{number}" for number in range(8)]
+    for _ in range(5):
+        start = python("start", says(1), on_success=to(*names))
+        asks = [wait(name, on_success=to("end")) for name in names]
+        result = await run(start, *asks, python("end", says(1), final=True))
+        assert paths(result) == names
+
+
 async def test_an_answer_may_ask_again() -> None:
     """Questions behind others are asked when it is their turn; also in a loop, each round anew."""
     ask = wait("ask", on_success=to("enough"))

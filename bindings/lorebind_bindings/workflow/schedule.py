@@ -71,7 +71,7 @@ class _FlowRun:
         """The tasks that took no edge."""
         self.writes: list[Write] = []
         self.failures: list[TaskFailed] = []
-        self.suspended: list[Suspended] = []
+        self.suspended: dict[str, Suspended] = {}
 
     async def to_its_end(self) -> FlowResult:
         self.tokens.enter(_Token(Past()))
@@ -91,7 +91,8 @@ class _FlowRun:
         if self.failures:
             raise min(self.failures, key=lambda failed: failed.error["path"])
         if self.suspended:
-            raise Suspended.all_of(self.suspended)
+            in_order = sorted(self.suspended, key=self.flow.number.__getitem__)
+            raise Suspended.all_of([self.suspended[name] for name in in_order])
         return self._result()
 
     def _start(self, name: str) -> None:
@@ -129,7 +130,7 @@ class _FlowRun:
             case TaskFailed() as failed:
                 self.failures.append(failed)
             case Suspended() as suspended:
-                self.suspended.append(suspended)  # and goes on holding up what it leads to
+                self.suspended[name] = suspended  # and goes on holding up what it leads to
             case error:
                 raise error
 
