@@ -797,9 +797,9 @@ MISTAKES = [
     Mistake(
         "a task that goes on to itself",
         GRAPH_FILE,
-        "next: [sorry]",
-        "next: [sorry, look]",
-        "workflows/sort.yaml:6:57: task 'look' goes on to itself; a loop needs a router, and "
+        "none: [ask]",
+        "none: [ask, kind]",
+        "workflows/sort.yaml:8:39: task 'kind' goes on to itself; a loop needs a router, and "
         "a task that runs again",
     ),
     Mistake(
