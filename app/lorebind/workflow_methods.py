@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.events.sinks import as_sink
 from lorebind_bindings.workflow.run_stream import RunStream
 from lorebind_knowledge.bridge import sync
+from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
@@ -61,7 +64,7 @@ class WorkflowMethods:
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
             TaskError: a task failed. What ended before is kept; `resume` goes on from there.
         """
-        thread_id = thread_id or uuid.uuid4().hex
+        thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
         return await _ran(start, thread_id)
 
@@ -113,7 +116,7 @@ class WorkflowMethods:
         Raises:
             LorebindError: as `arun`, while it is read.
         """
-        thread_id = thread_id or uuid.uuid4().hex
+        thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
         return RunStream(start, thread_id)
 
@@ -227,6 +230,8 @@ class WorkflowMethods:
 
 def _attaching(sinks: Sequence[SinkLike], start: Start) -> Start:
     """The same run, with sinks for its events; they are made now, so that a bad one is told now."""
+    if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
+        raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
     made = [as_sink(sink) for sink in sinks]
 
     async def attached(bus: EventBus) -> RunResult:

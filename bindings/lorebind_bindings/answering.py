@@ -165,6 +165,8 @@ class AnswerStream:
         self._begun = False
         self._whole: Any = None
         self._answer: Answer | None = None
+        self.results: list[BoundResult] = []
+        """What each binding found, as soon as the first part is there."""
 
     @property
     def answer(self) -> Answer:
@@ -180,6 +182,7 @@ class AnswerStream:
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         self._begin()
         asked = await self._asked()
+        self.results = asked.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):
@@ -198,6 +201,7 @@ class AnswerStream:
     def __iter__(self) -> Iterator[str]:
         self._begin()
         asked = run(self._asked())
+        self.results = asked.injection.results
         while True:
             self._whole = None
             with naming_failures(self._model):

@@ -269,7 +269,10 @@ async def test_a_channel_that_is_not_there() -> None:
         (Update(seen={"x": float("inf")}), r"'seen' is not JSON at \['x'\]: the number inf"),
         (Update(extra=[1]), "channel 'extra' takes a mapping, got a list"),
         (Update(messages=["hello"]), "channel 'messages' takes mappings .*, got a str"),
-        (Update(messages=[message("a", id=[])]), "channel 'messages' does not take .* task 't'"),
+        (
+            Update(messages=[message("a", id=[])]),
+            "channel 'messages' takes messages whose `id` is text",
+        ),
     ],
 )
 async def test_what_no_channel_takes(update: Update, message: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.configuration import PROJECT_FILE, build_project
 from lorebind_knowledge.declarations import ProjectDeclaration
 from lorebind_knowledge.declarations.schema import FILES, json_schema
 from lorebind_knowledge.errors import ConfigurationError
@@ -349,7 +349,8 @@ EXAMPLES = [
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_are_valid(path):
     """Every file of the examples is valid by the schema of what it declares."""
-    kind = {"agents": "agent", "workflows": "workflow"}.get(path.parent.name, "project")
+    kinds = {"agents": "agent", "workflows": "workflow"}
+    kind = "project" if path.name == PROJECT_FILE else kinds.get(path.parent.name, "project")
     VALIDATORS[kind].validate(yaml.safe_load(path.read_text()))
 
 

@@ -60,8 +60,9 @@ class EventLines:
             self._spoken.discard(event.path)
             self._fall_silent()
         else:
-            self._fall_silent()
+            self._end_line()
             self._print(event)
+            self._show_held()
 
     def end(self) -> None:
         """Print what was held back."""
@@ -77,9 +78,15 @@ class EventLines:
 
     def _fall_silent(self) -> None:
         """End the line of the one that speaks, and go through what came meanwhile."""
+        self._end_line()
+        self._show_held()
+
+    def _end_line(self) -> None:
         if self._speaks is not None:
             self._speaks = None
             print(flush=True)
+
+    def _show_held(self) -> None:
         held, self._held = self._held, []
         for event in held:
             self.show(event)

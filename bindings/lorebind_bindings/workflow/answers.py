@@ -36,6 +36,11 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
         )
 
 
+def matches(answer: Any, question: Mapping[str, Any]) -> bool:
+    """Whether an answer is what the schema of the question says."""
+    return question["schema"] is None or not mismatch(answer, question["schema"])
+
+
 def answers_by_path(
     waiting: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from lorebind_bindings.workflow.answers import passed_key
 from lorebind_bindings.workflow.caching import cached, remember
 from lorebind_bindings.workflow.json_values import checked
 from lorebind_bindings.workflow.results import Done, Outcome, Update
-from lorebind_bindings.workflow.running import Suspended, TaskFailed
+from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, keep
 from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
@@ -33,7 +33,7 @@ async def execute(context: Context) -> Done:
     Raises:
         TaskFailed: it failed, and says nothing of errors.
         Suspended: it waits, or the run is paused before it.
-        StoreError: its record could not be written.
+        NotKept: its record could not be written.
     """
     run, task, path = context.run, context.task, context.path
     if (record := run.journal.records.get(path)) is not None:
@@ -56,7 +56,7 @@ async def execute(context: Context) -> Done:
     done.seconds = round(time.monotonic() - began, 4)
     done.at = datetime.now(UTC).isoformat(timespec="milliseconds")
     done.step = len(run.journal.records)
-    await run.journal.put(done.as_json())
+    await keep(run, done.as_json())
     if done.status == "skipped":
         context.emit("task_skipped", reason="condition")
     else:
@@ -130,7 +130,7 @@ async def _once(context: Context) -> Outcome:
                 remember(context, outcome)
         outcome.updates = [*outcome.updates, *_updates(context, outcome.output)]
         context.take(outcome.updates)
-    except (Suspended, TaskFailed):
+    except (Suspended, TaskFailed, NotKept):
         raise
     except asyncio.CancelledError as error:
         if (this := asyncio.current_task()) is None or this.cancelling():

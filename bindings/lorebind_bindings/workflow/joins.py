@@ -48,6 +48,13 @@ class Tokens(Generic[T]):
             return list(self._here)
         return [name for name in self.flow.names if name in self._here and self._may_start(name)]
 
+    def first_held_up(self) -> str | None:
+        """The first task with a token, where those left hold up each other.
+
+        Only circles that are entered at several tasks come to that.
+        """
+        return min(self._here, key=self.flow.number.__getitem__, default=None)
+
     def start(self, name: str) -> list[T]:
         """A task starts; its tokens."""
         self._busy.add(name)

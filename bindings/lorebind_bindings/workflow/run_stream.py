@@ -38,7 +38,7 @@ class RunStream:
             start: runs the workflow and emits its events, `run_end` last; the bus is closed then.
             thread_id: None means a new one.
         """
-        self.thread_id = thread_id or uuid.uuid4().hex
+        self.thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         self._bus = EventBus(self.thread_id)
         self._start = start
         self._tenant = current_tenant()  # it is often read where another is, or none

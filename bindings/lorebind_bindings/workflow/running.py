@@ -11,6 +11,7 @@ from lorebind_knowledge.configuration import fill
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows.flow import Flow
+from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.redaction import said_by
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class Suspended(Exception):  # noqa: N818  # a signal, as LangGraph's GraphBubbl
         )
 
 
+class NotKept(Exception):  # noqa: N818  # a signal, as no task is to handle it
+    """What a task gave could not be written down; `__cause__` says why."""
+
+
 class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
     """A task failed, and nothing handles it where it is."""
 
@@ -58,7 +63,7 @@ class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
         """`task`, `path`, `type` and `message`."""
         self.cause = cause
         self.attempts = 1
-        super().__init__(error["message"])
+        super().__init__(f"{error['path']} failed: {error['type']}: {error['message']}")
 
 
 class Parts:
@@ -125,6 +130,18 @@ class Run:
     def said(self, error: Exception) -> str:
         """What an error says, without the secrets that the run has looked up."""
         return said_by(error, values=self.environment.told)
+
+
+async def keep(run: Run, record: dict[str, Any]) -> None:
+    """Write a record down.
+
+    Raises:
+        NotKept: it could not be written.
+    """
+    try:
+        await run.journal.put(record)
+    except LorebindError as error:
+        raise NotKept from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from lorebind_knowledge.errors import (
     did_you_mean,
 )
 from lorebind_knowledge.namespace import current_tenant
+from lorebind_knowledge.redaction import said_by
 from lorebind_knowledge.run_once import Once
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Workflows:
         declared = self._loaded.workflow(workflow)
         values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
         _check_tasks(declared, interrupt_before)
-        thread = self._thread(workflow, thread_id or uuid.uuid4().hex)
+        thread = self._thread(workflow, uuid.uuid4().hex if thread_id is None else thread_id)
         store = await self._store(declared)
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
@@ -133,11 +134,7 @@ class Workflows:
                     f"thread {thread_id!r} of workflow {workflow!r} has completed, there is "
                     "nothing to resume; give it new inputs instead"
                 )
-            if changed := differences(info.graph or {}, signature(self._loaded, workflow)):
-                raise ThreadRefusedError(
-                    f"workflow {workflow!r} has changed since thread {thread_id!r} was begun: "
-                    f"{', '.join(map(repr, changed))}; restore its graph, or start a new thread"
-                )
+            self._refuse_changed(info)
             by_path = answers_by_path(info.waiting, answers or {})
             let_in = {**dict.fromkeys(info.paused), **by_path}
             given: Any = Command(resume=let_in) if let_in else None
@@ -216,11 +213,12 @@ class Workflows:
         Raises:
             NotFoundError: no such workflow or thread.
             UsageError: it has no such step.
+            ThreadRefusedError: the workflow's graph has changed.
             TaskError: a task failed.
         """
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
-        await self._found(store, thread)
+        self._refuse_changed(await self._found(store, thread))
         turn = (await store.turns(thread))[-1]
         steps = _steps(turn.records.values())
         if not 0 <= step <= len(steps):
@@ -232,6 +230,17 @@ class Workflows:
         seed = [one for one in turn.records.values() if one["key"].partition("|")[0] in keys]
         kept = {name: turn.state.get(name) for name in ("messages", "extra")}
         return await self.run(workflow, turn.state["input"], seed=seed, kept=kept, bus=bus)
+
+    def _refuse_changed(self, info: ThreadInfo) -> None:
+        """
+        Raises:
+            ThreadRefusedError: the workflow's graph is another one than that of the thread.
+        """
+        if changed := differences(info.graph or {}, signature(self._loaded, info.workflow)):
+            raise ThreadRefusedError(
+                f"workflow {info.workflow!r} has changed since thread {info.thread_id!r} was "
+                f"begun: {', '.join(map(repr, changed))}; restore its graph, or start a new thread"
+            )
 
     async def close(self) -> None:
         """Close what threads are kept in."""
@@ -261,7 +270,9 @@ class Workflows:
             told = {"error": failed.error}
             raise _task_error(self._loaded, failed, thread) from failed.cause
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if isinstance(error, Exception):
+                told = {"error": {"type": type(error).__name__, "message": said_by(error)}}
+            else:
                 status = "cancelled"
             raise
         finally:
@@ -274,18 +285,19 @@ class Workflows:
             asked = interrupts[0].value
             turn.bus.emit("waiting", waiting=asked["waiting"], paused=asked["paused"])
             journal = await turn.store.journal(turn.thread)
-            tasks = {
-                done.key: done.result()
+            ended = {
+                done.key.partition("#")[0]: done  # the last round of a loop
                 for done in map(Done.from_json, _steps(journal.records.values()))
-                if not {*done.key} & set(".[#")
+                if not {*done.key} & set(".[")
             }
+            tasks = {name: done.result() for name, done in _with_parts(ended)}
             status = "waiting" if asked["waiting"] else "paused"
             return RunResult(
                 None,
                 tasks,
                 _cited(tasks.values()),
                 thread_id,
-                {},
+                {name: done.outcome.usage for name, done in ended.items()},
                 status,
                 asked["waiting"],
                 asked["paused"],
@@ -323,6 +335,8 @@ class Workflows:
 
 def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
     known = [task.id for task in declared.every_task()]
+    if isinstance(names, str):
+        raise UsageError(f"interrupt_before must be a list, as in [{names!r}]; got a text")
     for name in names:
         if name not in known:
             raise NotFoundError(

@@ -80,6 +80,10 @@ class _FlowRun:
                 if not self.failures:
                     for name in self.tokens.ready():
                         self._start(name)
+                held_up = self.tokens.first_held_up()
+                stopped = not (self.running or self.failures or self.suspended)
+                if stopped and held_up is not None:
+                    self._start(held_up)
                 if not self.running:
                     break
                 ended, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)

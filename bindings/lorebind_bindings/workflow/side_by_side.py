@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lorebind_bindings.workflow.results import Update
-from lorebind_bindings.workflow.running import Suspended, TaskFailed
+from lorebind_bindings.workflow.running import Suspended, TaskFailed, keep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -61,7 +61,7 @@ def letting_fail(
             return await job()
         except TaskFailed as failed:
             record = {"key": key, "error": failed.error, "attempts": failed.attempts}
-            await run.journal.put(record)
+            await keep(run, record)
             raise
 
     return once

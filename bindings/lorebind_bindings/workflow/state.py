@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_knowledge.configuration.named_code import named_part
-from lorebind_knowledge.declarations.workflows import CHANNELS
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -37,11 +36,7 @@ class Channels:
             UsageError: a reducer cannot be imported, or is no function.
         """
         self._declared = declared
-        self._reducers: dict[str, Sequence[Reducer]] = {
-            "messages": [_by_id],
-            "extra": [_merged],
-            "errors": [_appended],
-        }
+        self._reducers: dict[str, Sequence[Reducer]] = {}
         for name, channel in declared.channels.items():
             self._reducers[name] = [
                 named_part(channel, environment, ("reducers", index))
@@ -64,12 +59,13 @@ class Channels:
         Raises:
             UsageError: there is no such channel.
         """
-        if name not in self._reducers:
-            raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, self._reducers)}")
+        known = {*_OWN, *self._reducers}
+        if name not in known:
+            raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, known)}")
 
     def is_shared(self, name: str) -> bool:
         """Whether several tasks may write a channel side by side."""
-        return bool(self._reducers[name])
+        return name in _OWN or bool(self._reducers[name])
 
     def updated(self, state: State, updates: Iterable[Update]) -> State:
         """The state after some updates, in their order.
@@ -80,15 +76,20 @@ class Channels:
         """
         before, state = state, dict(state)
         writers: dict[str, str] = {}
+        own: dict[str, list[Any]] = {}
         for update in updates:
             name = update.channel
-            if name not in writers and name not in CHANNELS:
+            if name in _OWN:
+                own.setdefault(name, []).append(copied(update.value))
+                continue
+            if name not in writers:
                 state[name] = copied(before[name])  # a reducer may change what it is given
             writers[name] = update.path
             state[name] = self._reduced(state[name], update)
         for name, path in writers.items():
-            if name not in CHANNELS:
-                state[name] = checked(state[name], f"channel {name!r} after task {path!r}")
+            state[name] = checked(state[name], f"channel {name!r} after task {path!r}")
+        for name, values in own.items():
+            state[name] = _OWN[name](state[name], values)
         return state
 
     def _reduced(self, value: Any, update: Update) -> Any:
@@ -135,17 +136,24 @@ class Channels:
         return every
 
 
-def _by_id(messages: list[Any], update: Any) -> list[Any]:
+def _listed(updates: Iterable[Any]) -> list[Any]:
+    """What several updates add to a list: each is one item, or a list of them."""
+    return [one for update in updates for one in (update if isinstance(update, list) else [update])]
+
+
+def _by_id(messages: list[Any], updates: Iterable[Any]) -> list[Any]:
     """Messages and some more; one with the id of another takes its place."""
-    added = update if isinstance(update, list) else [update]
     places = {one["id"]: at for at, one in enumerate(messages) if "id" in one}
     messages = list(messages)
-    for message in added:
+    for message in _listed(updates):
         if not isinstance(message, dict):
             raise UsageError(
                 "channel 'messages' takes mappings with `role` and `content`, got a "
                 f"{type(message).__name__}"
             )
+        if not isinstance(message.get("id"), str | int | None):
+            kind = type(message["id"]).__name__
+            raise UsageError(f"channel 'messages' takes messages whose `id` is text, got a {kind}")
         at = places.get(message.get("id"))
         if at is None:
             if "id" in message:
@@ -156,16 +164,26 @@ def _by_id(messages: list[Any], update: Any) -> list[Any]:
     return messages
 
 
-def _merged(extra: dict[str, Any], update: Any) -> dict[str, Any]:
-    """A mapping with the keys of another; null deletes one. As RFC 7396, for the first level."""
-    if not isinstance(update, dict):
-        raise UsageError(f"channel 'extra' takes a mapping, got a {type(update).__name__}")
-    merged = extra | update
+def _merged(extra: dict[str, Any], updates: Iterable[Any]) -> dict[str, Any]:
+    """A mapping with the keys of others; null deletes one. As RFC 7396, for the first level."""
+    merged = dict(extra)
+    for update in updates:
+        if not isinstance(update, dict):
+            raise UsageError(f"channel 'extra' takes a mapping, got a {type(update).__name__}")
+        merged |= update
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _appended(errors: list[Any], update: Any) -> list[Any]:
-    return [*errors, *(update if isinstance(update, list) else [update])]
+def _appended(errors: list[Any], updates: Iterable[Any]) -> list[Any]:
+    return [*errors, *_listed(updates)]
+
+
+_OWN: dict[str, Callable[[Any, Iterable[Any]], Any]] = {
+    "messages": _by_id,
+    "extra": _merged,
+    "errors": _appended,
+}
+"""How the channels that every workflow has take updates, all of them at once."""
 
 
 @dataclass(frozen=True, slots=True)

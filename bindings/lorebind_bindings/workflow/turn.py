@@ -7,12 +7,13 @@ for tasks that have nothing to do with it, and what has ended is written once.
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lorebind_bindings.workflow.answers import answer_key, check_answer, passed_key
-from lorebind_bindings.workflow.running import Frame, Run, Suspended
+from lorebind_bindings.workflow.answers import answer_key, matches, passed_key
+from lorebind_bindings.workflow.running import Frame, NotKept, Run, Suspended
 from lorebind_bindings.workflow.state import Channels
 from lorebind_bindings.workflow.whole import outputs_of, run_tasks
 from lorebind_knowledge.extras import import_extra
@@ -65,15 +66,16 @@ class Turn:
             TaskFailed: a task failed.
         """
         journal = await self.store.journal(self.thread)
-        for record in self.seed:
-            if record["key"] not in journal.records:
-                await journal.put(record)
+        new = [record for record in self.seed if record["key"] not in journal.records]
+        await asyncio.gather(*map(journal.put, new))
         run = Run(self.parts, journal, self.bus, journal.turn, self.interrupt_before)
         channels = Channels(self.declared, run.environment)
         frame = Frame(self.declared, state["input"], channels, channels.start(state))
         while True:
             try:
                 found = await run_tasks(run, frame)
+            except NotKept as error:
+                raise error.__cause__ or error from None
             except Suspended as suspended:
                 await _let_in(journal, suspended)
                 continue
@@ -107,10 +109,14 @@ async def _let_in(journal: Journal, suspended: Suspended) -> None:
         given: Mapping[str, Any] = interrupt(
             {"waiting": suspended.waiting, "paused": suspended.paused}
         )
-        answers = {path: answer for path, answer in given.items() if path in asked}
+        # The schema may have changed since it was answered.
+        answers = {
+            path: answer
+            for path, answer in given.items()
+            if path in asked and matches(answer, asked[path])
+        }
         begun = [path for path in suspended.paused if path in given]
         for path, answer in answers.items():
-            check_answer(answer, asked[path])
             await journal.put({"key": answer_key(path), "answer": answer})
         for path in begun:
             await journal.put({"key": passed_key(path)})

@@ -11,7 +11,10 @@ from lorebind_bindings.workflow.results import Outcome
 from lorebind_knowledge.configuration import fill, injected_variable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lorebind_bindings.answering import Answer
+    from lorebind_bindings.retrieving import BoundResult
     from lorebind_bindings.workflow.running import Context
 
 
@@ -40,11 +43,16 @@ async def work(context: Context) -> Outcome:
     if not run.bus.is_heard:
         found = await answer(parts.service, bindings, model, counter, request)
     else:
-        said = stream(parts.service, bindings, model, counter, request)
+        said, told = stream(parts.service, bindings, model, counter, request), False
         async for text in said:
+            if not told:
+                _tell_found(context, said.results)
+            told = True
             context.emit("model_chunk", text=text)
+        if not told:
+            _tell_found(context, said.results)
         found = said.answer
-        _tell(context, found)
+        context.emit("model_end", text=found.text, usage=found.usage)
     return Outcome(
         found.output,
         found.verdict,
@@ -55,8 +63,8 @@ async def work(context: Context) -> Outcome:
     )
 
 
-def _tell(context: Context, found: Answer) -> None:
-    for one in found.results:
+def _tell_found(context: Context, results: Sequence[BoundResult]) -> None:
+    for one in results:
         matches = [
             {"id": match.id, "score": match.score, "uri": match.metadata.get("uri")}
             for match in one.result.matches
@@ -68,7 +76,6 @@ def _tell(context: Context, found: Answer) -> None:
             matches=matches,
             seconds=one.result.seconds,
         )
-    context.emit("model_end", text=found.text, usage=found.usage)
 
 
 def _placed(found: Answer) -> dict[str, str]:
