@@ -140,13 +140,13 @@ value = 3
 @pytest.mark.parametrize(
     ("call", "given", "message"),
     [
-        ("steps:two", {}, r"task 't': steps:two cannot be called with nothing: missing .*'a'"),
+        ("steps:two", {}, "failed: steps:two needs 'a'; add it to with"),
         (
             "steps:two",
             {"a": 1, "c": 2},
-            "cannot be called with a, c: .*unexpected.*'c'; see `with`",
+            "failed: steps:two has no parameter 'c'; known: a, b",
         ),
-        ("steps:too", {}, "has no 'too'"),
+        ("steps:too", {}, "has no 'too'; did you mean 'two'; known: NoFunction, two, value"),
         ("stps:two", {}, r"'stps:two' cannot be imported: .*put stps.py into the project folder"),
         ("steps:value", {}, "steps:value is a int; expected .* a function"),
         ("broken:one", {}, "'broken:one' cannot be imported from broken.py: ZeroDivisionError"),

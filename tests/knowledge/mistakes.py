@@ -632,8 +632,8 @@ MISTAKES = [
         AGENT_FILE,
         "refunds:refund",
         "os:system",
-        "agents/critic.yaml:8:5: 'os:system' is of Python's standard library, which has no part of "
-        "Lorebind; name a class of the project folder or of an installed package",
+        "agents/critic.yaml:8:5: 'os:system' is in Python's standard library, which is not "
+        "allowed here; write a class or function in the project folder that uses it",
     ),
     Mistake(
         "two tools of one name",
@@ -648,15 +648,15 @@ MISTAKES = [
         AGENT_FILE,
         "{type: object}",
         "{type: objct}",
-        "agents/critic.yaml:10:17: output_schema is no JSON Schema: 'objct' is not valid under any "
-        "of the given schemas",
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: 'objct' at $.type; "
+        "expected array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a reference to nothing in a schema",
         AGENT_FILE,
         "{type: object}",
         "{$ref: '#/$defs/answer'}",
-        "agents/critic.yaml:10:17: output_schema is no JSON Schema: there is no '#/$defs/answer' "
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: there is no '#/$defs/answer' "
         "in it",
     ),
     Mistake(
@@ -784,7 +784,8 @@ MISTAKES = [
         GRAPH_FILE,
         "    final: true\n  - {id: ask",
         "  - {id: ask",
-        "workflows/sort.yaml:15:5: task 'both' leads nowhere; write on_success or final: true",
+        "workflows/sort.yaml:15:5: task 'both' has no next task; task 'kind' (line 5) has edges, so "
+        "the written order does not count; write on_success or final: true",
     ),
     Mistake(
         "an edge out of a final task",
@@ -799,8 +800,7 @@ MISTAKES = [
         GRAPH_FILE,
         "none: [ask]",
         "none: [ask, kind]",
-        "workflows/sort.yaml:8:39: task 'kind' goes on to itself; a loop needs a router, and "
-        "a task that runs again",
+        "workflows/sort.yaml:8:39: task 'kind' names itself as next; put a router into the loop",
     ),
     Mistake(
         "a final task before others",
@@ -863,17 +863,16 @@ MISTAKES = [
         GRAPH_FILE,
         "own:first",
         "functools:reduce",
-        "workflows/sort.yaml:3:30: 'functools:reduce' is of Python's standard library, which "
-        "has no part of Lorebind; name a class of the project folder or of an installed "
-        "package",
+        "workflows/sort.yaml:3:30: 'functools:reduce' is in Python's standard library, which "
+        "is not allowed here; write a class or function in the project folder that uses it",
     ),
     Mistake(
         "a schema that is none",
         GRAPH_FILE,
         "{type: object}",
         "{type: objct}",
-        "workflows/sort.yaml:21:54: schema is no JSON Schema: 'objct' is not valid under any "
-        "of the given schemas",
+        "workflows/sort.yaml:21:54: schema is not a valid JSON Schema: 'objct' at $.type; "
+        "expected array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a task that is in another",
