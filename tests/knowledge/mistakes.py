@@ -656,8 +656,8 @@ MISTAKES = [
         AGENT_FILE,
         "{type: object}",
         "{$ref: '#/$defs/answer'}",
-        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: there is no '#/$defs/answer' "
-        "in it",
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: there is no "
+        "'#/$defs/answer' in it",
     ),
     Mistake(
         "a model by class and by factory",
@@ -694,7 +694,7 @@ MISTAKES = [
         ".input.lines.0",
         ".input.line.0",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
-        "'line'; did you mean 'lines'; known: lines, question",
+        "'line'; did you mean 'lines'; known: lines, question; declare it below input:",
     ),
     Mistake(
         "an unknown workflow variable",
@@ -784,8 +784,8 @@ MISTAKES = [
         GRAPH_FILE,
         "    final: true\n  - {id: ask",
         "  - {id: ask",
-        "workflows/sort.yaml:15:5: task 'both' has no next task; task 'kind' (line 5) has edges, so "
-        "the written order does not count; write on_success or final: true",
+        "workflows/sort.yaml:15:5: task 'both' has no next task; task 'look' (line 5) has edges, "
+        "so the written order does not count: write on_success or final: true",
     ),
     Mistake(
         "an edge out of a final task",
@@ -807,8 +807,8 @@ MISTAKES = [
         GRAPH_FILE,
         "{id: right, prompt: Sum up.}",
         "{id: right, prompt: Sum up., final: true}",
-        "workflows/sort.yaml:19:39: task 'right' is final, and task 'further' follows it in "
-        "order; say with on_success what follows what",
+        "workflows/sort.yaml:19:39: task 'right' is final, so task 'further' never runs; "
+        "write on_success, or remove final",
     ),
     Mistake(
         "a malformed condition",

@@ -105,8 +105,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             ", final: true, outputs",
             ", outputs",
-            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the written order "
-            "does not count; write on_success or final: true",
+            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the "
+            "written order does not count: write on_success or final: true",
         ),
         (
             ", final: true, outputs",
@@ -186,12 +186,13 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "condition: tasks.read.output.kind",
             "condition: input.tickt",
-            "6:31: condition: input.tickt is not defined; did you mean 'ticket'; known: ticket",
+            "6:31: condition: input.tickt is not defined: .input has no 'tickt'; did you mean "
+            "'ticket'; known: ticket; declare it below input:",
         ),
         (
             "condition: tasks.read.output.kind",
             "condition: '[output]'",
-            "6:31: condition: its value is a list; expected text, an integer, true or false",
+            "6:31: condition: its value is of type list; expected text, an integer, true or false",
         ),
         (
             "condition: tasks.read.output.kind",
@@ -207,7 +208,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "filter: item != '' && index < 9",
             "filter: size(item)",
-            "11:5: filter: its value is a int; expected true or false",
+            "11:5: filter: its value is of type int; expected true or false",
         ),
         (
             "filter: item != '' && index < 9",
@@ -396,8 +397,8 @@ tasks:
         ("[{ id: a, prompt: x, knowledge: [{ id: kb }] }]", "6:44: task 'a' binds unknown"),
         ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' goes on to unknown"),
         ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' goes on to unknown"),
-        ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is of Python's"),
-        ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is of Python's"),
+        ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is in Python's"),
+        ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is in Python's"),
         ("5", "6:9: branches[0]: expected a mapping, got the number 5"),
         ("[5]", "6:10: branches[0][0]: expected a mapping, got the number 5"),
         ("{ id: a, type: bsic, prompt: x }", "6:18: task type 'bsic' is not supported"),
@@ -675,7 +676,7 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
     lists = {name: list(lists_of(task)) for name, task in by_name.items()}
     if not any(lists.values()):
         late = any(task.get("final") for task in tasks[:-1])
-        return {"is final, and task"} if late else set()
+        return {"is final, so task"} if late else set()
     edges = {
         name: [target for one in found for target in one if target in by_name]
         for name, found in lists.items()
@@ -688,9 +689,9 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
         if any(len(set(one)) < len(one) for one in lists[name]):
             found.add("twice")
         if name in edges[name]:
-            found.add("to itself")
+            found.add("names itself")
         if not routed and not final and "on_success" not in task:
-            found.add("leads nowhere")
+            found.add("has on_error but" if "on_error" in task else "has no next task")
         if final and "on_success" in task:
             found.add("on_success leads on")
         all_ways = list(ways(name, edges))
@@ -706,9 +707,16 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
 
 
 CONSEQUENCES = {
-    "no way to the end": {"leads nowhere", "without a router", "to itself", "unknown task"},
+    "no way to the end": {
+        "has no next task",
+        "has on_error but",
+        "without a router",
+        "names itself",
+        "unknown task",
+    },
     "is never reached": {"unknown task"},
-    "leads nowhere": {"unknown task"},
+    "has no next task": {"unknown task"},
+    "has on_error but": {"unknown task"},
 }
 """What is not said beside another mistake that explains it."""
 

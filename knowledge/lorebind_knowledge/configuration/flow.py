@@ -58,8 +58,7 @@ def _ends(graph: TaskGraph) -> Iterator[Problem]:
     """Tasks that nothing follows though it should, and those that something follows."""
     for number, task in enumerate(graph.tasks):
         if graph.leads_nowhere(number):
-            message, hint = _dead_end(graph, task), "write on_success or final: true"
-            yield problem_at(task, ("id",), message, hint)
+            yield problem_at(task, ("id",), *_dead_end(graph, task))
         elif task.final is True and task.on_success is not None:
             message = f"{_called(task)} is final, and on_success leads on from it"
             yield problem_at(task, ("on_success",), message, "remove one of them")
@@ -69,17 +68,16 @@ def _ends(graph: TaskGraph) -> Iterator[Problem]:
             yield problem_at(task, ("final",), message, "write on_success, or remove final")
 
 
-def _dead_end(graph: TaskGraph, task: TaskBase) -> str:
-    """Why nothing follows a task: it speaks of errors only, or another has edges."""
+def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
+    """Why nothing follows a task, and a hint: it speaks of errors only, or another has edges."""
+    hint = "write on_success or final: true"
     if task.targets():
-        return f"{_called(task)} has on_error but nothing for success"
+        return f"{_called(task)} has on_error but nothing for success", hint
     other = next(one for one in graph.tasks if one.targets())
     line = other.position("id").line
     where = f" (line {line})" if line else ""
-    return (
-        f"{_called(task)} has no next task; {_called(other)}{where} has edges, so the written "
-        "order does not count"
-    )
+    why = f"{_called(other)}{where} has edges, so the written order does not count"
+    return f"{_called(task)} has no next task", f"{why}: {hint}"
 
 
 def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
