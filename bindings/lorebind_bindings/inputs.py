@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.configuration import TemplateError, fill
+from lorebind_knowledge.configuration.yaml_source import described_type
 from lorebind_knowledge.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,13 +35,17 @@ def check_inputs(
             if not expected.accepts(values[name]):
                 raise UsageError(
                     f"input {name!r} of workflow {declared.id!r} must be of type {expected.type}, "
-                    f"got {type(values[name]).__name__}"
+                    f"got {_described(values[name])}"
                 )
         elif not expected.required or expected.default is not None:
             values[name] = expected.default
         elif need_all:
             raise UsageError(f"workflow {declared.id!r} needs the input {name!r}")
     return values
+
+
+def _described(value: Any) -> str:
+    return "a decimal number" if isinstance(value, float) else described_type(value)
 
 
 def running_scope(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_jsonable_python
 
 from lorebind_knowledge.configuration.json_schemas import mismatch
+from lorebind_knowledge.configuration.yaml_source import short
 from lorebind_knowledge.errors import ModelError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _read(text: str) -> tuple[Any, str]:
     try:
         return json.loads(fenced[1] if fenced else text, parse_constant=_no_number), ""
     except (ValueError, RecursionError) as error:
-        return None, f"it is no JSON: {error}"
+        return None, f"it is not JSON: {short(text)!r} ({error})"
 
 
 def _no_number(word: str) -> Any:

@@ -18,7 +18,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -72,8 +72,8 @@ def files_of_project(path: str, root: Path) -> list[Path]:
     if last is None:
         if steps[0] in sys.stdlib_module_names:
             raise RefusedCodeError(
-                f"{path!r} is of Python's standard library, which has no part of Lorebind",
-                "name a class of the project folder or of an installed package",
+                f"{path!r} is in Python's standard library, which is not allowed here",
+                "write a class or function in the project folder that uses it",
             )
         return []
     files = [*filter(_there, packages), last]
@@ -115,7 +115,9 @@ def import_of_project(path: str, root: Path) -> Any:
     try:
         found = getattr(module, name)
     except AttributeError as error:
-        raise UsageError(f"module {module_name!r} has no {name!r}") from error
+        known = [one for one in vars(module) if not one.startswith("_")]
+        hint = f"; {did_you_mean(name, known)}" if files else ""
+        raise UsageError(f"module {module_name!r} has no {name!r}{hint}") from error
     except Exception as error:  # whatever a module does that makes its names when asked for them
         raise UsageError(f"{path!r} cannot be imported: {type(error).__name__}: {error}") from error
     return _method_of(found, method, path) if method else found

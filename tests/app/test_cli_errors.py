@@ -188,7 +188,10 @@ USAGE: list[tuple[list[str], str]] = [
     (["run", "reply", "-i", "question"], "--input 'question' is not of the form name=value"),
     (["run", "reply", "-i", "questoin=x"], "no input 'questoin'; did you mean 'question'"),
     (["run", "reply", "-i", "question=x", "-i", "limit=many"], "'limit' is of type integer"),
-    (["run", "reply", "-i", "question=x", "-i", "limit=1.5"], "must be of type integer"),
+    (
+        ["run", "reply", "-i", "question=x", "-i", "limit=1.5"],
+        "must be of type integer, got a decimal number",
+    ),
     ([*QUERY, "x", "--filter", "team"], "--filter 'team' is not of the form key=value"),
     ([*QUERY, "x", "--filter", "=ops"], "--filter '=ops' is not of the form key=value"),
     ([*QUERY, "x", "--filter", 'uri={"$foo":1}'], "unknown operator '$foo'; known: $and"),

@@ -104,7 +104,7 @@ def test_nothing_runs_in_a_read_only_folder(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     status, refused = done.stdout.splitlines()
     assert status == "waiting"
-    assert refused.startswith("StoreError cannot lock")
+    assert refused.startswith("StoreError threads in ")
     assert "Read-only file system; make its folder writable" in refused
     assert "`checkpointer: { type: memory }`" in refused
 

@@ -216,13 +216,13 @@ async def test_what_is_given_goes_over_the_default(tmp_path: Path) -> None:
     [
         ({}, "workflow 'w' needs the input 'question'"),
         ({"question": "?", "limt": 3}, "no input 'limt'; did you mean 'limit'; known: exact, "),
-        ({"question": 3}, "'question' of workflow 'w' must be of type string, got int"),
-        ({"question": None}, "must be of type string, got NoneType"),
-        ({"question": "?", "limit": "3"}, "must be of type integer, got str"),
-        ({"question": "?", "limit": True}, "must be of type integer, got bool"),
-        ({"question": "?", "limit": 3.0}, "must be of type integer, got float"),
-        ({"question": "?", "exact": 1}, "must be of type boolean, got int"),
-        ({"question": "?", "tags": {}}, "must be of type array, got dict"),
+        ({"question": 3}, "'question' of workflow 'w' must be of type string, got a number"),
+        ({"question": None}, "must be of type string, got nothing"),
+        ({"question": "?", "limit": "3"}, "must be of type integer, got a text"),
+        ({"question": "?", "limit": True}, "must be of type integer, got a boolean"),
+        ({"question": "?", "limit": 3.0}, "must be of type integer, got a decimal number"),
+        ({"question": "?", "exact": 1}, "must be of type boolean, got a number"),
+        ({"question": "?", "tags": {}}, "must be of type array, got a mapping"),
     ],
 )
 async def test_inputs_are_checked_before_anything_runs(

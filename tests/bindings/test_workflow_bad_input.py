@@ -105,10 +105,10 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
     [
         (math.nan, "is not JSON: the number nan"),
         ({"a": [1, math.inf]}, r"is not JSON at \['a'\]\[1\]: the number inf"),
-        (Thing(), "is not JSON: a Thing"),
-        ({"a": {1: 2}}, r"is not JSON at \['a'\]: a mapping with the key 1, a int"),
-        ([{1, 2}], r"is not JSON at \[0\]: a set"),
-        (b"bytes", "is not JSON: a bytes"),
+        (Thing(), "is not JSON: a value of type Thing"),
+        ({"a": {1: 2}}, r"is not JSON at \['a'\]: a mapping with the key 1 of type int"),
+        ([{1, 2}], r"is not JSON at \[0\]: a value of type set"),
+        (b"bytes", "is not JSON: a value of type bytes"),
         (HOLDS_ITSELF, r"is not JSON at .*: lists and mappings nested deeper than"),
     ],
 )
@@ -140,13 +140,13 @@ value = 3
 @pytest.mark.parametrize(
     ("call", "given", "message"),
     [
-        ("steps:two", {}, r"task 't': steps:two cannot be called with nothing: missing .*'a'"),
+        ("steps:two", {}, "steps:two needs 'a'; add it to with"),
         (
             "steps:two",
             {"a": 1, "c": 2},
-            "cannot be called with a, c: .*unexpected.*'c'; see `with`",
+            "steps:two has no parameter 'c'; known: a, b",
         ),
-        ("steps:too", {}, "has no 'too'"),
+        ("steps:too", {}, "has no 'too'; did you mean 'two'; known: NoFunction, two, value"),
         ("stps:two", {}, r"'stps:two' cannot be imported: .*put stps.py into the project folder"),
         ("steps:value", {}, "steps:value is a int; expected .* a function"),
         ("broken:one", {}, "'broken:one' cannot be imported from broken.py: ZeroDivisionError"),

@@ -632,8 +632,8 @@ MISTAKES = [
         AGENT_FILE,
         "refunds:refund",
         "os:system",
-        "agents/critic.yaml:8:5: 'os:system' is of Python's standard library, which has no part of "
-        "Lorebind; name a class of the project folder or of an installed package",
+        "agents/critic.yaml:8:5: 'os:system' is in Python's standard library, which is not "
+        "allowed here; write a class or function in the project folder that uses it",
     ),
     Mistake(
         "two tools of one name",
@@ -648,16 +648,16 @@ MISTAKES = [
         AGENT_FILE,
         "{type: object}",
         "{type: objct}",
-        "agents/critic.yaml:10:17: output_schema is no JSON Schema: 'objct' is not valid under any "
-        "of the given schemas",
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: 'objct' at $.type; "
+        "expected array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a reference to nothing in a schema",
         AGENT_FILE,
         "{type: object}",
         "{$ref: '#/$defs/answer'}",
-        "agents/critic.yaml:10:17: output_schema is no JSON Schema: there is no '#/$defs/answer' "
-        "in it",
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: there is no "
+        "'#/$defs/answer' in it",
     ),
     Mistake(
         "a model by class and by factory",
@@ -694,7 +694,7 @@ MISTAKES = [
         ".input.lines.0",
         ".input.line.0",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
-        "'line'; did you mean 'lines'; known: lines, question",
+        "'line'; did you mean 'lines'; known: lines, question; declare it below input:",
     ),
     Mistake(
         "an unknown workflow variable",
@@ -784,7 +784,8 @@ MISTAKES = [
         GRAPH_FILE,
         "    final: true\n  - {id: ask",
         "  - {id: ask",
-        "workflows/sort.yaml:15:5: task 'both' leads nowhere; write on_success or final: true",
+        "workflows/sort.yaml:15:5: task 'both' has no next task; task 'look' (line 5) has edges, "
+        "so the written order does not count: write on_success or final: true",
     ),
     Mistake(
         "an edge out of a final task",
@@ -799,16 +800,15 @@ MISTAKES = [
         GRAPH_FILE,
         "none: [ask]",
         "none: [ask, kind]",
-        "workflows/sort.yaml:8:39: task 'kind' goes on to itself; a loop needs a router, and "
-        "a task that runs again",
+        "workflows/sort.yaml:8:39: task 'kind' names itself as next; put a router into the loop",
     ),
     Mistake(
         "a final task before others",
         GRAPH_FILE,
         "{id: right, prompt: Sum up.}",
         "{id: right, prompt: Sum up., final: true}",
-        "workflows/sort.yaml:19:39: task 'right' is final, and task 'further' follows it in "
-        "order; say with on_success what follows what",
+        "workflows/sort.yaml:19:39: task 'right' is final, so task 'further' never runs; "
+        "write on_success, or remove final",
     ),
     Mistake(
         "a malformed condition",
@@ -863,17 +863,16 @@ MISTAKES = [
         GRAPH_FILE,
         "own:first",
         "functools:reduce",
-        "workflows/sort.yaml:3:30: 'functools:reduce' is of Python's standard library, which "
-        "has no part of Lorebind; name a class of the project folder or of an installed "
-        "package",
+        "workflows/sort.yaml:3:30: 'functools:reduce' is in Python's standard library, which "
+        "is not allowed here; write a class or function in the project folder that uses it",
     ),
     Mistake(
         "a schema that is none",
         GRAPH_FILE,
         "{type: object}",
         "{type: objct}",
-        "workflows/sort.yaml:21:54: schema is no JSON Schema: 'objct' is not valid under any "
-        "of the given schemas",
+        "workflows/sort.yaml:21:54: schema is not a valid JSON Schema: 'objct' at $.type; "
+        "expected array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a task that is in another",

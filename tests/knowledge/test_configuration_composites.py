@@ -21,6 +21,8 @@ input:
 tasks: [{ id: say, prompt: "{{ .input.question }}" }]
 """
 
+REMOVE = "; remove one of these composite tasks"
+
 
 def load(root: Path, *workflows: str) -> list[str]:
     """The problems of a project with these workflow files, named a.yaml, b.yaml and so on."""
@@ -118,14 +120,14 @@ def test_outputs_of_a_composite_may_have_any_name(tmp_path: Path) -> None:
 def test_a_workflow_that_runs_itself(tmp_path: Path) -> None:
     """A circle of one."""
     assert load(tmp_path, calls("a", "a")) == [
-        "w/a.yaml:4:32: workflow 'a' would run itself: a -> a; break the circle"
+        f"w/a.yaml:4:32: workflow 'a' would run itself: a -> a{REMOVE}"
     ]
 
 
 def test_a_circle_of_two(tmp_path: Path) -> None:
     """It is said once, where it closes."""
     assert load(tmp_path, calls("a", "b"), calls("b", "a")) == [
-        "w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a; break the circle"
+        f"w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a{REMOVE}"
     ]
 
 
@@ -133,15 +135,15 @@ def test_a_circle_of_three_beside_straight_ways(tmp_path: Path) -> None:
     """Workflows that lead into a circle, or out of it, are no part of it."""
     files = [calls("a", "b"), calls("b", "e", "c"), calls("c", "d"), calls("d", "e", "b")]
     assert load(tmp_path, *files, calls("e")) == [
-        "w/d.yaml:5:32: workflow 'b' would run itself: b -> c -> d -> b; break the circle"
+        f"w/d.yaml:5:32: workflow 'b' would run itself: b -> c -> d -> b{REMOVE}"
     ]
 
 
 def test_two_circles_are_two_problems(tmp_path: Path) -> None:
     """Two tasks that close a circle each are both named."""
     assert load(tmp_path, calls("a", "b", "c"), calls("b", "a"), calls("c", "a")) == [
-        "w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a; break the circle",
-        "w/c.yaml:4:32: workflow 'a' would run itself: a -> c -> a; break the circle",
+        f"w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a{REMOVE}",
+        f"w/c.yaml:4:32: workflow 'a' would run itself: a -> c -> a{REMOVE}",
     ]
 
 

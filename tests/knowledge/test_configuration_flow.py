@@ -105,7 +105,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             ", final: true, outputs",
             ", outputs",
-            "19:7: task 'reply' leads nowhere; write on_success or final: true",
+            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the "
+            "written order does not count: write on_success or final: true",
         ),
         (
             ", final: true, outputs",
@@ -115,8 +116,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             ", final: true, outputs",
             ", on_success: { next: reply }, outputs",
-            "19:49: task 'reply' goes on to itself; a loop needs a router, and a task that runs "
-            "again",
+            "19:49: task 'reply' names itself as next; put a router into the loop",
         ),
         (
             ", final: true, outputs",
@@ -127,8 +127,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "default: apologise",
             "default: kind",
-            "7:57: task 'kind' goes on to itself; a loop needs a router, and a task that runs "
-            "again",
+            "7:57: task 'kind' names itself as next; put a router into the loop",
         ),
         (
             "next: [apologise]",
@@ -187,12 +186,13 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "condition: tasks.read.output.kind",
             "condition: input.tickt",
-            "6:31: condition: input.tickt is not defined; did you mean 'ticket'; known: ticket",
+            "6:31: condition: input.tickt is not defined: .input has no 'tickt'; did you mean "
+            "'ticket'; known: ticket; declare it below input:",
         ),
         (
             "condition: tasks.read.output.kind",
             "condition: '[output]'",
-            "6:31: condition: its value is a list; expected text, an integer, true or false",
+            "6:31: condition: its value is of type list; expected text, an integer, true or false",
         ),
         (
             "condition: tasks.read.output.kind",
@@ -208,7 +208,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "filter: item != '' && index < 9",
             "filter: size(item)",
-            "11:5: filter: its value is a int; expected true or false",
+            "11:5: filter: its value is of type int; expected true or false",
         ),
         (
             "filter: item != '' && index < 9",
@@ -270,24 +270,25 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "input: { ticket: {} }",
             'input: { ticket: {} }\nchannels: { seen: { reducers: ["a:b", "os:system"] } }',
-            "3:39: 'os:system' is of Python's standard library, which has no part of Lorebind; "
-            "name a class of the project folder or of an installed package",
+            "3:39: 'os:system' is in Python's standard library, which is not allowed here; "
+            "write a class or function in the project folder that uses it",
         ),
         (
             'call: "steps:read"',
             'call: "subprocess:run"',
-            "4:31: 'subprocess:run' is of Python's standard library, which has no part of "
-            "Lorebind; name a class of the project folder or of an installed package",
+            "4:31: 'subprocess:run' is in Python's standard library, which is not allowed here; "
+            "write a class or function in the project folder that uses it",
         ),
         (
             "type: boolean",
             "type: bolean",
-            "17:49: schema is no JSON Schema: 'bolean' is not valid under any of the given schemas",
+            "17:49: schema is not a valid JSON Schema: 'bolean' at $.properties.ok.type; "
+            "expected array, boolean, integer, null, number, object, string",
         ),
         (
             "schema: { type: object",
             "schema: { pattern: '(', type: object",
-            "17:15: schema is no JSON Schema: '(' is not a 'regex'",
+            "17:15: schema is not a valid JSON Schema: '(' is not a 'regex'",
         ),
         (
             "ok: { type: boolean }",
@@ -314,8 +315,8 @@ def test_one_mistake_is_one_problem(
     if expected is None:
         text = TRIAGE.replace(old, new).replace('"{{ .item }}" }', '"{{ .item }}" }]')
         assert problems(tmp_path, text) == [
-            "12:37: task 'other' is final, and task 'answer' follows it in order; say with "
-            "on_success what follows what"
+            "12:37: task 'other' is final, so task 'answer' never runs; write "
+            "on_success, or remove final"
         ]
         return
     assert changed(tmp_path, old, new) == [expected]
@@ -330,7 +331,7 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path, text.replace('"{{ .error.message }}"', "5"))
     assert [one.partition(";")[0] for one in found] == [
         "5:21: task 'read' goes on to unknown task 'kid'",
-        "7:57: task 'kind' goes on to itself",
+        "7:57: task 'kind' names itself as next",
         "16:5: {{ .item }} is not defined: item is known only in the tasks of a collection",
         "20:22: prompt: expected text, got the number 5",
     ]
@@ -396,8 +397,8 @@ tasks:
         ("[{ id: a, prompt: x, knowledge: [{ id: kb }] }]", "6:44: task 'a' binds unknown"),
         ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' goes on to unknown"),
         ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' goes on to unknown"),
-        ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is of Python's"),
-        ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is of Python's"),
+        ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is in Python's"),
+        ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is in Python's"),
         ("5", "6:9: branches[0]: expected a mapping, got the number 5"),
         ("[5]", "6:10: branches[0][0]: expected a mapping, got the number 5"),
         ("{ id: a, type: bsic, prompt: x }", "6:18: task type 'bsic' is not supported"),
@@ -591,7 +592,7 @@ def test_workflows_within_tasks_are_walked(tmp_path: Path) -> None:
         f"id: {name}\ntasks: {each.format(other)}\n" for name, other in (("a", "b"), ("b", "a"))
     ]
     assert problems(tmp_path, *files) == [
-        "2:83: workflow 'a' would run itself: a -> b -> a; break the circle"
+        "2:83: workflow 'a' would run itself: a -> b -> a; remove one of these composite tasks"
     ]
     assert problems(tmp_path, files[0].replace("workflow: b", "workflow: c"), files[1]) == [
         "2:83: task 'i' runs unknown workflow 'c'; known: a, b"
@@ -675,7 +676,7 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
     lists = {name: list(lists_of(task)) for name, task in by_name.items()}
     if not any(lists.values()):
         late = any(task.get("final") for task in tasks[:-1])
-        return {"is final, and task"} if late else set()
+        return {"is final, so task"} if late else set()
     edges = {
         name: [target for one in found for target in one if target in by_name]
         for name, found in lists.items()
@@ -688,9 +689,9 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
         if any(len(set(one)) < len(one) for one in lists[name]):
             found.add("twice")
         if name in edges[name]:
-            found.add("to itself")
+            found.add("names itself")
         if not routed and not final and "on_success" not in task:
-            found.add("leads nowhere")
+            found.add("has on_error but" if "on_error" in task else "has no next task")
         if final and "on_success" in task:
             found.add("on_success leads on")
         all_ways = list(ways(name, edges))
@@ -706,9 +707,16 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
 
 
 CONSEQUENCES = {
-    "no way to the end": {"leads nowhere", "without a router", "to itself", "unknown task"},
+    "no way to the end": {
+        "has no next task",
+        "has on_error but",
+        "without a router",
+        "names itself",
+        "unknown task",
+    },
     "is never reached": {"unknown task"},
-    "leads nowhere": {"unknown task"},
+    "has no next task": {"unknown task"},
+    "has on_error but": {"unknown task"},
 }
 """What is not said beside another mistake that explains it."""
 

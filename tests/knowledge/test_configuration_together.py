@@ -182,7 +182,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "first at workflows/first.yaml:1:1",
         'workflows/second.yaml:3:15: prompt: expected text, got the number 5; quote it: "5"',
         "workflows/second.yaml:3:26: knowledge: expected a list, got a mapping",
-        "workflows/second.yaml:4:15: {{ .input.x }} is not defined: .input has no 'x'; known: none",
+        "workflows/second.yaml:4:15: {{ .input.x }} is not defined: .input has no 'x'; known: "
+        "none; declare it below input:",
         "workflows/second.yaml:4:54: task 'two' binds unknown knowledge base 'own'; "
         "known: a/b, docs",
     ]
@@ -328,7 +329,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' "
         "here; did you mean 'env'; known: env, secrets",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
-        "'line'; did you mean 'lines'; known: lines, question",
+        "'line'; did you mean 'lines'; known: lines, question; declare it below input:",
     ]
 
 

@@ -42,7 +42,7 @@ def test_which_arguments_are_made() -> None:
 @pytest.mark.parametrize(
     ("rest", "line", "says"),
     [
-        ("    config: {}", 3, "nothing says what makes it; write either 'class' or 'factory'"),
+        ("    config: {}", 3, "has neither class nor factory; write one of them"),
         ("    class: a:B\n    factory: a:b", 6, "class and factory are both given; keep one of"),
         ("    class: a:B.c", 5, "'a:B.c' is not of the form 'package.module:Class'"),
         ("    factory: a.b", 5, "'a.b' is not of the form 'package.module:function' or '"),

@@ -184,7 +184,7 @@ VALID = [
     ("workflows/1/channels/seen", {}),
     ("workflows/1/checkpointer", None),
     ("checkpointer", {}),
-    ("checkpointer/type", "memory"),
+    ("checkpointer", {"type": "memory"}),
 ]
 
 INVALID = [
@@ -219,6 +219,8 @@ INVALID = [
     ("workflows/1/max_steps", 0),
     ("checkpointer/dsn", "{{ .env.KEY }}"),
     ("checkpointer/type", "postgres"),
+    ("checkpointer/type", "memory"),
+    ("workflows/1/checkpointer/path", "threads.db"),
     ("checkpointer/path", ""),
     ("name", GONE),
     ("name", "two words"),

@@ -345,7 +345,7 @@ def test_declared_fingerprint(tmp_path: Path) -> None:
         (f"{__name__}:Overloading", UsageError, "'mine': module .* has no 'Overloading'"),
         ("pydantic:BaseModel", EmbedderError, "'mine': pydantic:BaseModel is the class BaseModel"),
         ("nowhere.at_all:Thing", UsageError, "'mine': .* cannot be imported: .* put nowhere/at_al"),
-        ("pathlib:Path", ConfigurationError, "'pathlib:Path' is of Python's standard library"),
+        ("pathlib:Path", ConfigurationError, "'pathlib:Path' is in Python's standard library"),
     ],
 )
 def test_declared_classes_that_cannot_be(

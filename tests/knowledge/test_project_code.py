@@ -122,10 +122,10 @@ def test_modules_that_fail_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("os:system", "'os:system' is of Python's standard library"),
-        ("builtins:exec", "'builtins:exec' is of Python's standard library"),
-        ("antigravity:x", "'antigravity:x' is of Python's standard library"),
-        ("os.path:join", "'os.path:join' is of Python's standard library"),
+        ("os:system", "'os:system' is in Python's standard library"),
+        ("builtins:exec", "'builtins:exec' is in Python's standard library"),
+        ("antigravity:x", "'antigravity:x' is in Python's standard library"),
+        ("os.path:join", "'os.path:join' is in Python's standard library"),
         ("pytest.__main__:x", "'pytest.__main__:x' is a program"),
         ("a b:c", "'a b:c' is not of the form 'package.module:Class'"),
         ("linked:x", "'linked:x' leads out of the project folder"),

@@ -30,6 +30,8 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
     if question["schema"] is None:
         return
     if why := mismatch(answer, question["schema"]):
+        if isinstance(answer, str) and "is not of type" in why:
+            why += "; it is text, as is all on the command line that is not JSON"
         raise UsageError(
             f"the answer to task {question['path']!r} does not match its schema: {why}; the thread "
             "still waits, answer it again"

@@ -138,7 +138,11 @@ async def _once(context: Context) -> Outcome:
         # Something that it waited for was cancelled; nobody has cancelled the run.
         raise failure(context, RuntimeError("what it waited for was cancelled")) from error
     except TimeoutError as error:
-        late = TimeoutError(f"it took longer than {task.timeout_seconds} s")
+        tries = task.retry.attempts
+        which = f" in attempt {context.attempt} of {tries}" if tries > 1 else ""
+        late = TimeoutError(
+            f"it took longer than {task.timeout_seconds} s{which}; raise timeout_seconds"
+        )
         raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # whatever functions of a project, models and searches raise
         raise failure(context, error) from error

@@ -39,10 +39,10 @@ def _checked(value: Any, what: str, path: tuple[str | int, ...]) -> Any:
     if isinstance(value, list | tuple):
         return [_checked(item, what, (*path, at)) for at, item in enumerate(value)]
     if not isinstance(value, dict):
-        _refuse(what, path, f"a {type(value).__name__}")
+        _refuse(what, path, f"a value of type {type(value).__name__}")
     for key in value:
         if not isinstance(key, str):
-            _refuse(what, path, f"a mapping with the key {key!r}, a {type(key).__name__}")
+            _refuse(what, path, f"a mapping with the key {key!r} of type {type(key).__name__}")
     return {key: _checked(item, what, (*path, key)) for key, item in value.items()}
 
 

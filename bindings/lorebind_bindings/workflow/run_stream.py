@@ -56,7 +56,8 @@ class RunStream:
             LorebindError: the run failed.
         """
         if self._run is None or not self._run.done() or self._run.cancelled():
-            raise UsageError("there is no result; read the stream to its end first")
+            other = f", or resume thread {self.thread_id!r}" if self._begun else ""
+            raise UsageError(f"there is no result; read the stream to its end first{other}")
         return self._run.result()
 
     @property

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.json_schemas import schema_faults
 from lorebind_knowledge.configuration.references import named, problem_at
+from lorebind_knowledge.declarations.models import EXTRACTIVE
 from lorebind_knowledge.declarations.tools import CodeTool, KnowledgeTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lorebind_knowledge.declarations.agents import AgentDeclaration
     from lorebind_knowledge.declarations.base import Declaration
+    from lorebind_knowledge.declarations.models import ModelDeclaration
     from lorebind_knowledge.errors import Problem
 
 
-def agents(declared: Iterable[AgentDeclaration]) -> Iterator[Problem]:
-    """Tools of one name, and what is wrong with an `output_schema`."""
+def agents(
+    declared: Iterable[AgentDeclaration], models: Sequence[ModelDeclaration]
+) -> Iterator[Problem]:
+    """Tools of one name, an `output_schema` that is none, and models that can use neither."""
     for agent in declared:
         yield from _repeated(agent)
+        yield from _quoting(agent, models)
         if isinstance(agent.output_schema, dict):
             for path, message in schema_faults(agent.output_schema):
                 at = ("output_schema", *path)
-                yield problem_at(agent, at, f"output_schema is no JSON Schema: {message}")
+                yield problem_at(agent, at, f"output_schema is not a valid JSON Schema: {message}")
+
+
+def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Iterator[Problem]:
+    """What an agent declares that its model, which only quotes, would ignore."""
+    model = defaults.meant(models, agent.model)
+    if model is None or model.provider != EXTRACTIVE:
+        return
+    beyond = {"tools": "cannot call tools", "output_schema": "cannot write JSON"}
+    for field, why in beyond.items():
+        if getattr(agent, field):
+            owner = named(agent, agent.id)
+            message = f"{owner} has {field}, but its model {model.id!r} (extractive) {why}"
+            yield problem_at(agent, (field,), message, f"name a chat model, or remove {field}")
 
 
 def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:

@@ -63,7 +63,9 @@ def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:
             elif task.workflow in way:
                 circle = [*way[way.index(task.workflow) :], task.workflow]
                 message = f"workflow {task.workflow!r} would run itself: {' -> '.join(circle)}"
-                yield problem_at(task, ("workflow",), message, "break the circle")
+                yield problem_at(
+                    task, ("workflow",), message, "remove one of these composite tasks"
+                )
             elif task.workflow in by_id:
                 way.append(task.workflow)
                 ahead.append(_ahead(task.workflow, by_id, done))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lorebind_knowledge.configuration.task_graph import Edge
-    from lorebind_knowledge.declarations.workflows import WorkflowDeclaration
+    from lorebind_knowledge.declarations.workflows import TaskBase, WorkflowDeclaration
     from lorebind_knowledge.errors import Problem
 
 
@@ -58,15 +58,26 @@ def _ends(graph: TaskGraph) -> Iterator[Problem]:
     """Tasks that nothing follows though it should, and those that something follows."""
     for number, task in enumerate(graph.tasks):
         if graph.leads_nowhere(number):
-            hint = "write on_success or final: true"
-            yield problem_at(task, ("id",), f"{_called(task)} leads nowhere", hint)
+            yield problem_at(task, ("id",), *_dead_end(graph, task))
         elif task.final is True and task.on_success is not None:
             message = f"{_called(task)} is final, and on_success leads on from it"
             yield problem_at(task, ("on_success",), message, "remove one of them")
         elif task.final is True and not graph.is_written and number + 1 < len(graph.tasks):
             after = _called(graph.tasks[number + 1])
-            message = f"{_called(task)} is final, and {after} follows it in order"
-            yield problem_at(task, ("final",), message, "say with on_success what follows what")
+            message = f"{_called(task)} is final, so {after} never runs"
+            yield problem_at(task, ("final",), message, "write on_success, or remove final")
+
+
+def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
+    """Why nothing follows a task, and a hint: it speaks of errors only, or another has edges."""
+    hint = "write on_success or final: true"
+    if task.targets():
+        return f"{_called(task)} has on_error but nothing for success", hint
+    other = next(one for one in graph.tasks if one.targets())
+    line = other.position("id").line
+    where = f" (line {line})" if line else ""
+    why = f"{_called(other)}{where} has edges, so the written order does not count"
+    return f"{_called(task)} has no next task", f"{why}: {hint}"
 
 
 def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
@@ -88,8 +99,8 @@ def _circles(graph: TaskGraph) -> Iterator[Problem]:
     for edge in graph.edges:
         if edge.source == edge.target:
             task = graph.tasks[edge.source]
-            hint = "a loop needs a router, and a task that runs again"
-            yield problem_at(task, edge.path, f"{_called(task)} goes on to itself", hint)
+            message = f"{_called(task)} names itself as next"
+            yield problem_at(task, edge.path, message, "put a router into the loop")
     plain = [
         edge
         for edge in _in_circles(graph)

@@ -24,7 +24,7 @@ def schema_faults(schema: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     try:
         validator.check_schema(schema)
     except _library("jsonschema").SchemaError as error:
-        yield tuple(error.path), error.message
+        yield tuple(error.path), _said(error)
         return
     dialect = _library("referencing.jsonschema").specification_with(
         validator.META_SCHEMA["$schema"]
@@ -49,6 +49,14 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     if error is None:
         return ""
     return f"{error.message}, at {error.json_path}" if error.path else str(error.message)
+
+
+def _said(error: Any) -> str:
+    """What is wrong with a schema; of a word that is none of a list, the list."""
+    listed = next((one for one in error.context if one.validator == "enum"), None)
+    if listed is None:
+        return str(error.message)
+    return f"{error.instance!r} at {error.json_path}; expected {', '.join(listed.validator_value)}"
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:

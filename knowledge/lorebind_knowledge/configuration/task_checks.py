@@ -69,7 +69,10 @@ def _condition(
     if condition.kind not in (_ROUTES if routes else _TRUTHS):
         expected = "text, an integer, true or false" if routes else "true or false"
         yield problem_at(
-            task, (field,), f"{field}: its value is a {condition.kind}", f"expected {expected}"
+            task,
+            (field,),
+            f"{field}: its value is of type {condition.kind}",
+            f"expected {expected}",
         )
     yield from _names(task, field, condition, scopes, names)
 
@@ -111,4 +114,4 @@ def _schema(task: WaitTask, schema: dict[str, Any]) -> Iterator[Problem]:
     """A schema that is none, or that refers to what is not in it."""
     for path, message in schema_faults(schema):
         place = ("answer_schema", *path)
-        yield problem_at(task, place, f"schema is no JSON Schema: {message}")
+        yield problem_at(task, place, f"schema is not a valid JSON Schema: {message}")

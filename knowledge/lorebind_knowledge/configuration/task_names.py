@@ -163,6 +163,12 @@ class Names:
         first = reference[0]
         if first in _ONLY and first not in scopes:
             return _ONLY[first], ""
+        for inputs in (("input",), ("workflow", "input")):
+            rest = reference[len(inputs) :]
+            is_input = first in scopes and reference[: len(inputs)] == inputs and rest
+            if is_input and isinstance(self.inputs, dict) and rest[0] not in self.inputs:
+                hint = f"{did_you_mean(rest[0], self.inputs)}; declare it below input:"
+                return f".{'.'.join(inputs)} has no {rest[0]!r}", hint
         if first != "tasks" or "tasks" not in scopes:
             return None
         ends = range(2, len(reference) + 1)

@@ -28,6 +28,10 @@ class CheckpointerDeclaration(Declaration):
             "if": {"properties": {"type": {"const": "postgres"}}, "required": ["type"]},
             "then": {"required": ["dsn"], "properties": {"dsn": {"not": {"type": "null"}}}},
             "else": {"properties": {"dsn": {"type": "null"}}},
+            "anyOf": [
+                {"properties": {"type": {"const": "sqlite"}}},
+                {"properties": {"path": False}},
+            ],
         }
     )
 
@@ -54,4 +58,7 @@ class CheckpointerDeclaration(Declaration):
         if self.type != "postgres" and self.dsn is not None:
             hint = "write type: postgres, or leave it out"
             raise RefusedError([Fault(f"{self.type} has no dsn", hint, ("dsn",))])
+        if self.type != "sqlite" and "path" in self.model_fields_set:
+            hint = "write type: sqlite, or leave it out"
+            raise RefusedError([Fault(f"{self.type} has no path", hint, ("path",))])
         return self

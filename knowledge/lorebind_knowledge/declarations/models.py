@@ -98,7 +98,9 @@ class ModelDeclaration(Declaration):
             raise RefusedError(
                 [Fault(f"{' and '.join(given)} are given", "keep one of them", (given[-1],))]
                 if given
-                else [Fault("nothing says what makes it", "write either 'class' or 'factory'")]
+                else [
+                    Fault(f"model {self.id!r} has neither class nor factory", "write one of them")
+                ]
             )
         if self.provider != LANGCHAIN and (self.class_path or self.factory):
             hint = f"write provider: {LANGCHAIN}, or leave it out"

@@ -121,7 +121,7 @@ _frozen_said: set[Path] = set()
 def _say_that_it_is_frozen(file: Path) -> None:
     if file not in _frozen_said:
         _frozen_said.add(file)
-        log.warning("%s cannot be written here: it can be searched, not changed", file)
+        log.warning("%s cannot be written here: it can be read, not changed", file)
 
 
 _write_locks: dict[str, threading.Lock] = {}

@@ -12,11 +12,11 @@ from lorebind_bindings.workflow.json_values import checked, copied
 from lorebind_bindings.workflow.results import Outcome
 from lorebind_bindings.workflow.results import Update as ChannelUpdate
 from lorebind_knowledge.bridge import call_daemon
-from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from lorebind_bindings.workflow.running import Context
 
@@ -72,10 +72,7 @@ async def work(context: Context) -> Outcome:
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        names = ", ".join(arguments) or "nothing"
-        raise UsageError(
-            f"task {task.id!r}: {task.call} cannot be called with {names}: {error}; see `with`"
-        ) from None
+        raise UsageError(f"{task.call} {_misfit(signature, arguments, error)}") from None
     try:
         if inspect.iscoroutinefunction(function):
             found = await function(**arguments)
@@ -92,6 +89,23 @@ async def work(context: Context) -> Outcome:
         what = f"what task {context.path!r} writes into channel {name!r}"
         updates.append(ChannelUpdate(name, checked(value, what), context.path))
     return Outcome(found.output, updates=updates)
+
+
+def _misfit(signature: inspect.Signature, arguments: Collection[str], error: TypeError) -> str:
+    """Why a function cannot be called with arguments of these names."""
+    parameters = signature.parameters.values()
+    by_name = {
+        one.name: one.default is one.empty
+        for one in parameters
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    }
+    unknown = [name for name in arguments if name not in by_name]
+    if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return f"has no parameter {unknown[0]!r}; {did_you_mean(unknown[0], by_name)}"
+    missing = [name for name, needed in by_name.items() if needed and name not in arguments]
+    if missing:
+        return f"needs {missing[0]!r}; add it to with"
+    return f"cannot be called: {error}; see with"
 
 
 def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -71,8 +71,8 @@ class FileClaims:
             pass
         except OSError as error:
             raise StoreError(
-                f"cannot lock {lock.lock_file}: {error.strerror or error}; make its folder "
-                f"writable, or {ELSEWHERE}"
+                f"threads in {self._database} cannot be written: {error.strerror or error}; make "
+                f"its folder writable, or {ELSEWHERE}"
             ) from error
         finally:
             if mine and not taken:

@@ -90,7 +90,12 @@ class LangChainVectorDB(VectorDBBase):
     def _one_maker(self) -> LangChainVectorDB:
         if (self.class_path is None) == (self.factory is None):
             raise RefusedError(
-                [Fault("nothing says what makes it", "write either 'class' or 'factory'")]
+                [
+                    Fault(
+                        f"{self.label} {self.id!r} has neither class nor factory",
+                        "write one of them",
+                    )
+                ]
                 if self.factory is None
                 else [Fault("class and factory are both given", "keep one of them", ("factory",))]
             )
