@@ -40,7 +40,7 @@ async def test_a_replay_of_another_graph(tmp_path: Path) -> None:
     await first.run("w", {}, thread_id="t")
     await first.close()
     changed = in_file(tmp_path, python("b", says(2)), python("a", says(1)))
-    with pytest.raises(ThreadRefusedError, match="has changed since thread 't'.*'a', 'b'"):
+    with pytest.raises(ThreadRefusedError, match=r"has changed since thread 't'.*'a', 'b'"):
         await changed.replay("w", "t", 1)
     await changed.close()
 
