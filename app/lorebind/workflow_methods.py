@@ -52,17 +52,17 @@ class WorkflowMethods:
                 that has completed, `messages` and `extra` of the state stay.
             interrupt_before: ids of tasks before which the run is paused.
             sinks: where its events go: `stdout`, a path of a file of JSON Lines, a function, or a
-                `Sink`. Events hold what tasks were given and what they said.
+                `Sink`. Events contain the outputs of tasks; protect them in the same way.
 
         Returns:
-            What it gave; its `status` is `waiting` where a task waits for an answer, and `paused`
-            before a task of `interrupt_before`.
+            The output and the results of its tasks. `status` is `waiting` if a task waits for an
+            answer, and `paused` before a task of `interrupt_before`.
 
         Raises:
             NotFoundError: no such workflow, or a task of `interrupt_before`.
             UsageError: an input is missing, unknown, or of another type.
             ThreadRefusedError: the thread runs, waits, is paused or has failed.
-            TaskError: a task failed. What ended before is kept; `resume` goes on from there.
+            TaskError: a task failed. Finished tasks are kept; `resume` continues from there.
         """
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
@@ -77,19 +77,19 @@ class WorkflowMethods:
         interrupt_before: Collection[str] = (),
         sinks: Sequence[SinkLike] = (),
     ) -> RunResult:
-        """Go on with a thread that waits, is paused, has failed, or was cut off.
+        """Resume a thread that waits, is paused, failed or was interrupted.
 
-        What has ended does not run again.
+        Finished tasks do not run again.
 
         Args:
             workflow: its id.
             thread_id: the thread's.
             answers: for tasks that wait, by their id or their path. The others go on waiting.
-            interrupt_before, sinks: as for `arun`.
+            interrupt_before, sinks: as for `run`.
 
         Raises:
             NotFoundError: no such workflow or thread.
-            UsageError: an answer that nobody waits for, or that does not fit its schema.
+            UsageError: no task waits for an answer, or the answer does not match the schema.
             ThreadRefusedError: it has completed, runs now, or the workflow's graph has changed.
             TaskError: a task failed.
         """
@@ -111,10 +111,10 @@ class WorkflowMethods:
         cancelled; it can be resumed.
 
         Args:
-            workflow, inputs, thread_id, interrupt_before, sinks: as for `arun`.
+            workflow, inputs, thread_id, interrupt_before, sinks: as for `run`.
 
         Raises:
-            LorebindError: as `arun`, while it is read.
+            LorebindError: the same errors as `run`, while you read the stream.
         """
         thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         start = self._start(workflow, inputs, thread_id, interrupt_before, sinks)
@@ -150,7 +150,7 @@ class WorkflowMethods:
         return await self._workflows.history(workflow, thread_id)
 
     async def areplay(self, workflow: str, thread_id: str, step: int) -> RunResult:
-        """Run the last turn of a thread again from after a step, as a thread of its own.
+        """Run the last turn of a thread again from after a step, as a new thread.
 
         Args:
             workflow: its id.
@@ -171,12 +171,15 @@ class WorkflowMethods:
 
         Its state has `input` (the inputs of the workflow, by name), `output`, and `messages`, which
         tasks know as `{{ .state.messages }}` and may add to. While tasks wait, it is interrupted;
-        `Command(resume={task: answer})` answers. Every turn of your thread is a thread of the
-        workflow's own, which the interrupt names.
+        `Command(resume={task: answer})` answers. A wrong answer is a new interrupt, whose value has
+        a `problem`. Your checkpointer keeps your graph's state. The workflow keeps a thread of its
+        own for each turn, named in the interrupt as `thread_id`, where the project's
+        `checkpointer` says.
 
         Args:
             workflow: its id.
-            checkpointer: keeps the graph where you run it itself; within your graph, yours does.
+            checkpointer: keeps the state if you run the graph itself. As a node of your graph it
+                uses the checkpointer of your graph.
 
         Raises:
             NotFoundError: no such workflow.

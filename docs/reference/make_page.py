@@ -109,24 +109,29 @@ class _Page:
         """All that a declaration holds; headings are the keys that lead there, and its tag."""
         for key, value in self.definitions[name]["properties"].items():
             new = [(inner, mark) for inner, mark in _held(value) if inner not in self.headings]
+            choices = {}
+            # All get their headings before any is entered: a task may hold tasks of other kinds.
             for inner, mark in new:
-                if inner not in self.headings:
-                    tag = _tag(self.definitions[inner])
-                    choice = f" with `{tag[0]}: {tag[1]}`" if tag else chosen
-                    if len(new) > 1 and not any(_tag(self.definitions[one]) for one, _ in new):
-                        # Their keys tell them apart.
-                        choice = f" with `{self.definitions[inner]['required'][0]}`"
-                    place = f"{path}{key}{mark}"
-                    self.headings[inner] = f"`{place}`{choice}"
-                    yield inner
-                    yield from self._parts(inner, f"{place}.", choice)
+                tag = _tag(self.definitions[inner])
+                choices[inner] = f" with `{tag[0]}: {tag[1]}`" if tag else chosen
+                if len(new) > 1 and not any(_tag(self.definitions[one]) for one, _ in new):
+                    # Their keys tell them apart.
+                    choices[inner] = f" with `{self.definitions[inner]['required'][0]}`"
+                self.headings[inner] = f"`{path}{key}{mark}`{choices[inner]}"
+            for inner, mark in dict(new).items():
+                yield inner
+                yield from self._parts(inner, f"{path}{key}{mark}.", choices[inner])
 
     def _section(self, name: str) -> str:
         definition, heading = self.definitions[name], self.headings[name]
         level = "###" if heading.startswith("`") else "##"
         lines = [f"{level} {heading}", "", definition.get("description", _UNDESCRIBED)]
         required = definition.get("required", ())
-        rows = sorted(definition["properties"].items(), key=lambda row: row[0] not in required)
+        refused = {
+            key for one in definition.get("not", {}).get("anyOf", ()) for key in one["required"]
+        }
+        rows = [row for row in definition["properties"].items() if row[0] not in refused]
+        rows.sort(key=lambda row: row[0] not in required)
         if rows:
             lines += ["", "| key | type | default | what it says |", "| --- | --- | --- | --- |"]
         for key, value in rows:

@@ -28,11 +28,11 @@ def run(
     thread: Annotated[
         str | None,
         typer.Option(
-            "--thread", "-t", metavar="ID", help="The thread: a name for a new one, or an old one."
+            "--thread", "-t", metavar="ID", help="The thread's id: a new one, or an existing one."
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the thread where it stopped.")
+        bool, typer.Option("--resume", help="Resume the thread where it stopped.")
     ] = False,
     answers: Annotated[
         list[str] | None,
@@ -52,15 +52,15 @@ def run(
     ] = False,
     events: Annotated[
         Path | None,
-        typer.Option("--events", metavar="FILE", help="Append the events, a JSON line each."),
+        typer.Option("--events", metavar="FILE", help="Append the events to FILE as JSON Lines."),
     ] = None,
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """Run a workflow and print what it gives, with its citations.
+    """Run a workflow and print its output, with its citations.
 
-    A run that waits for an answer or pauses exits with 3, and prints the command that resumes it.
-    So does one that fails, with 1: what its tasks finished is kept.
+    A run that waits or is paused exits with 3, a run that fails with 1. Both print the command
+    that resumes the run; finished tasks are kept.
     """
     from lorebind.cli.interrupts import completed_by
     from lorebind.cli.opening import open_project

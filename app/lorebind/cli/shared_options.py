@@ -19,7 +19,10 @@ log_level: ContextVar[Level | None] = ContextVar("lorebind_log_level", default=N
 """The level from which events are logged; None if the user has not asked for logs."""
 
 _TENANT = Annotated[
-    str | None, typer.Option("--tenant", metavar="NAME", help="Whose knowledge it is about.")
+    str | None,
+    typer.Option(
+        "--tenant", metavar="NAME", help="The tenant whose knowledge and threads are used."
+    ),
 ]
 _VERBOSE = Annotated[
     int,

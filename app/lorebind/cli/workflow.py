@@ -1,4 +1,4 @@
-"""`lorebind workflow`: the workflows of a project, and the threads that their runs left."""
+"""`lorebind workflow`: the workflows of a project, and the threads of their runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 60
 
-app = typer.Typer(help="Show workflows, and what their runs did.", no_args_is_help=True)
+app = typer.Typer(help="Show workflows and their runs; replay a run.", no_args_is_help=True)
 
 
 class Format(StrEnum):
@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 @app.callback()
 def workflow() -> None:
-    """Show workflows, and what their runs did."""
+    """Show workflows and their runs; replay a run."""
 
 
 @app.command("list")
@@ -108,7 +108,7 @@ def threads(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the threads of a workflow, the newest first, with what each has come to."""
+    """List the threads of a workflow, the newest first, with their status."""
     from lorebind.cli.indexes import project_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 
@@ -136,7 +136,7 @@ def history(
     project: ProjectOption = ".",
     output: OutputOption = Output.table,
 ) -> None:
-    """List the tasks that ended in a thread, turn by turn, with what they gave."""
+    """List the tasks that ended in a thread, turn by turn, with their outputs."""
     from lorebind.cli.indexes import project_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 

@@ -103,9 +103,9 @@ class Workflows:
         interrupt_before: Collection[str] = (),
         bus: EventBus | None = None,
     ) -> RunResult:
-        """Go on with a thread that waits, is paused, has failed or was cut off.
+        """Resume a thread that waits, is paused, failed or was interrupted.
 
-        What has ended does not run again.
+        Finished tasks do not run again.
 
         Args:
             workflow: its id.
@@ -351,7 +351,7 @@ def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
         "paused": "is paused",
         "failed": "has failed",
         "running": "runs",
-    }.get(info.status, "was cut off")
+    }.get(info.status, "was interrupted")
     hint = f"resume it: {how_to_resume(loaded, thread.workflow, thread.id, info.waiting)}"
     return (
         f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "

@@ -39,7 +39,7 @@ class AgentDeclaration(Declaration):
         ge=1,
         le=1000,
         description="How often the model may call tools for one answer, several at once counted as "
-        "one. Once more is an error.",
+        "one. A further call is an error.",
     )
     output_schema: JsonMap | None = Field(
         None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointerDeclaration(Declaration):
-    """A SQLite file, the memory of the process, or PostgreSQL."""
+    """Where threads are kept: a SQLite file, the memory of the process, or PostgreSQL."""
 
     label: ClassVar[str] = "checkpointer"
     kind_key: ClassVar[str] = "type"
@@ -41,7 +41,8 @@ class CheckpointerDeclaration(Declaration):
     path: str = Field(
         ".lorebind/threads.db",
         min_length=1,
-        description="sqlite: the file, relative to the project folder.",
+        description="sqlite: the file, relative to the project folder. Absolute paths and `../x` "
+        "work too; they need trust.",
     )
     dsn: Secret | None = Field(
         None, description="postgres: postgresql://user:password@host/database."

@@ -48,8 +48,7 @@ class TaskBase(Declaration):
     id: Id = Field(description="The name by which templates and edges refer to the task.")
     condition: str | None = Field(
         None,
-        description="A CEL expression. Where it is false, the task is skipped, and what follows "
-        "`on_success` runs.",
+        description="A CEL expression. If it is false, the task is skipped and the next task runs.",
     )
     on_success: EdgeDeclaration | None = Field(None, description="What runs after the task.")
     on_error: EdgeDeclaration | None = Field(
@@ -58,14 +57,16 @@ class TaskBase(Declaration):
     final: bool = Field(False, description="Whether the path ends here.")
     retry: RetryConfig = Field(
         default_factory=lambda: RetryConfig(attempts=1),
-        description="How often it is tried if a provider or a database is out of reach, or the "
-        "time is over. By default once.",
+        description="How often the task is tried in all if a provider or database is unreachable "
+        "or an attempt times out. By default once.",
     )
     timeout_seconds: float | None = Field(
-        None, gt=0, description="The longest time that one try may take."
+        None, gt=0, description="The longest time that one attempt may take."
     )
     cache: CacheDeclaration | None = Field(
-        None, description="Use an earlier output for the same work. By default it is always done."
+        None,
+        description="Use the output again for the same work, in this process only; it is "
+        "forgotten when the process ends.",
     )
     update: JsonMap = Field(
         default_factory=dict,

@@ -24,4 +24,4 @@ class ChannelDeclaration(Declaration):
         "the other. Without any, an update replaces the value, and two tasks that run side by side "
         "may not both write it.",
     )
-    default: JsonValue = Field(None, description="The value at the start of a run.")
+    default: JsonValue = Field(None, description="The value at the start of every turn.")

@@ -99,8 +99,8 @@ class PythonTask(TaskBase):
 
     type: Literal["python"] = Field(description="Calls a function.")
     call: FactoryPath = Field(
-        description="The function, plain or async, as 'module:function'. It returns what JSON can "
-        "say, or an `Update`; a parameter `context` is given the run's."
+        description="The function, plain or async, as 'module:function'. It returns JSON values "
+        "or an `Update`. A parameter named `context` receives the context of the run."
     )
     arguments: JsonMap = Field(
         default_factory=dict,
@@ -110,7 +110,7 @@ class PythonTask(TaskBase):
 
 
 class AggregateTask(TaskBase):
-    """A mapping of what other tasks gave."""
+    """A mapping of the outputs of other tasks."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "outputs")
 
@@ -119,7 +119,7 @@ class AggregateTask(TaskBase):
 
 
 class WaitTask(TaskBase):
-    """An answer of a person, until which the run is suspended."""
+    """A question to a person. The run is suspended until it is answered."""
 
     templated: ClassVar[tuple[str, ...]] = (*TaskBase.templated, "prompt")
 
@@ -128,5 +128,5 @@ class WaitTask(TaskBase):
     answer_schema: JsonMap | None = Field(
         None,
         alias="schema",
-        description="The JSON Schema of the answer. By default any JSON is one.",
+        description="The JSON Schema of the answer. By default any JSON is accepted.",
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WorkflowDeclaration(Declaration):
-    """Tasks that run one after the other, and the knowledge and agents that they use."""
+    """A graph of tasks, with the knowledge and agents that they use."""
 
     label: ClassVar[str] = "workflow"
     templated: ClassVar[tuple[str, ...]] = ("vars", "outputs")
@@ -51,8 +51,9 @@ class WorkflowDeclaration(Declaration):
     )
     tasks: list[TaskDeclaration] = Field(
         min_length=1,
-        description="The tasks. They run in order where no edge is written; otherwise the first "
-        "runs first, and edges say the rest.",
+        description="The tasks. Without edges they run in order. With edges, the first task runs "
+        "first and every other task needs an edge that leads to it. Ids are unique in the whole "
+        "workflow.",
     )
     channels: dict[Id, ChannelDeclaration] = Field(
         default_factory=dict,
@@ -62,7 +63,7 @@ class WorkflowDeclaration(Declaration):
         None, description="Where its threads are kept. By default where the project says."
     )
     max_steps: int = Field(
-        1000, ge=1, description="How many tasks may run in one run; what a loop is stopped by."
+        1000, ge=1, description="The most tasks that one run may execute; more is an error."
     )
     outputs: dict[str, str] = Field(
         default_factory=dict, description="The outputs of a run, by name; templates."
