@@ -167,7 +167,7 @@ def _updates(context: Context, output: Any) -> list[Update]:
 
 def failure(context: Context, error: Exception) -> TaskFailed:
     """A task's error, as `on_error` and users see it."""
-    message = str(error) if isinstance(error, LorebindError) else context.run.said(error)
+    message = context.run.said(error)
     told = {
         "task": context.task.id,
         "path": context.path,

@@ -12,7 +12,7 @@ from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows.flow import Flow
 from lorebind_knowledge.errors import LorebindError
-from lorebind_knowledge.redaction import said_by
+from lorebind_knowledge.redaction import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -128,8 +128,8 @@ class Run:
         self.environment = PartEnvironment(self.parts.loaded.environment)
 
     def said(self, error: Exception) -> str:
-        """What an error says, without the secrets that the run has looked up."""
-        return said_by(error, values=self.environment.told)
+        """The words of an error, without the secrets that the run has looked up."""
+        return without(str(error) or type(error).__name__, self.environment.told)
 
 
 async def keep(run: Run, record: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from lorebind_bindings.workflow.signature import differences, signature
 from lorebind_bindings.workflow.threads.threads import Thread, not_found, open_threads
 from lorebind_bindings.workflow.turn import Turn, compile_host, playing
 from lorebind_knowledge.errors import (
+    LorebindError,
     NotFoundError,
     TaskError,
     ThreadRefusedError,
@@ -380,9 +381,11 @@ def _cited(results: Iterable[TaskResult]) -> list[Citation]:
 
 def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> TaskError:
     error = failed.error
+    known = isinstance(failed.cause, LorebindError)
+    said = error["message"] if known else f"{error['type']}: {error['message']}"
     how = how_to_resume(loaded, thread.workflow, thread.id)
     return TaskError(
-        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {error['message']}; what "
+        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {said}; what "
         f"ended before is kept, resume with: {how}",
         task=error["task"],
         path=error["path"],

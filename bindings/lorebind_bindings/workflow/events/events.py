@@ -34,7 +34,7 @@ class RunEvent:
     """Something that happened in a run of a workflow.
 
     Events hold the outputs of tasks and the texts of models: whoever asks for events sees what the
-    run produces. They never hold secrets or the values of inputs.
+    run produces. They hold no values of inputs, and no secret that a task does not output.
     """
 
     type: EventType

@@ -35,8 +35,6 @@ class Update:
 class TaskContext:
     """What a function of a `python` task is given as `context`, if it has such a parameter."""
 
-    state: Mapping[str, Any]
-    """The channels as the task sees them, to be read: `state["messages"]`."""
     attempt: int
     """1 for the first try."""
     idempotency_key: str
@@ -44,7 +42,13 @@ class TaskContext:
     services that do a thing once for a key."""
     task: str
     path: str
-    _emit: Any = field(repr=False, default=None)
+    _state: Callable[[], Mapping[str, Any]] = field(repr=False, default=dict)
+    _emit: Callable[[Any], None] = field(repr=False, default=print)
+
+    @functools.cached_property
+    def state(self) -> Mapping[str, Any]:
+        """The channels as the task sees them, to be read: `context.state["messages"]`."""
+        return MappingProxyType(copied(self._state()))
 
     def emit(self, data: Any) -> None:
         """Tell those who listen to the run something: an event `custom`.
@@ -122,10 +126,10 @@ def _told(context: Context) -> TaskContext:
         context.run.bus.publish("custom", context.task.id, context.path, told)
 
     return TaskContext(
-        state=MappingProxyType(copied(context.state())),
         attempt=context.attempt,
         idempotency_key=digest(context.run.turn, context.path),
         task=context.task.id,
         path=context.path,
+        _state=context.state,
         _emit=emit,
     )

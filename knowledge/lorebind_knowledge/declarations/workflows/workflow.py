@@ -63,7 +63,10 @@ class WorkflowDeclaration(Declaration):
         None, description="Where its threads are kept. By default where the project says."
     )
     max_steps: int = Field(
-        1000, ge=1, description="The most tasks that one run may execute; more is an error."
+        1000,
+        ge=1,
+        description="The most tasks that one run may execute; more is an error. Each item, branch "
+        "and composite counts on its own.",
     )
     outputs: dict[str, str] = Field(
         default_factory=dict, description="The outputs of a run, by name; templates."
