@@ -367,7 +367,7 @@ def test_a_wrong_answer_is_asked_again_once(project: Project, face: str) -> None
 def test_text_that_is_no_json(project: Project, said: str) -> None:
     """It is told as such."""
     for model in (Scripted(says=[said]), Agentic(says=[AIMessage(said)] * 2)):
-        with pytest.raises(ModelError, match="does not match output_schema: it is no JSON"):
+        with pytest.raises(ModelError, match="does not match output_schema: it is not JSON"):
             project.generate("?", agent="counter", model=model)
         assert "it is no JSON" in str(model.heard[1][-1].text)  # type: ignore[attr-defined]
 

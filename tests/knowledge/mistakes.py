@@ -648,8 +648,8 @@ MISTAKES = [
         AGENT_FILE,
         "{type: object}",
         "{type: objct}",
-        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: 'objct' at $.type; "
-        "expected array, boolean, integer, null, number, object, string",
+        "agents/critic.yaml:10:17: output_schema is not a valid JSON Schema: 'objct' at $.type "
+        "is not one of array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a reference to nothing in a schema",
@@ -871,8 +871,8 @@ MISTAKES = [
         GRAPH_FILE,
         "{type: object}",
         "{type: objct}",
-        "workflows/sort.yaml:21:54: schema is not a valid JSON Schema: 'objct' at $.type; "
-        "expected array, boolean, integer, null, number, object, string",
+        "workflows/sort.yaml:21:54: schema is not a valid JSON Schema: 'objct' at $.type "
+        "is not one of array, boolean, integer, null, number, object, string",
     ),
     Mistake(
         "a task that is in another",

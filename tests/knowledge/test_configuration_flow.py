@@ -282,8 +282,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "type: boolean",
             "type: bolean",
-            "17:49: schema is not a valid JSON Schema: 'bolean' at $.properties.ok.type; "
-            "expected array, boolean, integer, null, number, object, string",
+            "17:49: schema is not a valid JSON Schema: 'bolean' at $.properties.ok.type "
+            "is not one of array, boolean, integer, null, number, object, string",
         ),
         (
             "schema: { type: object",

@@ -33,8 +33,11 @@ def agents(
 
 
 def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Iterator[Problem]:
-    """What an agent declares that its model, which only quotes, would ignore."""
-    model = defaults.meant(models, agent.model)
+    """What an agent declares that its model, which only quotes, would ignore.
+
+    Where no model is declared, each call may be given one.
+    """
+    model = defaults.meant(models, agent.model) if models else None
     if model is None or model.provider != EXTRACTIVE:
         return
     beyond = {"tools": "cannot call tools", "output_schema": "cannot write JSON"}

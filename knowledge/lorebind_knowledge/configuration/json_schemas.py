@@ -56,7 +56,9 @@ def _said(error: Any) -> str:
     listed = next((one for one in error.context if one.validator == "enum"), None)
     if listed is None:
         return str(error.message)
-    return f"{error.instance!r} at {error.json_path}; expected {', '.join(listed.validator_value)}"
+    return (
+        f"{error.instance!r} at {error.json_path} is not one of {', '.join(listed.validator_value)}"
+    )
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from lorebind_knowledge.configuration import defaults
 from lorebind_knowledge.configuration.agents import agents
 from lorebind_knowledge.configuration.autoload import (
     KINDS,
@@ -236,7 +235,7 @@ class _Loading:
         self.problems += composites(self.workflows)
         self.problems += flows(self.workflows)
         everywhere = [*self.agents, *(a for w in self.workflows for a in w.agents)]
-        self.problems += agents(everywhere, defaults.models(project))
+        self.problems += agents(everywhere, project.models)
         self.problems += dimensions(project, self.workflows)
         self.problems += existing(project, self.agents, self.workflows)
         self.problems += catalogs(project)

@@ -1,0 +1,43 @@
+"""Agents whose model, which only quotes, could not do what they declare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorebind_knowledge.configuration import load_project
+from lorebind_knowledge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = """name: p
+models: [{ id: ex, provider: extractive }]
+agents:
+  - id: a
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ('tools: ["steps:look"]', "has tools, but its model 'ex' (extractive) cannot call tools"),
+        ("output_schema: {type: object}", "has output_schema, but its model 'ex' (extractive)"),
+    ],
+)
+@pytest.mark.parametrize("model", ["", "    model: ex\n"])
+def test_an_extractive_model_takes_neither(
+    tmp_path: Path, field: str, message: str, model: str
+) -> None:
+    """Whether it is named or the only one; without declared models a call may bring one."""
+    (tmp_path / "steps.py").write_text('def look() -> str:\n    """Look."""\n    return ""\n')
+    file = tmp_path / "lorebind.yaml"
+    file.write_text(f"{PROJECT}{model}    {field}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_project(tmp_path)
+    assert [message in problem.message for problem in caught.value.problems] == [True]
+    file.write_text(
+        file.read_text().replace(PROJECT.splitlines()[1], "models: []").replace(model, "")
+    )
+    load_project(tmp_path)
