@@ -369,7 +369,7 @@ def test_text_that_is_no_json(project: Project, said: str) -> None:
     for model in (Scripted(says=[said]), Agentic(says=[AIMessage(said)] * 2)):
         with pytest.raises(ModelError, match="does not match output_schema: it is not JSON"):
             project.generate("?", agent="counter", model=model)
-        assert "it is no JSON" in str(model.heard[1][-1].text)  # type: ignore[attr-defined]
+        assert "it is not JSON" in str(model.heard[1][-1].text)  # type: ignore[attr-defined]
 
 
 def test_a_value_that_is_no_object(project: Project) -> None:

@@ -137,7 +137,7 @@ async def test_an_answer_may_ask_again() -> None:
             {"ask": {"ok": True}, "free": float("nan")},
             "answer to task 'p.free' is not JSON: .* nan",
         ),
-        ({"free": object()}, "answer to task 'p.free' is not JSON: a object"),
+        ({"free": object()}, "answer to task 'p.free' is not JSON: a value of type object"),
         ({"free": {"x": {1: 2}}}, r"'p.free' is not JSON at \['x'\]: a mapping with the key 1"),
     ],
 )
