@@ -306,9 +306,9 @@ async def test_best_effort_goes_without(kind: str) -> None:
     each = result.tasks["x"].items or [result.tasks[name] for name in parts]
     assert [one.status for one in each] == ["failed", "completed", "failed"]
     assert [one.error["message"] if one.error else "" for one in each] == [
-        "ValueError: no 0",
+        "no 0",
         "",
-        "ValueError: no 2",
+        "no 2",
     ]
     assert result.tasks["x"].status == "completed"
 
@@ -364,7 +364,7 @@ async def test_a_handled_failure_is_no_failure() -> None:
     }
     end = python("end", says("never"), final=True)
     result = await run(collection("c", [1], fails, instead, end, strategy="fail_fast"))
-    assert result.output == [{"was": "ValueError: no", "at": "fails"}]
+    assert result.output == [{"was": "no", "at": "fails"}]
 
 
 async def test_parallel_in_collection_in_parallel() -> None:

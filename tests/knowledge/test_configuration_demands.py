@@ -51,7 +51,7 @@ models:
   - { id: far, provider: openai, model: gpt-5 }
   - { id: own, provider: langchain, class: "hooks:Chat" }
 agents:
-  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }] }
+  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }], model: own }
 wrappers: ["hooks:around", { type: cache }]
 extensions:
   - { provider: python, class: "hooks:Audit" }
