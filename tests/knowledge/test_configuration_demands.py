@@ -51,7 +51,8 @@ models:
   - { id: far, provider: openai, model: gpt-5 }
   - { id: own, provider: langchain, class: "hooks:Chat" }
 agents:
-  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }], model: own }
+  - { id: a, tools: ["hooks:refund", { call: "package.own:Tools.find" }, { knowledge: docs }],
+      model: own }
 wrappers: ["hooks:around", { type: cache }]
 extensions:
   - { provider: python, class: "hooks:Audit" }
@@ -100,10 +101,10 @@ of its own
 lorebind.yaml:31:37: model 'own' wants to run hooks:Chat, in hooks.py
 lorebind.yaml:33:22: tool wants to run hooks:refund, in hooks.py
 lorebind.yaml:33:40: tool wants to run package.own:Tools.find, in package/own.py
-lorebind.yaml:34:12: wrapper wants to run hooks:around, in hooks.py
-lorebind.yaml:36:25: extension wants to run hooks:Audit, in hooks.py
-lorebind.yaml:38:41: extension wants to reach other machines, which can read the metrics
-lorebind.yaml:38:59: extension wants to write a file outside of the project folder
+lorebind.yaml:35:12: wrapper wants to run hooks:around, in hooks.py
+lorebind.yaml:37:25: extension wants to run hooks:Audit, in hooks.py
+lorebind.yaml:39:41: extension wants to reach other machines, which can read the metrics
+lorebind.yaml:39:59: extension wants to write a file outside of the project folder
 workflows/w.yaml:2:9: workflow 'w' wants to read the variable NAME
 workflows/w.yaml:4:45: source wants to run hooks:Loader, in hooks.py
 workflows/w.yaml:6:14: task 't' wants to read the variable TOLD
