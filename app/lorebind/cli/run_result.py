@@ -74,7 +74,8 @@ def _print_task(name: str, task: TaskResult, prompts: list[dict[str, Any]]) -> N
 
     if task.status == "failed" and task.error:
         console().rule(f"{name} failed", align="left")
-        print_line(f"{task.error['message']} ({counted(task.attempts, 'attempt')})")
+        said = f"{task.error['type']}: {task.error['message']}"
+        print_line(f"{said} ({counted(task.attempts, 'attempt')})")
         return
     if not (prompts or task.citations or task.unknown_markers):
         return
