@@ -332,6 +332,9 @@ def project_data(draw: DrawFn) -> Data:
             ]
         )
     )
+    if any(one["provider"] == "extractive" for one in models):  # it takes neither of these
+        beyond = {"tools", "output_schema"}
+        agents = [{key: agent[key] for key in agent if key not in beyond} for agent in agents]
     sections: Data = {
         "description": draw(texts),
         "embedders": embedders,

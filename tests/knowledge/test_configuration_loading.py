@@ -243,7 +243,7 @@ def test_an_id_is_used_once(tmp_path):
             ".workflow.input.question }} {{",
             ".workflow.input.qestion }} {{",
             "18:5: {{ .workflow.input.qestion }} is not defined: .workflow.input has no "
-            "'qestion'; did you mean 'question'; known: lines, question",
+            "'qestion'; did you mean 'question'; known: lines, question; declare it below input:",
         ),
         (
             'made: "{{ .workflow.input.question }}"',
