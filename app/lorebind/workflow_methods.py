@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
@@ -198,16 +199,8 @@ class WorkflowMethods:
         interrupt_before: Collection[str],
         sinks: Sequence[SinkLike],
     ) -> Start:
-        async def start(bus: EventBus) -> RunResult:
-            return await self._workflows.run(
-                workflow,
-                inputs or {},
-                thread_id=thread_id,
-                interrupt_before=interrupt_before,
-                bus=bus,
-            )
-
-        return _attaching(sinks, start)
+        run = partial(self._workflows.run, thread_id=thread_id, interrupt_before=interrupt_before)
+        return _attaching(sinks, partial(run, workflow, inputs or {}))
 
     def _resumption(
         self,
@@ -217,12 +210,8 @@ class WorkflowMethods:
         interrupt_before: Collection[str],
         sinks: Sequence[SinkLike],
     ) -> Start:
-        async def start(bus: EventBus) -> RunResult:
-            return await self._workflows.resume(
-                workflow, thread_id, answers, interrupt_before=interrupt_before, bus=bus
-            )
-
-        return _attaching(sinks, start)
+        resume = partial(self._workflows.resume, interrupt_before=interrupt_before)
+        return _attaching(sinks, partial(resume, workflow, thread_id, answers))
 
     run = sync(arun)
     resume = sync(aresume)
@@ -231,8 +220,12 @@ class WorkflowMethods:
     replay = sync(areplay)
 
 
-def _attaching(sinks: Sequence[SinkLike], start: Start) -> Start:
-    """The same run, with sinks for its events; they are made now, so that a bad one is told now."""
+def _attaching(sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]) -> Start:
+    """What runs with these sinks for its events; a sink that cannot be used is refused now.
+
+    Raises:
+        UsageError: `sinks` is no list, or one of them cannot be used.
+    """
     if isinstance(sinks, str | Path) or not isinstance(sinks, Sequence):
         raise UsageError(f"sinks must be a list, as in sinks=['stdout']; got {sinks!r}")
     made = [as_sink(sink) for sink in sinks]
@@ -240,7 +233,7 @@ def _attaching(sinks: Sequence[SinkLike], start: Start) -> Start:
     async def attached(bus: EventBus) -> RunResult:
         for sink in made:
             bus.attach(sink)
-        return await start(bus)
+        return await run(bus=bus)
 
     return attached
 

@@ -148,10 +148,9 @@ async def answer(
 class AnswerStream:
     """An answer as it is being said: parts of its text, to be iterated over once.
 
-    `answer` holds the whole of it afterwards: the text is the parts put together, and its
-    citations are checked just as if it had come in one piece. Who stops reading ends the call of
-    the model. Whoever reads it, it is the answer for the tenant that asked. An answer by a schema
-    comes as one part, when it is known to match.
+    Afterwards `answer` holds all of it, with its citations checked. If you stop reading, the model
+    call is cancelled. The stream belongs to the tenant that asked, whoever reads it. An answer with
+    an `output_schema` comes as one part, once it is known to match.
     """
 
     def __init__(

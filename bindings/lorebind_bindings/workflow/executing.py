@@ -101,7 +101,7 @@ async def _tried(context: Context) -> tuple[int, Outcome]:
             return attempt, await _once(context)
         except TaskFailed as failed:
             failed.attempts = attempt
-            if attempt == task.retry.attempts or not _may_pass(failed.cause):
+            if attempt == task.retry.attempts or not _is_transient(failed.cause):
                 raise
             wait = backoff(task.retry, attempt, None, random.random())
             context.emit("task_retry", attempt=attempt, error=failed.error, wait_seconds=wait)
@@ -109,7 +109,7 @@ async def _tried(context: Context) -> tuple[int, Outcome]:
     raise AssertionError("a task is tried at least once")
 
 
-def _may_pass(cause: BaseException) -> bool:
+def _is_transient(cause: BaseException) -> bool:
     """Whether an error is an outage or a timeout, which another try may not meet."""
     return classify(cause, time.time()).kind == "again"
 

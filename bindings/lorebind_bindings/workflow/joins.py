@@ -1,9 +1,10 @@
 """Which task may run now: a join waits for every edge that was taken, however deep, and runs once.
 
-An edge that was taken is a token at the task that it leads to. A task with a token runs as soon as
-no other token, and no task that runs or waits, can still reach it. What nothing can reach any more
-is skipped. This is the OR-join of workflow languages (van der Aalst et al., "Workflow Patterns",
-2003, synchronising merge) on graphs whose circles are entered at one task.
+A taken edge puts a token on the task that it leads to. A task with a token starts as soon as no
+other token, and no running or waiting task, can still reach it. Tasks that no token can reach any
+more are skipped. This is the OR-join of workflow languages (van der Aalst et al., "Workflow
+Patterns", 2003, synchronising merge). In a cycle with several entries, the first task in the list
+breaks a tie.
 """
 
 from __future__ import annotations
@@ -46,14 +47,10 @@ class Tokens(Generic[T]):
         """The tasks that may start now, in their order."""
         if not self._busy and len(self._here) == 1:
             return list(self._here)
-        return [name for name in self.flow.names if name in self._here and self._may_start(name)]
-
-    def first_held_up(self) -> str | None:
-        """The first task with a token, where those left hold up each other.
-
-        Only circles that are entered at several tasks come to that.
-        """
-        return min(self._here, key=self.flow.number.__getitem__, default=None)
+        here = [name for name in self.flow.names if name in self._here]
+        found = [name for name in here if self._may_start(name)]
+        # In a cycle with several entries, tokens may wait for each other.
+        return found if found or self._busy else here[:1]
 
     def start(self, name: str) -> list[T]:
         """A task starts; its tokens."""
@@ -86,7 +83,7 @@ class Tokens(Generic[T]):
         )
 
     def _holds_up(self, other: str, name: str) -> bool:
-        """Whether what runs or has a token comes before another task that has one."""
+        """Whether a task must wait for another one, which runs or has a token too."""
         if name in self._coming_back and self.flow.is_in_round(other, name):
             return True  # the round is not over
         if other in self._coming_back and self.flow.is_in_round(name, other):

@@ -223,7 +223,7 @@ def _plain(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
 def _class_drawn_as(workflow: WorkflowOutline) -> type[CompiledStateGraph[Any, Any, Any, Any]]:
     """Compiled graphs that are drawn as the tasks of a workflow.
 
-    A class, as LangGraph copies graphs by their class and their own attributes.
+    This needs a class: LangGraph copies a graph by making another one of its class.
     """
 
     class WorkflowGraph(CompiledStateGraph[Any, Any, Any, Any]):

@@ -96,7 +96,7 @@ class Parts:
         """What a `python` task calls.
 
         Raises:
-            UsageError: it cannot be imported, or is no function of others.
+            UsageError: it cannot be imported, or belongs to the standard library or to Lorebind.
         """
         if id(task) not in self._functions:
             named = named_part(task, self.loaded.environment, ("call",))

@@ -89,10 +89,8 @@ class Workflows:
             if info is not None and info.status != "completed":
                 raise ThreadRefusedError(_still_open(self._loaded, thread, info))
             given = {"input": values, "status": "running", **(kept or {})}
-            turn = Turn(
-                self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
-            )
-            turn.seed = seed
+            bus = bus or EventBus(thread.id)
+            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, seed)
             return await self._play(turn, given, values, resumed=False)
 
     async def resume(
@@ -139,13 +137,12 @@ class Workflows:
             by_path = answers_by_path(info.waiting, answers or {})
             let_in = {**dict.fromkeys(info.paused), **by_path}
             given: Any = Command(resume=let_in) if let_in else None
-            turn = Turn(
-                self._parts, store, thread, declared, bus or EventBus(thread.id), interrupt_before
-            )
+            bus = bus or EventBus(thread.id)
+            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before)
             return await self._play(turn, given, {}, resumed=True)
 
     async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
-        """What a thread has come to; None if there is no such thread.
+        """The status of a thread; None if there is no such thread.
 
         Raises:
             NotFoundError: no such workflow.
@@ -254,7 +251,7 @@ class Workflows:
     async def _play(
         self, turn: Turn, given: Any, inputs: Mapping[str, Any], *, resumed: bool
     ) -> RunResult:
-        """Let LangGraph run the turn, tell it, and say what it gave."""
+        """Let LangGraph run the turn, emit its first and last event, and return its result."""
         thread, bus, began = turn.thread, turn.bus, time.monotonic()
         workflow = turn.declared.id
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
@@ -272,7 +269,9 @@ class Workflows:
             raise _task_error(self._loaded, failed, thread) from failed.cause
         except BaseException as error:
             if isinstance(error, Exception):
-                told = {"error": {"type": type(error).__name__, "message": said_by(error)}}
+                kind = type(error).__name__
+                words = said_by(error).removeprefix(f"{kind}: ")
+                told = {"error": {"type": kind, "message": words}}
             else:
                 status = "cancelled"
             raise

@@ -80,10 +80,6 @@ class _FlowRun:
                 if not self.failures:
                     for name in self.tokens.ready():
                         self._start(name)
-                held_up = self.tokens.first_held_up()
-                stopped = not (self.running or self.failures or self.suspended)
-                if stopped and held_up is not None:
-                    self._start(held_up)
                 if not self.running:
                     break
                 ended, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
@@ -95,8 +91,9 @@ class _FlowRun:
         if self.failures:
             raise min(self.failures, key=lambda failed: failed.error["path"])
         if self.suspended:
-            in_order = sorted(self.suspended, key=self.flow.number.__getitem__)
-            raise Suspended.all_of([self.suspended[name] for name in in_order])
+            raise Suspended.all_of(
+                [self.suspended[name] for name in self.flow.names if name in self.suspended]
+            )
         return self._result()
 
     def _start(self, name: str) -> None:
@@ -160,7 +157,7 @@ class _FlowRun:
             own = Write(past.level, number, bit, past.seen, tuple(updates))
             writes = (*writes, own)
             self.writes.append(own)
-            # What was written last is applied to what is known: a loop would take ever longer.
+            # Apply only the new updates, so that the cost of a loop's round does not grow.
             known = [self.frame.channels.updated(state, updates) for state in known]
         return Past(
             {**past.outputs, name: (past.level, done.outcome.output)},

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.results import Update
 from lorebind_bindings.workflow.running import Suspended, TaskFailed, keep
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from lorebind_bindings.workflow.running import Run
+    from lorebind_bindings.workflow.schedule import FlowResult
     from lorebind_knowledge.declarations.workflows.base import Strategy
 
-T = TypeVar("T")
+    Job = Callable[[], Awaitable[FlowResult]]
 
 
 @dataclass(slots=True)
-class Given(Generic[T]):
-    """What one of several gave."""
+class JobResult:
+    """What became of one branch or item."""
 
-    value: T | None = None
+    value: FlowResult | None = None
     error: TaskFailed | None = None
     suspended: Suspended | None = None
 
@@ -30,21 +31,19 @@ class Given(Generic[T]):
         """What it wrote into channels; a failure that is let pass is told in `errors`."""
         if self.error is not None:
             return [Update("errors", self.error.error, path)]
-        return self.value.updates if self.value is not None else []  # type: ignore[attr-defined]
+        return self.value.updates if self.value is not None else []
 
     def as_item(self) -> dict[str, Any]:
         if self.error is not None:
             return {"status": "failed", "error": self.error.error, "attempts": self.error.attempts}
         status = "completed" if self.value is not None else "cancelled"
         attempts = 0
-        for done in self.value.tasks.values() if self.value is not None else ():  # type: ignore[attr-defined]
+        for done in self.value.tasks.values() if self.value is not None else ():
             attempts = max(attempts, done.attempts)
         return {"status": status, "error": None, "attempts": attempts}
 
 
-def letting_fail(
-    run: Run, path: str, job: Callable[[], Awaitable[T]]
-) -> Callable[[], Awaitable[T]]:
+def _letting_fail(run: Run, path: str, job: Job) -> Job:
     """The same job, which does not run again once it has failed.
 
     Where a failure counts as a result it is written down as one: a run that is resumed would give
@@ -52,7 +51,7 @@ def letting_fail(
     """
     key = f"{path}|failed"
 
-    async def once() -> T:
+    async def once() -> FlowResult:
         if (record := run.journal.records.get(key)) is not None:
             failed = TaskFailed(record["error"], RuntimeError(record["error"]["message"]))
             failed.attempts = record["attempts"]
@@ -68,12 +67,13 @@ def letting_fail(
 
 
 async def side_by_side(
-    jobs: Sequence[Callable[[], Awaitable[T]]], workers: int, strategy: Strategy
-) -> list[Given[T]]:
-    """Do several things, some at a time, begun in their order.
+    run: Run, jobs: Mapping[str, Job], workers: int, strategy: Strategy
+) -> list[JobResult]:
+    """Run several lists of tasks, a few at a time, started in their order.
 
     Args:
-        jobs: what is done; each raises TaskFailed or Suspended, or gives a value.
+        run: theirs.
+        jobs: by path; each raises TaskFailed or Suspended, or gives a result.
         workers: how many at a time.
         strategy: `wait_all` ends all and then fails if one failed, `fail_fast` cancels the others
             at once, `best_effort` goes without what failed, `race` takes the first that succeeds
@@ -83,8 +83,10 @@ async def side_by_side(
         TaskFailed: the first failure in the order of the jobs; with `race`, all failed.
         Suspended: some wait, and the others have ended.
     """
-    given: list[Given[T]] = [Given() for _ in jobs]
-    numbered = iter(enumerate(jobs))
+    given = [JobResult() for _ in jobs]
+    if strategy == "best_effort":
+        jobs = {path: _letting_fail(run, path, job) for path, job in jobs.items()}
+    numbered = iter(enumerate(jobs.values()))
     enough = asyncio.Event()
 
     async def worker() -> None:
@@ -110,7 +112,7 @@ async def side_by_side(
     succeeded = any(one.value is not None for one in given)
     if strategy == "race":
         if succeeded:
-            return [Given(one.value, one.error) for one in given]
+            return [JobResult(one.value, one.error) for one in given]
     elif strategy != "best_effort" and failures:
         raise failures[0]
     if waiting := [one.suspended for one in given if one.suspended is not None]:

@@ -1,4 +1,4 @@
-"""What a workflow's graph looks like, kept with each thread: a changed one cannot be resumed."""
+"""A fingerprint of a workflow's graph. Each thread stores it; a resume refuses a changed graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def signature(loaded: LoadedProject, workflow: str) -> dict[str, str]:
-    """For each task, by its path, a hash of its kind and of what follows it.
+    """A hash of the kind and the edges of each task, by the task's path.
 
     Prompts, models, knowledge, conditions and settings are no part of it: they may change while a
     thread waits.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from lorebind_bindings.workflow.answers import answer_key, matches, passed_key
+from lorebind_bindings.workflow.run_workflow import outputs_of, run_tasks
 from lorebind_bindings.workflow.running import Frame, NotKept, Run, Suspended
 from lorebind_bindings.workflow.state import Channels
-from lorebind_bindings.workflow.whole import outputs_of, run_tasks
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Turn:
             except NotKept as error:
                 raise error.__cause__ or error from None
             except Suspended as suspended:
-                await _let_in(journal, suspended)
+                await _take_answers(journal, suspended)
                 continue
             break
         self.tasks = found.tasks
@@ -92,7 +92,7 @@ class Turn:
         }
 
 
-async def _let_in(journal: Journal, suspended: Suspended) -> None:
+async def _take_answers(journal: Journal, suspended: Suspended) -> None:
     """Write down what was answered to those that wait, by their paths.
 
     LangGraph gives every answer of the thread's turn again, from the first, until there is none

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.results import Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
-from lorebind_bindings.workflow.side_by_side import letting_fail, side_by_side
+from lorebind_bindings.workflow.side_by_side import side_by_side
 from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from lorebind_bindings.workflow.running import Context
-    from lorebind_bindings.workflow.schedule import FlowResult
 
 
 async def work(context: Context) -> Outcome:
@@ -28,12 +25,13 @@ async def work(context: Context) -> Outcome:
     items = _items(context)
     flow = task.flows()[0]
     frame = context.inside("")
-    jobs: list[Callable[[], Awaitable[FlowResult]]] = []
-    for index, item in items:
-        job = functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
-        lets_fail = task.strategy == "best_effort"
-        jobs.append(letting_fail(run, f"{context.path}[{index}]", job) if lets_fail else job)
-    given = await side_by_side(jobs, task.max_workers, task.strategy)
+    jobs = {
+        f"{context.path}[{index}]": functools.partial(
+            run_flow, run, frame.at_item(context.path, index, item), flow
+        )
+        for index, item in items
+    }
+    given = await side_by_side(run, jobs, task.max_workers, task.strategy)
     found = [part.value for part in given]
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from lorebind_bindings.inputs import check_inputs
 from lorebind_bindings.workflow.results import together
+from lorebind_bindings.workflow.run_workflow import outputs_of, run_tasks
 from lorebind_bindings.workflow.running import Frame
 from lorebind_bindings.workflow.state import Channels
-from lorebind_bindings.workflow.whole import outputs_of, run_tasks
 
 if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Outcome

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from lorebind_bindings.workflow.results import Done, Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
-from lorebind_bindings.workflow.side_by_side import letting_fail, side_by_side
+from lorebind_bindings.workflow.side_by_side import side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from lorebind_bindings.workflow.running import Context, Frame, Run, TaskFailed
-    from lorebind_bindings.workflow.schedule import FlowResult
     from lorebind_knowledge.declarations import TaskBase
 
 
@@ -24,12 +23,11 @@ async def work(context: Context) -> Outcome:
     """
     task, run = context.task, context.run
     frame = context.inside(f"{context.path}.")
-    jobs: list[Callable[[], Awaitable[FlowResult]]] = []
-    for number, branch in enumerate(task.branches):
-        job = functools.partial(run_flow, run, frame, branch)
-        lets_fail = task.strategy == "best_effort"
-        jobs.append(letting_fail(run, f"{context.path}.{number}", job) if lets_fail else job)
-    given = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
+    jobs = {
+        f"{context.path}.{number}": functools.partial(run_flow, run, frame, branch)
+        for number, branch in enumerate(task.branches)
+    }
+    given = await side_by_side(run, jobs, task.max_workers or len(jobs), task.strategy)
     done = {name: one for part in given if part.value for name, one in part.value.tasks.items()}
     outcome = together(one.outcome for one in done.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)

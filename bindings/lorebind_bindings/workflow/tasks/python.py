@@ -42,8 +42,8 @@ class TaskContext:
     services that do a thing once for a key."""
     task: str
     path: str
-    _state: Callable[[], Mapping[str, Any]] = field(repr=False, default=dict)
-    _emit: Callable[[Any], None] = field(repr=False, default=print)
+    _state: Callable[[], Mapping[str, Any]] = field(repr=False)
+    _emit: Callable[[Any], None] = field(repr=False)
 
     @functools.cached_property
     def state(self) -> Mapping[str, Any]:

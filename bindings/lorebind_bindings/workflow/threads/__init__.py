@@ -1,1 +1,1 @@
-"""Where threads of workflows are kept: checkpointers, who runs a thread, and what is done in it."""
+"""Storage for workflow threads: checkpointers, locks, and the records of finished tasks."""

@@ -31,8 +31,8 @@ R = TypeVar("R")
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Await a blocking function, in a thread of its own.
 
-    Not in the loop's own threads: tasks of workflows run there, and may keep all of them busy. Who
-    cancels this waits until the function has returned, so that nothing is written afterwards.
+    The loop's own threads run the tasks of workflows, which may keep all of them busy. A cancelled
+    call waits until the function has returned, so that nothing is written afterwards.
     """
     work = asyncio.ensure_future(call_daemon(function, *args, **kwargs))
     try:

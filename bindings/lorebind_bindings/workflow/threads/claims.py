@@ -1,4 +1,4 @@
-"""Who runs a thread: one run at a time, in all processes."""
+"""Locks that let one run at a time use a thread, across all processes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ if hasattr(os, "register_at_fork"):  # the child runs none of the parent's threa
 
 
 def _end(lock: FileLock) -> None:
-    """Remove the file, then let go. Who waits for the lock of a removed file opens a new one."""
+    """Remove the file, then release the lock. A process that waited for it opens a new file."""
     with suppress(OSError):  # an empty file stays, as on Windows
         os.unlink(lock.lock_file)
     lock.release()

@@ -1,4 +1,4 @@
-"""What was finished within a turn, written down at once.
+"""The records of a turn: each finished task is stored as soon as it ends.
 
 Each finished task leaves a record: a pending write of the turn's checkpoint, so that LangGraph
 keeps, finds and deletes it with the thread.
@@ -61,10 +61,10 @@ class Journal(MemoryJournal):
         self._writer: asyncio.Task[None] | None = None
 
     async def put(self, record: Record) -> None:
-        """Return when the record would outlive the process.
+        """Store a record; it survives a crash of the process once this returns.
 
-        What is put while a write is under way is written together by the next one. Who cancels
-        this waits for the write too: nothing is written after the last caller has returned.
+        Records that are put during a write are stored together by the next write. A cancelled call
+        waits for its write too, so that nothing is written after the last call has returned.
 
         Raises:
             UsageError: it is not plain JSON.

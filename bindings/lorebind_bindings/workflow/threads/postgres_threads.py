@@ -62,7 +62,7 @@ class PostgresThreads(PostgresSaver):
 
     @property
     def claims(self) -> PostgresThreads:
-        """Who runs a thread is known to the same connection."""
+        """The locks on threads, which this connection holds too."""
         return self
 
     def put(

@@ -1,7 +1,7 @@
-"""How a thread is written down: as plain JSON, and nothing else is read back.
+"""Threads are stored as plain JSON, and nothing else is read back.
 
-LangGraph's own serializer makes objects of any class that stands in the database, so who can write
-there can run code here.
+LangGraph's own serializer creates objects of any class that the database names, so anyone who can
+write to the database could run code here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads of workflows: what each has come to, what it finished, and who runs it."""
+"""Workflow threads: their status, their finished tasks, and the lock of the run that uses one."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class ThreadStore:
 
 
 class Claims(Protocol):
-    """Who runs a thread. The methods block, and any thread may call them."""
+    """Locks on threads. The methods block; any Python thread may call them."""
 
     def take(self, key: str) -> bool:
         """Whether the claim was free; it is taken now."""
