@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
@@ -23,6 +24,8 @@ from lorebind_bindings import (
 )
 from lorebind_knowledge.bridge import sync
 from lorebind_knowledge.configuration import build_project, load_project
+from lorebind_knowledge.configuration.at_run_time import read_knowledge_base, with_knowledge_bases
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.errors import UsageError
 from lorebind_knowledge.events import Events
 from lorebind_knowledge.service import KnowledgeService
@@ -138,6 +141,30 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
     @property
     def name(self) -> str:
         return self.config.project.name
+
+    def with_knowledge_bases(
+        self, declared: Sequence[Mapping[str, Any] | KnowledgeBaseDeclaration]
+    ) -> Self:
+        """The same project with more knowledge bases, which no file declares.
+
+        Both share everything that was opened, and closing one closes it for the other.
+
+        Args:
+            declared: what the YAML of each would say. A declaration is taken as it is.
+
+        Raises:
+            ConfigurationError: with every problem of the first that is not valid, or that has the
+                id of another. The `file` of a problem is a JSON pointer into what was given.
+        """
+        config = self.config
+        for one in declared:
+            if not isinstance(one, KnowledgeBaseDeclaration):
+                one = read_knowledge_base(config, one)
+            config = with_knowledge_bases(config, [one])
+        view = copy(self)
+        view.config = config
+        view.knowledge = self.knowledge.over(config)
+        return view
 
     async def aingest(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,30 +10,23 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
-from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.documents.listing import list_chunks, list_documents
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
-from lorebind_knowledge.embedders.make import make_embedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
 from lorebind_knowledge.extensions.make import make_extension
-from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.index.purging import Purge
 from lorebind_knowledge.ingest.corpus import Corpus
 from lorebind_knowledge.ingest.engine import ingest
 from lorebind_knowledge.ingest.planning import plan
 from lorebind_knowledge.ingest.reindexing import reindex
 from lorebind_knowledge.knowledge_base import ExistingKnowledgeBase, KnowledgeBase
-from lorebind_knowledge.loaders.readers import Loading
 from lorebind_knowledge.middleware.base import Retrieval
-from lorebind_knowledge.middleware.chain import Middleware
 from lorebind_knowledge.namespace import COLLECTION_SCOPE, Namespace, current_tenant
-from lorebind_knowledge.rerankers.make import make_reranker
-from lorebind_knowledge.run_once import Once
+from lorebind_knowledge.parts import Parts
 from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
-from lorebind_knowledge.stores.make import make_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,13 +42,13 @@ if TYPE_CHECKING:
     )
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
+    from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import Matrix, QueryResult
     from lorebind_knowledge.rerankers.base import Reranker
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
-    from lorebind_knowledge.stores.langchain.existing import ExistingStore
 
 
 class KnowledgeService:
@@ -66,23 +58,28 @@ class KnowledgeService:
     and tasks; every call works for the tenant of its own context.
     """
 
-    def __init__(self, loaded: LoadedProject, events: Events | None = None) -> None:
+    def __init__(
+        self, loaded: LoadedProject, events: Events | None = None, *, parts: Parts | None = None
+    ) -> None:
         """
+        Args:
+            loaded: the project.
+            events: who is told what happens.
+            parts: what another service has made; None means parts of its own.
+
         Raises:
             UsageError, PluginError: an extension or a wrapper that is declared cannot be made.
         """
         self.events = events or Events()
-        for declared in loaded.project.extensions:
-            self.events.subscribe(make_extension(declared, loaded.environment))
-        self._middleware = Middleware(loaded.project.wrappers, loaded.environment)
+        if parts is None:
+            for declared in loaded.project.extensions:
+                self.events.subscribe(make_extension(declared, loaded.environment))
+        self._parts = parts or Parts(loaded)
         self._loaded = loaded
-        self._making = threading.Lock()
-        self._embedders: dict[str, Embedder] = {}
-        self._indexes: dict[str, Index] = {}
-        self._existing: dict[tuple[str, str], ExistingStore] = {}
-        self._rerankers: dict[str, Reranker] = {}
-        self._started = Once()
-        self._loading = Loading(loaded.project.loading)
+
+    def over(self, loaded: LoadedProject) -> KnowledgeService:
+        """A service for the same project with other knowledge bases; it shares everything else."""
+        return KnowledgeService(loaded, self.events, parts=self._parts)
 
     def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
         """A declared knowledge base, as a workflow (or the project) sees it, for searches.
@@ -122,24 +119,9 @@ class KnowledgeService:
             retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
             reranker=self.reranker,
             events=self.events,
-            store=self._existing_store(declaration.vector_db, embedder.id),
+            store=self._parts.existing(self._loaded.vector_db(declaration.vector_db), embedder),
             hit_score=self._loaded.hit_score(declaration),
         )
-
-    def _existing_store(self, db_id: str | None, embedder_id: str) -> ExistingStore:
-        from lorebind_knowledge.embedders.langchain_embeddings import LorebindEmbeddings
-        from lorebind_knowledge.stores.langchain.declaration import make_existing
-
-        declaration: Any = self._loaded.vector_db(db_id)
-        key = declaration.id, embedder_id
-        with self._making:
-            if key not in self._existing:
-                self._existing[key] = make_existing(
-                    declaration,
-                    PartEnvironment(self._loaded.environment),
-                    lambda: LorebindEmbeddings(self.embedder(embedder_id)),
-                )
-            return self._existing[key]
 
     def corpus(
         self,
@@ -179,7 +161,7 @@ class KnowledgeService:
             remove_html=declaration.preprocess.remove_html,
             html_extractor=declaration.preprocess.html.extractor,
             language=declaration.language,
-            loading=self._loading,
+            loading=self._parts.loading,
         )
 
     def embedder(self, embedder_id: str | None = None) -> Embedder:
@@ -189,12 +171,7 @@ class KnowledgeService:
             NotFoundError: naming the ones there are.
             EmbedderError, MissingDependencyError: it cannot be made.
         """
-        declaration = self._loaded.embedder(embedder_id)
-        with self._making:
-            if declaration.id not in self._embedders:
-                made = make_embedder(declaration, self._loaded.environment)
-                self._embedders[declaration.id] = self._middleware.embedder(made)
-            return self._embedders[declaration.id]
+        return self._parts.embedder(self._loaded.embedder(embedder_id))
 
     def index(self, db_id: str | None = None) -> Index:
         """A declared vector database with its catalog; None means the project's default.
@@ -210,11 +187,7 @@ class KnowledgeService:
                 f"vector database {declaration.id!r} is filled by others (existing: true), so it "
                 "can be searched and nothing else"
             )
-        with self._making:
-            if declaration.id not in self._indexes:
-                store, catalog = make_store(declaration, self._loaded.environment)
-                self._indexes[declaration.id] = Index(self._middleware.store(store), catalog)
-            return self._indexes[declaration.id]
+        return self._parts.index(declaration)
 
     def reranker(self, declaration: AnyReranker) -> Reranker:
         """A declared reranker, made at its first use.
@@ -222,11 +195,7 @@ class KnowledgeService:
         Raises:
             RerankerError: it cannot be made.
         """
-        key = declaration.model_dump_json()
-        with self._making:
-            if key not in self._rerankers:
-                self._rerankers[key] = make_reranker(declaration, self._loaded.environment)
-            return self._rerankers[key]
+        return self._parts.reranker(declaration)
 
     async def ingest(
         self,
@@ -308,7 +277,7 @@ class KnowledgeService:
                 reasons = "; ".join(source.reason for source in report.sources)
                 raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")
 
-        await self._started.do(
+        await self._parts.started.do(
             (current_tenant(), scope, kb_id),
             ingest_it,
             None if given is None else _named(declaration, given),
@@ -326,7 +295,7 @@ class KnowledgeService:
         await self.start(kb_id, workflow=workflow)
         kb = self._searchable(kb_id, workflow)
         asked = Retrieval((kb,), question, settings or kb.retrieval)
-        return await self._middleware.retrieve(asked)
+        return await self._parts.middleware.retrieve(asked)
 
     async def query_several(
         self,
@@ -342,7 +311,8 @@ class KnowledgeService:
         kbs = tuple(self._searchable(kb_id, workflow) for kb_id in kb_ids)
         if not kbs:
             raise UsageError("there is no knowledge base to search")
-        return await self._middleware.retrieve(Retrieval(kbs, question, settings, together=True))
+        asked = Retrieval(kbs, question, settings, together=True)
+        return await self._parts.middleware.retrieve(asked)
 
     def vector_store(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseVectorStore:
         """A knowledge base as LangChain's `VectorStore`, which searches it and cannot change it.
@@ -429,13 +399,7 @@ class KnowledgeService:
     async def close(self) -> None:
         """Close every store and catalog that was opened; a later call opens them again."""
         self.events.emit("shutdown", Event(""))
-        with self._making:
-            opened: list[Index | ExistingStore] = [*self._indexes.values()]
-            opened += self._existing.values()
-            self._indexes, self._existing, self._embedders = {}, {}, {}
-            self._started = Once()  # what was kept in memory is gone
-        for one in opened:
-            await call(one.close)
+        await self._parts.close()
 
     def _searchable(self, kb_id: str, workflow: str | None) -> SearchableKnowledgeBase:
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)

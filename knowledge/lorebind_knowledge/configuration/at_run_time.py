@@ -1,0 +1,86 @@
+"""Knowledge bases that are declared while a project is in use, laid over what its files declare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from lorebind_knowledge.configuration.dimensions import dimensions
+from lorebind_knowledge.configuration.existing import existing
+from lorebind_knowledge.configuration.named_code import code_problems
+from lorebind_knowledge.configuration.passage_templates import passage_templates
+from lorebind_knowledge.configuration.problems import problems
+from lorebind_knowledge.configuration.references import dangling, duplicates
+from lorebind_knowledge.configuration.template_checks import project_templates, unset_variables
+from lorebind_knowledge.configuration.yaml_source import YamlSource
+from lorebind_knowledge.declarations.base import Position, locate
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.configuration.loaded import LoadedProject
+    from lorebind_knowledge.declarations.base import Path
+
+
+def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> KnowledgeBaseDeclaration:
+    """A knowledge base that could stand beside those of a project.
+
+    Args:
+        loaded: the project.
+        data: what the YAML of the knowledge base would say.
+
+    Raises:
+        ConfigurationError: with every problem. The `file` of each is a JSON pointer (RFC 6901) into
+            the data.
+    """
+    source = YamlSource.from_data(data)
+    source = _Pointed(source.shown_as, source.data)
+    try:
+        declared = KnowledgeBaseDeclaration.model_validate(source.data)
+    except ValidationError as error:
+        raise ConfigurationError(problems(error, source, KnowledgeBaseDeclaration)) from None
+    locate(declared, source)
+    overlaid = with_knowledge_bases(loaded, [declared])
+    # Only what names the new one: the project's files are valid.
+    alone = overlaid.project.model_copy(
+        update={"agents": [], "workflows": [], "knowledge": [], "knowledge_bases": [declared]}
+    )
+    everywhere = overlaid.project.model_copy(update={"agents": [], "workflows": []})
+    found = [
+        *duplicates(everywhere, [], []),
+        *dangling(alone, [], []),
+        *dimensions(alone, []),
+        *existing(alone, [], []),
+        *project_templates(declared),
+        *unset_variables(declared, loaded.environment),
+        *passage_templates(declared, loaded.root),
+        *code_problems(declared, loaded.root),
+    ]
+    if found:
+        raise ConfigurationError(found)
+    return declared
+
+
+def with_knowledge_bases(
+    loaded: LoadedProject, declared: Sequence[KnowledgeBaseDeclaration]
+) -> LoadedProject:
+    """The project with these knowledge bases too, which are taken as they are."""
+    every = [*loaded.project.knowledge_bases, *declared]
+    return replace(loaded, project=loaded.project.model_copy(update={"knowledge_bases": every}))
+
+
+class _Pointed(YamlSource):
+    """Data whose places are JSON pointers."""
+
+    def position(self, path: Path) -> Position:
+        return Position(pointer(path), 0, 0)
+
+
+def pointer(path: Path) -> str:
+    """A path as a JSON pointer: `/sources/0/path`."""
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(f"/{step}" for step in steps)
