@@ -44,7 +44,8 @@ from sqlalchemy.exc import ProgrammingError
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import Manifest
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import IngestRunningError, LorebindError, StoreError
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import IndexKey, Namespace
@@ -150,7 +151,7 @@ def in_sqlite(options: Options) -> Index:
 
 
 def in_pgvector(options: Options) -> Index:
-    catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(options.dsn)))
+    catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(options.dsn), CATALOG))
     return Index(PgvectorStore(options.dsn), catalog)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from lorebind_knowledge.bridge import run
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.embedders.local import LocalEmbedder
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
@@ -72,7 +73,7 @@ def catalog(request: pytest.FixtureRequest, path: Path) -> Iterator[Catalog]:
     """A catalog of each kind."""
     if request.param == "postgres":
         address = PostgresAddress(request.getfixturevalue("dsn"))
-        made = Catalog(postgres=PostgresDatabase(address))
+        made = Catalog(postgres=PostgresDatabase(address, CATALOG))
     else:
         made = Catalog(path if request.param == "file" else None)
     yield made

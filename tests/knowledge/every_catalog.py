@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.testing.index_driver import IndexTests
 
@@ -46,4 +47,4 @@ class OnEveryCatalog(IndexTests):
 
 
 def in_postgres(dsn: str) -> Catalog:
-    return Catalog(postgres=PostgresDatabase(PostgresAddress(dsn)))
+    return Catalog(postgres=PostgresDatabase(PostgresAddress(dsn), CATALOG))

@@ -10,8 +10,9 @@ import pytest
 
 from lorebind_knowledge.catalog import schema
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.configuration import build_project
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import (
     ConfigurationError,
     IngestRunningError,
@@ -232,7 +233,9 @@ def make_catalog(dsn: str, name: str) -> Iterator[Callable[..., Catalog]]:
 
     def make(own_schema: str = name, *, ensure_schema: bool = True) -> Catalog:
         address = PostgresAddress(dsn)
-        database = PostgresDatabase(address, ensure_schema=ensure_schema, own_schema=own_schema)
+        database = PostgresDatabase(
+            address, CATALOG, ensure_schema=ensure_schema, own_schema=own_schema
+        )
         made.append(Catalog(postgres=database))
         return made[-1]
 

@@ -18,10 +18,11 @@ import pytest
 
 from lorebind_knowledge import KnowledgeService, build_project
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.eviction import Recency
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import EmbedderError, StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.memory import MemoryStore
@@ -31,8 +32,8 @@ from .bench import Bench, CountingEmbedder, fill, paragraph
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lorebind_knowledge.catalog.database import Database
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
 
 VECTOR = 64 * 4
 """Bytes of one vector of the embedder here."""
@@ -61,9 +62,9 @@ def clock() -> Clock:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     made: Database
     if request.param == "postgres":
-        made = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
+        made = PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")), CATALOG)
     else:
-        made = EmbeddedDatabase(tmp_path / "x.db" if request.param == "file" else None)
+        made = EmbeddedDatabase(tmp_path / "x.db" if request.param == "file" else None, CATALOG)
     yield made
     made.close()
 
@@ -102,7 +103,7 @@ async def test_the_least_recently_used_go(database: Database, clock: Clock) -> N
 
 async def test_a_damaged_size(tmp_path: Path, clock: Clock) -> None:
     """A row whose size is none goes in its turn, and nothing fails."""
-    database = EmbeddedDatabase(tmp_path / "x.db")
+    database = EmbeddedDatabase(tmp_path / "x.db", CATALOG)
     cache = EmbeddingCache(database, VECTOR, clock)
     await embed_each(cache, "a", "b", "c")
     with database.writing() as sql:
@@ -159,7 +160,7 @@ class Watched(EmbeddedDatabase):
 
 async def test_reading_seldom_writes(clock: Clock) -> None:
     """The first reads of a day are written some thousand at a time, later ones not at all."""
-    database = Watched(None)
+    database = Watched(None, CATALOG)
     cache = EmbeddingCache(database, 10**9, clock)
     embedder = CountingEmbedder()
     batches = [[f"{batch} {number}" for number in range(60)] for batch in range(40)]
@@ -222,8 +223,8 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
 
     def opened() -> Database:
         if kind == "file":
-            return EmbeddedDatabase(tmp_path / "x.db")
-        return PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")))
+            return EmbeddedDatabase(tmp_path / "x.db", CATALOG)
+        return PostgresDatabase(PostgresAddress(request.getfixturevalue("dsn")), CATALOG)
 
     databases = [opened() for _ in range(4)]
     texts = [f"text {number}" for number in range(200)]
@@ -252,8 +253,8 @@ def test_many_trim_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
 
 def test_one_evicts_at_a_time(dsn: str) -> None:
     """In PostgreSQL too: a second one waits, so that two never lock rows crosswise."""
-    first = PostgresDatabase(PostgresAddress(dsn))
-    impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"))
+    first = PostgresDatabase(PostgresAddress(dsn), CATALOG)
+    impatient = PostgresDatabase(PostgresAddress(f"{dsn}%20-clock_timeout%3D50"), CATALOG)
     turn = Recency(first)._alone
     with turn(), pytest.raises(StoreError, match="lock timeout"), Recency(impatient)._alone():
         pass
@@ -267,7 +268,8 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from lorebind_knowledge.catalog.database import EmbeddedDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from tests.fatal_step import Steps
 from tests.knowledge.bench import CountingEmbedder
@@ -276,7 +278,8 @@ async def work(day, at, trimming):
     steps = Steps()
     if not trimming:
         steps.kill_at(at)
-    cache = EmbeddingCache(EmbeddedDatabase(Path(sys.argv[2])), 400 * 256, lambda: day * 86_400.0)
+    database = EmbeddedDatabase(Path(sys.argv[2]), CATALOG)
+    cache = EmbeddingCache(database, 400 * 256, lambda: day * 86_400.0)
     for first in range(0, 600, 300):
         await cache.embed(CountingEmbedder(), [f"text {n}" for n in range(first, first + 300)])
     if trimming:
@@ -313,7 +316,7 @@ def test_killed_anywhere(tmp_path: Path) -> None:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
         wrong = "select count(*) from catalog_embeddings where size != length(vector)"
         assert db.execute(wrong).fetchone() == (0,)
-    database = EmbeddedDatabase(path)
+    database = EmbeddedDatabase(path, CATALOG)
     cache, embedder = EmbeddingCache(database, 100 * VECTOR), CountingEmbedder()
     texts = [f"text {number}" for number in range(600)]
     found = asyncio.run(cache.embed(embedder, texts))

@@ -9,8 +9,9 @@ import pytest
 
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
 from lorebind_knowledge.catalog.schema import NUMBERED, SCHEMA_VERSION
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.address import PostgresAddress
 
@@ -58,7 +59,7 @@ def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[...
         if request.param == "file":
             return Catalog(tmp_path / "x.db")
         address = PostgresAddress(request.getfixturevalue("dsn"))
-        return Catalog(postgres=PostgresDatabase(address, **settings))
+        return Catalog(postgres=PostgresDatabase(address, CATALOG, **settings))
 
     return make
 
@@ -118,10 +119,10 @@ async def test_without_leave_to_change_tables(dsn: str) -> None:
     """With `ensure_schema: false` tables of an earlier version stay as they are, and the error has
     the SQL that changes them and keeps what they hold."""
     address = PostgresAddress(dsn)
-    with contextlib.closing(Catalog(postgres=PostgresDatabase(address))) as catalog:
+    with contextlib.closing(Catalog(postgres=PostgresDatabase(address, CATALOG))) as catalog:
         await catalog.embeddings.embed(CountingEmbedder(), ["a"])
         go_back(catalog, 1)
-    database = PostgresDatabase(address, ensure_schema=False)
+    database = PostgresDatabase(address, CATALOG, ensure_schema=False)
     with contextlib.closing(Catalog(postgres=database)) as catalog:
         with pytest.raises(StoreError, match="of an earlier version, and ensure_schema") as caught:
             start_run(catalog)

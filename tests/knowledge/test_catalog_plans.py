@@ -11,7 +11,7 @@ import pytest
 
 from lorebind_knowledge.catalog import chunks, postgres_words
 from lorebind_knowledge.catalog.ledger import Manifest
-from lorebind_knowledge.catalog.sql import Sql
+from lorebind_knowledge.database.sql import Sql
 from lorebind_knowledge.index.index import Index
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.records import Record

@@ -17,7 +17,8 @@ import pytest
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.catalog.leases import Lease
 from lorebind_knowledge.catalog.ledger import DocumentEntry
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import IngestRefusedError, StoreError
 from lorebind_knowledge.namespace import IndexKey
 from lorebind_knowledge.postgres.address import PostgresAddress
@@ -36,7 +37,7 @@ def make_catalog() -> Iterator[Callable[..., Catalog]]:
     made: list[Catalog] = []
 
     def make(dsn: str, *, ensure_schema: bool = True) -> Catalog:
-        database = PostgresDatabase(PostgresAddress(dsn), ensure_schema=ensure_schema)
+        database = PostgresDatabase(PostgresAddress(dsn), CATALOG, ensure_schema=ensure_schema)
         made.append(Catalog(postgres=database))
         return made[-1]
 
@@ -159,9 +160,10 @@ HOLDER = """
 import sys, time
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
-catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
+catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1]), CATALOG))
 with catalog.lease(Namespace("acme", "support", "project", "docs")):
     print("held", flush=True)
     time.sleep(60)
@@ -207,7 +209,8 @@ def test_after_a_fork(dsn: str) -> None:
 import os, sys
 from lorebind_knowledge.catalog.catalog import Catalog
 from lorebind_knowledge.postgres.address import PostgresAddress
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
 parent, child = (Namespace("t", "p", "project", name) for name in ("parent", "child"))
 
@@ -215,7 +218,7 @@ def start_run(namespace):
     with catalog.lease(namespace) as lease:
         catalog.ledger.start_run(lease, "upsert")
 
-catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1])))
+catalog = Catalog(postgres=PostgresDatabase(PostgresAddress(sys.argv[1]), CATALOG))
 start_run(parent)
 for _ in range(3):
     process = os.fork()

@@ -15,7 +15,8 @@ import pytest
 from lorebind import NotIngestedError, StoreError, tenant
 from lorebind_knowledge.catalog import earlier_postgres, earlier_sqlite
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.namespace import Namespace
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores.pgvector.table import Table
@@ -322,7 +323,9 @@ def test_an_index_in_two_tables(make: Callable[..., Project], written: str) -> N
 
 def test_several_open_it_at_once(written: str) -> None:
     """One of them brings it up to date; the others wait, and see the same."""
-    catalogs = [Catalog(postgres=PostgresDatabase(PostgresAddress(written))) for _ in range(4)]
+    catalogs = [
+        Catalog(postgres=PostgresDatabase(PostgresAddress(written), CATALOG)) for _ in range(4)
+    ]
     with ThreadPoolExecutor(len(catalogs)) as threads:
         found = list(threads.map(lambda one: one.ledger.index(DOCS, "active"), catalogs))
     assert found[0] is not None

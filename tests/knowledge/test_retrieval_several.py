@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.catalog.ledger import IndexEntry
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.knowledge_base import KnowledgeBase
     from lorebind_knowledge.records import QueryResult, Vector
 

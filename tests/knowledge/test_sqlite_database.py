@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 PRELUDE = """
 import os, sys, threading, warnings
 from pathlib import Path
-from lorebind_knowledge.catalog.database import EmbeddedDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
 warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads are what is tried here
-database = EmbeddedDatabase(Path(sys.argv[1]))
+database = EmbeddedDatabase(Path(sys.argv[1]), CATALOG)
 def put(value):
     with database.writing() as sql:
         sql.run("create table if not exists t (x integer)")
@@ -327,7 +328,7 @@ def test_forks(path: Path) -> None:
     and while they read within a view."""
     script = """
 put(0)
-memory = EmbeddedDatabase(None)
+memory = EmbeddedDatabase(None, CATALOG)
 stop = threading.Event()
 def busy():
     while not stop.is_set():

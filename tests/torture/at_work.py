@@ -161,8 +161,8 @@ def _import_all() -> None:
     import lorebind.cli.ingesting
     import lorebind.doctor
     import lorebind.project
-    import lorebind_knowledge.catalog.postgres_database
     import lorebind_knowledge.chunking.recursive
+    import lorebind_knowledge.database.postgres
     import lorebind_knowledge.embedders.retrying
     import lorebind_knowledge.service
     import lorebind_knowledge.stores.langchain.store

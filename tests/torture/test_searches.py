@@ -13,7 +13,8 @@ import pytest
 
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.catalog.catalog import Catalog
-from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+from lorebind_knowledge.catalog.tables import CATALOG
+from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.postgres.address import PostgresAddress
 from lorebind_knowledge.stores import MemoryStore, SqliteStore
 from lorebind_knowledge.stores.pgvector.store import PgvectorStore
@@ -141,7 +142,7 @@ def parts(kind: str, root: Path, dsn: str) -> tuple[Any, Catalog]:
             path = root / ".lorebind" / "lorebind.db"
             return SqliteStore(path), Catalog(path)
         case _:
-            database = PostgresDatabase(PostgresAddress(dsn))
+            database = PostgresDatabase(PostgresAddress(dsn), CATALOG)
             return PgvectorStore(dsn), Catalog(postgres=database)
 
 

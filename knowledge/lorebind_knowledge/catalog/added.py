@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.catalog.sql import OURS, OWNER, owner
+from lorebind_knowledge.catalog.rows import OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.namespace import Namespace
 
 

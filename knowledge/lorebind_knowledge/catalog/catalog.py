@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
-from lorebind_knowledge.catalog.database import EmbeddedDatabase
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.data_folder import make_data_folder
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.errors import IngestRunningError, StoreError
 from lorebind_knowledge.sqlite.file import refuse_frozen
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.postgres import PostgresDatabase
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.namespace import Namespace
 
 
@@ -44,7 +45,7 @@ class Catalog:
             cache_bytes: the most that the cached vectors may take; None is no bound.
         """
         self._path, self._postgres = path, postgres
-        self._database: Database = postgres or EmbeddedDatabase(path)
+        self._database: Database = postgres or EmbeddedDatabase(path, CATALOG)
         self.ledger = Ledger(self._database)
         self.added = AddedDocuments(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
@@ -67,9 +68,20 @@ class Catalog:
             yield sql
 
     def finish_load(self) -> None:
-        """To be called when much was written."""
-        if self._postgres is not None:
-            self._postgres.finish_load()
+        """Let PostgreSQL plan searches by what the tables hold now, instead of a minute later.
+
+        The words that were added last are put into their index, where they are found quickly. To be
+        called when much was written.
+        """
+        if self._postgres is None:
+            return
+        # Who does not own the tables leaves it to the server.
+        with suppress(StoreError), self._postgres.writing() as sql:
+            sql.run("select gin_clean_pending_list('catalog_words_terms')")
+            sql.run(
+                "analyze catalog_versions, catalog_chunks (space, version, number, id),"
+                " catalog_words (space, number)"
+            )
 
     @contextmanager
     def lease(self, namespace: Namespace) -> Iterator[Lease]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lorebind_knowledge.catalog.sql import damaged
+from lorebind_knowledge.catalog.rows import damaged
 from lorebind_knowledge.catalog.versions import LIVE
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.records import Vector
 
 # An outer join, so that the chunks are looked up first: as long as PostgreSQL has not counted what

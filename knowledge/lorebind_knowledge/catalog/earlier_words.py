@@ -10,7 +10,7 @@ from lorebind_knowledge.bm25.tokenize import Passage
 from lorebind_knowledge.catalog.versions import LIVE, words_in
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.sql import Sql
 
 _DOCUMENTS, _PASSAGES = 100, 1000
 """Read and written at a time. PostgreSQL ends a writer that says nothing for long."""

@@ -18,7 +18,7 @@ from lorebind_knowledge.identity import digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lorebind_knowledge.catalog.database import Database
+    from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.records import Matrix, Vector
 

@@ -16,8 +16,8 @@ from lorebind_knowledge.bridge import call
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from lorebind_knowledge.catalog.database import Database
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
 
 _SECONDS_PER_DAY = 86_400
 _NOTED_AT_ONCE = 2_000

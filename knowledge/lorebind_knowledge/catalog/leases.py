@@ -18,8 +18,8 @@ from lorebind_knowledge.identity import digest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lorebind_knowledge.catalog.database import Database
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.namespace import Namespace
 
 SECONDS = 30.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.catalog import leases
-from lorebind_knowledge.catalog.sql import OURS, OWNER, owner
+from lorebind_knowledge.catalog.rows import OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from lorebind_knowledge.catalog.database import Database
     from lorebind_knowledge.catalog.leases import Lease
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
 
 
 @dataclass(frozen=True, slots=True)

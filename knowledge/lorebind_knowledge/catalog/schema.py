@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lorebind_knowledge.catalog import postgres_words
-
 SCHEMA_VERSION = 7
 
 MIGRATIONS = {
@@ -35,7 +33,7 @@ MIGRATIONS = {
 
 NUMBERED = 5
 """The version from which the catalog knows chunks, and stores know vectors by numbers."""
-_OF_CHUNKS = {
+OF_CHUNKS = {
     7: ("ALTER TABLE catalog_versions ADD COLUMN language VARCHAR NOT NULL DEFAULT 'en'",),
 }
 """The same of tables that are there from that version on."""
@@ -43,8 +41,7 @@ _OF_CHUNKS = {
 
 _OWNER = ", ".join(f"{name} varchar not null" for name in ("tenant", "project", "scope", "kb"))
 
-_STATEMENTS = (
-    "create table if not exists catalog_version (version integer primary key)",
+STATEMENTS = (
     f"""create table if not exists catalog_indexes ({_OWNER},
   number integer not null,
   state varchar not null, -- building | active | retired
@@ -149,35 +146,3 @@ _STATEMENTS = (
     "create index if not exists catalog_embeddings_use"
     " on catalog_embeddings (used_on, created_at, size)",
 )
-
-_SQLITE = {
-    "[count]": "integer primary key autoincrement",
-    "[name]": "varchar",
-    "[bytes]": "blob",
-}
-_POSTGRES = {
-    "[count]": "bigserial primary key",
-    # In the order of code points, whatever the language of the database.
-    "[name]": 'varchar collate "C"',
-    "[bytes]": "bytea",
-}
-
-
-def steps(version: int) -> list[str]:
-    """What makes the tables of an earlier version into today's, before `statements`."""
-    lines: list[str] = []
-    for step in range(version + 1, SCHEMA_VERSION + 1):
-        lines += MIGRATIONS[step]
-        if version >= NUMBERED:
-            lines += _OF_CHUNKS.get(step, ())
-    return lines
-
-
-def statements(*, postgres: bool) -> list[str]:
-    """What makes the tables and their indexes where they are missing."""
-    made = []
-    for statement in _STATEMENTS:
-        for word, kind in (_POSTGRES if postgres else _SQLITE).items():
-            statement = statement.replace(word, kind)
-        made.append(statement)
-    return [*made, *(postgres_words.SQL if postgres else ())]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from lorebind_knowledge.catalog.entries import Entry
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.sql import Sql
 
 STAGED, LIVE, DEAD = 0, 1, 2
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from lorebind_knowledge.bm25.figures import Postings
 from lorebind_knowledge.bm25.tokenize import kept_words
-from lorebind_knowledge.catalog.sql import damaged
+from lorebind_knowledge.catalog.rows import damaged
 
 if TYPE_CHECKING:
     import sqlite3

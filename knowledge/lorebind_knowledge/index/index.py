@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
-    from lorebind_knowledge.catalog.sql import Sql
     from lorebind_knowledge.catalog.versions import Change
+    from lorebind_knowledge.database.sql import Sql
     from lorebind_knowledge.namespace import Namespace
     from lorebind_knowledge.records import Record, Space, Vector
     from lorebind_knowledge.stores.base import VectorStore

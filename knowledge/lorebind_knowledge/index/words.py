@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lorebind_knowledge.bm25.figures import Postings
-    from lorebind_knowledge.catalog.sql import Sql
+    from lorebind_knowledge.database.sql import Sql
 
 _PLACES_KEPT = 1_000_000
 """Passages of all words that are remembered: 32 MB."""

@@ -64,12 +64,14 @@ def _catalog(declaration: VectorDBBase, environment: Environment, *, persistent:
     if declared.dsn is None:
         path = environment.root / environment.fill(declared.path)
         return Catalog(path, cache_bytes=cache_bytes)
-    from lorebind_knowledge.catalog.postgres_database import PostgresDatabase
+    from lorebind_knowledge.catalog.tables import CATALOG
+    from lorebind_knowledge.database.postgres import PostgresDatabase
     from lorebind_knowledge.postgres.address import PostgresAddress
 
     schema = declared.table_schema or _schema_of(declaration.id)
     database = PostgresDatabase(
         PostgresAddress(environment.fill(declared.dsn)),
+        CATALOG,
         ensure_schema=declared.ensure_schema,
         own_schema=None if shared else schema,
     )

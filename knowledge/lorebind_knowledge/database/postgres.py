@@ -1,18 +1,13 @@
-"""The catalog in a PostgreSQL database."""
+"""Tables in a PostgreSQL database."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.catalog import earlier_words, schema
-from lorebind_knowledge.catalog.database import (
-    EmbeddedDatabase,
-    bring_up_to_date,
-    is_current,
-    version_of,
-)
-from lorebind_knowledge.catalog.sql import Sql
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.sql import Sql
+from lorebind_knowledge.database.tables import script
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.identity import digest
 from lorebind_knowledge.postgres.address import import_psycopg
@@ -21,16 +16,8 @@ from lorebind_knowledge.postgres.connections import Connections
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lorebind_knowledge.database.tables import Tables
     from lorebind_knowledge.postgres.address import PostgresAddress
-
-_RETIRE = (
-    "UPDATE catalog_indexes SET state = 'retired',"
-    " birth = 1 + floor(random() * 4611686018427387903)::bigint"
-)
-_WHAT_IS_KEPT = (
-    "set it to true once, which keeps what is indexed in their schema; or ingest everything again, "
-    "from cached vectors, and add the documents of collections again, after"
-)
 
 
 class PostgresDatabase:
@@ -39,6 +26,7 @@ class PostgresDatabase:
     def __init__(
         self,
         address: PostgresAddress,
+        tables: Tables,
         *,
         ensure_schema: bool = True,
         own_schema: str | None = None,
@@ -46,15 +34,17 @@ class PostgresDatabase:
         """
         Args:
             address: the database.
+            tables: what it holds.
             ensure_schema: make the tables; without it, an error says how to make them.
             own_schema: the schema of the tables, made with them; None means the connection's.
         """
-        self._name = f"catalog in PostgreSQL at {address}"
+        self._name = f"{tables.name} in PostgreSQL at {address}"
+        self._tables = tables
         self._schema = own_schema
         self._ensure_schema = ensure_schema
         self._connections = Connections(address, self._name, own_schema=own_schema)
         self._has_tables = False
-        self._nothing = EmbeddedDatabase(None)
+        self._nothing = EmbeddedDatabase(None, tables)
 
     @contextmanager
     def writing(self) -> Iterator[Sql]:
@@ -78,8 +68,8 @@ class PostgresDatabase:
 
         It belongs to a connection of its own, so the server frees it when this process dies.
         """
-        # One for each schema, another may hold another project's catalog.
-        key = f"{_number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
+        # One for each schema, another may hold another project's tables.
+        key = f"{self._number(name)} # hashtextextended(coalesce(%s, current_schema()), 0)"
         with self._connections.single() as holder:
             tried = holder.execute(f"select pg_try_advisory_lock({key})", [self._schema])
             ((free,),) = tried.fetchall()
@@ -89,19 +79,6 @@ class PostgresDatabase:
                 # Now: the server may take its time to notice that a connection was closed.
                 with suppress(import_psycopg().Error):
                     holder.execute("select pg_advisory_unlock_all()")
-
-    def finish_load(self) -> None:
-        """Let the server plan searches by what the tables hold now, instead of a minute later.
-
-        The words that were added last are put into their index, where they are found quickly.
-        """
-        # Who does not own the tables leaves it to the server.
-        with suppress(StoreError), self._connections.writing() as db:
-            db.execute("select gin_clean_pending_list('catalog_words_terms')")
-            db.execute(
-                "analyze catalog_versions, catalog_chunks (space, version, number, id),"
-                " catalog_words (space, number)"
-            )
 
     def close(self) -> None:
         self._connections.close_idle()
@@ -122,14 +99,14 @@ class PostgresDatabase:
     def _find_tables(self) -> bool:
         """Whether there are tables; those of an earlier version are brought up to date."""
         with self._connections.reading() as db:
-            version = version_of(Sql(db))
-            current = is_current(Sql(db), self._name)
-            left = current and earlier_words.are_left(Sql(db))
+            version = self._tables.version_in(Sql(db))
+            current = self._tables.is_current(Sql(db), self._name)
+            finished = not current or self._tables.is_finished(Sql(db))
         if version is not None and not current:
             self._bring_up_to_date(version)
-        elif left:
+        elif not finished:
             with self._changing_tables() as sql:
-                earlier_words.split_again(sql)
+                self._tables.finish(sql, version)
         there = version is not None
         if there:  # another thread may know of them already, after this one has looked
             self._has_tables = True
@@ -139,12 +116,10 @@ class PostgresDatabase:
         """Make today's tables, out of those of an earlier version if there are some."""
         if not self._ensure_schema:
             what = "missing" if version is None else "of an earlier version"
-            how = "make them with"
-            if version is not None and version < schema.NUMBERED:
-                how = _WHAT_IS_KEPT
+            how = "make them with" if version is None else self._tables.by_hand(version)[0]
             raise StoreError(
                 f"{self}: its tables are {what}, and ensure_schema is false; {how}:\n"
-                f"{self._schema_sql()}{catalog_sql(version)}"
+                f"{self._schema_sql()}{self._tables.script(version)}"
             )
         with self._changing_tables() as sql:
             db = sql.driver
@@ -152,43 +127,22 @@ class PostgresDatabase:
             there = "select to_regnamespace(quote_ident(%s)) is not null"
             if self._schema is not None and not db.execute(there, [self._schema]).fetchall()[0][0]:
                 db.execute(f'create schema "{self._schema}"')
-            bring_up_to_date(sql)
+            self._tables.bring_up_to_date(sql)
         self._has_tables = True
 
     @contextmanager
     def _changing_tables(self) -> Iterator[Sql]:
         """A transaction for one process at a time: others may be about to do the same."""
         with self._connections.writing() as db:
-            db.execute(f"select pg_advisory_xact_lock({_number('making it')})")
+            db.execute(f"select pg_advisory_xact_lock({self._number('making it')})")
             yield Sql(db)
 
     def _schema_sql(self) -> str:
         if self._schema is None:
             return ""
         name = f'"{self._schema}"'
-        return _script(f"CREATE SCHEMA IF NOT EXISTS {name}", f"SET search_path TO {name}")
+        return script(f"CREATE SCHEMA IF NOT EXISTS {name}", f"SET search_path TO {name}")
 
-
-def catalog_sql(version: int | None = None) -> str:
-    """What makes the catalog's tables, for an administrator to run.
-
-    Args:
-        version: that of the tables which are there; None where there are none.
-    """
-    today = schema.SCHEMA_VERSION
-    made = schema.statements(postgres=True)
-    if version is None:
-        return _script(*made, f"INSERT INTO catalog_version (version) VALUES ({today})")
-    steps = schema.steps(version)
-    if version < schema.NUMBERED:
-        steps.append(_RETIRE)
-    return _script(*steps, *made, f"UPDATE catalog_version SET version = {today}")
-
-
-def _script(*statements: str) -> str:
-    return "".join(f"{statement};\n" for statement in statements)
-
-
-def _number(name: str) -> int:
-    """PostgreSQL's locks are known by number."""
-    return int(digest("lorebind catalog", name)[:15], 16)
+    def _number(self, name: str) -> int:
+        """PostgreSQL's locks are known by number."""
+        return int(digest(f"lorebind {self._tables.name}", name)[:15], 16)

@@ -9,22 +9,10 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.postgres.rows import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from lorebind_knowledge.namespace import Namespace
-
-OWNER = "tenant, project, scope, kb"
-OURS = "tenant = :tenant and project = :project and scope = :scope and kb = :kb"
-"""The columns that name a namespace, and the condition that they name the one of `owner`."""
-
-
-def owner(namespace: Namespace) -> dict[str, str]:
-    """The values of these columns."""
-    return {name: getattr(namespace, name) for name in namespace.__slots__}
 
 
 class Sql:
@@ -94,11 +82,3 @@ def _encoded(values: Mapping[str, Any]) -> dict[str, Any]:
         name: json.dumps(value) if isinstance(value, list) else value
         for name, value in values.items()
     }
-
-
-def damaged(what: str) -> StoreError:
-    """What a catalog holds that nobody has written."""
-    return StoreError(
-        f"the catalog is damaged: {what}; move its database away and ingest again, or restore a "
-        "copy"
-    )

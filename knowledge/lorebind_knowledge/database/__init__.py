@@ -1,0 +1,1 @@
+"""Tables of any kind in SQLite or PostgreSQL: made, migrated, read and written."""
