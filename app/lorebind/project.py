@@ -177,6 +177,7 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
         allow_mass_delete: bool = False,
         wait: bool = False,
         plan: IngestPlan | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """Bring a knowledge base's index to what its sources hold now.
 
@@ -193,6 +194,7 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
             wait: let another ingest of the knowledge base end first, instead of refusing.
             plan: what `plan` gave for this knowledge base a moment ago. What it has fetched is not
                 fetched again, and what it has cut is not cut again unless it changed.
+            run_id: by which its events and its report are told; None makes one up.
 
         Raises:
             NotFoundError: no such knowledge base.
@@ -210,6 +212,7 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
             allow_mass_delete=allow_mass_delete,
             wait=wait,
             plan=plan,
+            run_id=run_id,
         )
 
     async def aplan(
@@ -235,6 +238,7 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         plan: IngestPlan | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """Build a knowledge base's index anew from everything, beside the one in use, and switch.
 
@@ -243,13 +247,15 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
         and nothing in between; one that is cut off is completed by the next.
 
         Args:
-            kb_id, workflow, inputs, plan: as for `aingest`.
+            kb_id, workflow, inputs, plan, run_id: as for `aingest`.
 
         Raises:
             LorebindError: as for `aingest`; the old index goes on to serve.
         """
         given = self._given(workflow, inputs)
-        return await self.knowledge.reindex(kb_id, workflow=workflow, given=given, plan=plan)
+        return await self.knowledge.reindex(
+            kb_id, workflow=workflow, given=given, plan=plan, run_id=run_id
+        )
 
     def _given(
         self, workflow: str | None, inputs: Mapping[str, Any] | None

@@ -208,6 +208,7 @@ class KnowledgeService:
         allow_mass_delete: bool = False,
         wait: bool = False,
         plan: IngestPlan | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.engine.ingest`; `given` as for `corpus`."""
         return await ingest(
@@ -217,6 +218,7 @@ class KnowledgeService:
             allow_mass_delete=allow_mass_delete,
             wait=wait,
             plan=plan,
+            run_id=run_id,
         )
 
     async def plan(
@@ -243,9 +245,10 @@ class KnowledgeService:
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
         plan: IngestPlan | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `corpus`."""
-        return await reindex(self.corpus(kb_id, workflow, given), plan)
+        return await reindex(self.corpus(kb_id, workflow, given), plan, run_id)
 
     async def start(
         self,

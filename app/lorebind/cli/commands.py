@@ -16,6 +16,7 @@ from lorebind.cli import (
     knowledge,
     run,
     schema,
+    serve,
     trust,
     validate,
     workflow,
@@ -57,6 +58,7 @@ app.command("doctor")(doctor.doctor)
 app.command("ingest", help="The same as `knowledge ingest`.")(knowledge.ingest)
 app.command("query", help="The same as `knowledge query`.")(knowledge.query)
 app.command("run")(run.run)
+app.command("serve")(serve.serve)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")

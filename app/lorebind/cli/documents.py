@@ -134,7 +134,8 @@ def stats(
 ) -> None:
     """Count what is in the index of a knowledge base."""
     from lorebind.cli.opening import open_project
-    from lorebind.cli.printing import as_data, print_data, print_table
+    from lorebind.cli.printing import print_data, print_table
+    from lorebind.plain_data import as_data
 
     with open_project(project) as loaded:
         found = loaded.stats(kb_id, workflow=workflow)

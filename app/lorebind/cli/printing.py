@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from lorebind.cli.options import Output
 from lorebind.cli.terminal import is_showable, one_line, visible
+from lorebind.plain_data import as_data
 from lorebind_knowledge.ingest.report import skipped_summary
 from lorebind_knowledge.sources.base import NO_ENDING
 from lorebind_knowledge.sources.folder import GITIGNORE
@@ -79,20 +76,6 @@ def _as_text(data: Any, output: Output, *, ascii_only: bool) -> str:
 
     plain = json.loads(json.dumps(data))  # plain types only, whatever the result was made of
     return as_yaml(plain, ascii_only=ascii_only).removesuffix("\n")
-
-
-def as_data(value: Any) -> Any:
-    """Dataclasses and declarations, within mappings and lists too, as plain mappings."""
-    if is_dataclass(value) and not isinstance(value, type):
-        shown = (field.name for field in fields(value) if field.repr)
-        return {name: as_data(getattr(value, name)) for name in shown}
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {key: as_data(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_data(item) for item in value]
-    return value
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

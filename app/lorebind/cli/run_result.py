@@ -33,7 +33,8 @@ def show_result(
     Raises:
         Exit: it has not completed.
     """
-    from lorebind.cli.printing import as_data, print_data
+    from lorebind.cli.printing import print_data
+    from lorebind.plain_data import as_data
 
     if compact and output is Output.json:
         print(json.dumps(as_data(result)))

@@ -189,15 +189,23 @@ class Ledger:
             with self._writing(lease) as sql:
                 put_documents(sql, key, entries, run_id)
 
-    def start_run(self, lease: Lease, strategy: str) -> str:
-        """A new run; earlier ones that never ended have failed, for their leases are gone."""
-        run_id = uuid.uuid4().hex[:12]
+    def start_run(self, lease: Lease, strategy: str, run_id: str | None = None) -> str:
+        """A new run; earlier ones that never ended have failed, for their leases are gone.
+
+        With the id of an earlier one, it takes its place.
+        """
+        run_id = run_id or uuid.uuid4().hex[:12]
         ours = {**owner(lease.namespace), "now": time.time()}
         with self._writing(lease) as sql:
             sql.run(
                 "update catalog_runs set status = 'failed', finished_at = :now"
                 f" where {OURS} and status = 'running'",
                 **ours,
+            )
+            sql.run(
+                f"delete from catalog_runs where {OURS} and run_id = :run_id",
+                **owner(lease.namespace),
+                run_id=run_id,
             )
             sql.run(
                 f"insert into catalog_runs ({OWNER}, run_id, strategy, status, started_at)"

@@ -15,6 +15,7 @@ from lorebind_knowledge.declarations.extensions import ExtensionDeclaration
 from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
 from lorebind_knowledge.declarations.loading import LoadingDeclaration
 from lorebind_knowledge.declarations.models import ModelDeclaration
+from lorebind_knowledge.declarations.server import ServerDeclaration
 from lorebind_knowledge.declarations.values import FilePattern
 from lorebind_knowledge.declarations.vector_dbs import VectorDBDeclaration
 from lorebind_knowledge.declarations.workflows import WorkflowEntry
@@ -82,6 +83,10 @@ class ProjectDeclaration(Declaration):
     loading: LoadingDeclaration = Field(
         default_factory=LoadingDeclaration,
         description="What reading one document may take.",
+    )
+    server: ServerDeclaration = Field(
+        default_factory=ServerDeclaration,
+        description="How `lorebind serve` serves the project.",
     )
     autoload: AutoloadDeclaration = Field(
         default_factory=AutoloadDeclaration,

@@ -73,6 +73,7 @@ async def ingest(
     wait: bool = False,
     added: Collection[str] | None = None,
     plan: IngestPlan | None = None,
+    run_id: str | None = None,
 ) -> IngestReport:
     """Bring the index of a knowledge base to what its sources hold now.
 
@@ -90,6 +91,8 @@ async def ingest(
             in use, or into a first one.
         plan: of this ingest, made just before: what it has fetched is taken as it was then, and
             what it has cut is not cut again unless it changed.
+        run_id: by which its events and its report are told; None makes one up. That of a run that
+            was cut off says that this one goes on with it.
 
     Raises:
         IngestRunningError: another ingest is under way. Nothing was changed.
@@ -107,6 +110,7 @@ async def ingest(
         raise UsageError(f"the plan is not of this knowledge base: {corpus.kb.id!r}")
     async with turn(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
+        run.id = run_id
         return await run.execute(allow_mass_delete)
 
 
@@ -164,13 +168,15 @@ class _Run:
         self._started = time.perf_counter()
         self._batches: set[asyncio.Task[_Batch]] = set()
         self._outage = False
+        self.id: str | None = None
+        """What the run is to be called, where that is not its own choice."""
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
         """Whether there is no active index: documents may then be found as they come."""
 
     async def execute(self, allow_mass_delete: bool) -> IngestReport:
         kb, report = self._kb, self._report
-        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy)
+        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, self.id)
         self._emit("ingest_started", strategy=report.strategy)
         try:
             await self._three_steps(allow_mass_delete)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
-async def reindex(corpus: Corpus, plan: IngestPlan | None = None) -> IngestReport:
+async def reindex(
+    corpus: Corpus, plan: IngestPlan | None = None, run_id: str | None = None
+) -> IngestReport:
     """Build the index of a knowledge base anew, and let it serve when it is complete.
 
     All documents are read and cut again. Texts whose vectors of this embedder are in the cache are
@@ -23,7 +25,7 @@ async def reindex(corpus: Corpus, plan: IngestPlan | None = None) -> IngestRepor
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
-        plan: as for `lorebind_knowledge.ingest.engine.ingest`.
+        plan, run_id: as for `lorebind_knowledge.ingest.engine.ingest`.
 
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
@@ -40,7 +42,7 @@ async def reindex(corpus: Corpus, plan: IngestPlan | None = None) -> IngestRepor
 
     emit("reindex_started")
     try:
-        report = await ingest(corpus, strategy="replace", plan=plan)
+        report = await ingest(corpus, strategy="replace", plan=plan, run_id=run_id)
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         kind = kind_of(error)

@@ -1,0 +1,40 @@
+"""`lorebind serve`: the project over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lorebind.cli.options import ProjectOption
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen at; 0 is any free one.")
+    ] = 8642,
+    uds: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Listen at a Unix socket instead.")
+    ] = None,
+    project: ProjectOption = ".",
+) -> None:
+    """Serve the project as a REST API, until SIGTERM or Ctrl-C.
+
+    Without tokens only programs of this machine can call it, and may do everything.
+    """
+    from lorebind.cli.opening import open_project
+    from lorebind.cli.printing import print_line
+    from lorebind_knowledge.extras import import_extra
+
+    import_extra("uvicorn", extra="server", purpose="lorebind serve")
+    import_extra("fastapi", extra="server", purpose="lorebind serve")
+    from lorebind.server.serve import serve as serve_project
+
+    def tell(where: str) -> None:
+        print_line(f"serving at {where}")
+
+    import asyncio
+
+    loaded = open_project(project)
+    asyncio.run(serve_project(loaded, host=host, port=port, uds=uds, tell=tell))

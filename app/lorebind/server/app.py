@@ -1,0 +1,91 @@
+"""The ASGI application of a project."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI
+
+from lorebind.server.doors.callers import Callers
+from lorebind.server.doors.door import Door
+from lorebind.server.doors.hosts import Hosts
+from lorebind.server.doors.rates import Rates
+from lorebind.server.failures import answer_failures
+from lorebind.server.problems import MEDIA_TYPE, STATUS
+from lorebind.server.routes import health, knowledge_bases, runs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from starlette.types import ASGIApp
+
+    from lorebind.server.server import Server
+
+
+PREFIX = "/api/v0"
+
+_PROBLEM: dict[str, Any] = {
+    "description": "What went wrong, by RFC 9457, with a stable code.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "required": ["type", "title", "status", "code", "detail"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "code": {"enum": sorted(STATUS)},
+                    "detail": {"type": "string"},
+                    "instance": {"type": "string"},
+                },
+            }
+        }
+    },
+}
+
+
+def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
+    """The application that serves a project.
+
+    Args:
+        server: the project and its state.
+        hosts: names under which it is called, beside those that are declared.
+    """
+    declared = server.project.config.project.server
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop()
+
+    app = FastAPI(
+        title=f"Lorebind: {server.project.name}",
+        version=version("lorebind"),
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
+    )
+    app.state.server = server
+    answer_failures(app)
+    api = APIRouter(prefix=PREFIX)
+    api.include_router(knowledge_bases.router)
+    api.include_router(runs.router)
+    app.include_router(api)
+    app.include_router(health.router)
+    limit = declared.rate_limit
+    return Door(
+        app,
+        hosts=Hosts([*declared.hosts, *hosts]),
+        callers=Callers(server.tokens),
+        rates=None if limit is None else Rates(limit),
+        is_draining=lambda: server.is_draining,
+    )

@@ -1,0 +1,105 @@
+"""Whatever goes wrong becomes a problem document."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+
+from lorebind.server.doors.door import too_large
+from lorebind.server.problems import ProblemError, problem_of
+from lorebind_knowledge.configuration.at_run_time import pointer
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+log = logging.getLogger("lorebind.server")
+
+_BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_type"}
+
+
+def answer_failures(app: FastAPI) -> None:
+    """Let every error of an application be answered by a problem document."""
+
+    def refused(request: Request, error: Exception) -> Response:
+        return cast("ProblemError", error).response(request.url.path)
+
+    def failed(request: Request, error: Exception) -> Response:
+        return problem_of(cast("LorebindError", error)).response(request.url.path)
+
+    def invalid(request: Request, error: Exception) -> Response:
+        problem = _invalid(request, cast("RequestValidationError", error))
+        return problem.response(request.url.path)
+
+    def http(request: Request, error: Exception) -> Response:
+        return _http(app, request, cast("HTTPException", error)).response(request.url.path)
+
+    def mistake(request: Request, error: Exception) -> Response:
+        log.error("a request failed", exc_info=error)
+        detail = "this is a mistake in Lorebind or in the project's code; the server's log has more"
+        return ProblemError("internal_error", detail).response(request.url.path)
+
+    app.add_exception_handler(ProblemError, refused)
+    app.add_exception_handler(LorebindError, failed)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, mistake)
+
+
+def _invalid(request: Request, error: RequestValidationError) -> ProblemError:
+    found = error.errors()
+    broken = next((one for one in found if one["type"] == "json_invalid"), None)
+    if broken is not None:
+        words, at = broken["ctx"]["error"], broken["loc"][-1]
+        return ProblemError("invalid_json", f"the body is no JSON: {words} at character {at}")
+    if isinstance(error.body, bytes) and error.body:
+        return _unsupported(request)
+    return ProblemError(
+        "invalid_request",
+        "what was sent is not valid; see errors",
+        {"errors": [_error(one) for one in found]},
+    )
+
+
+def _unsupported(request: Request) -> ProblemError:
+    given = request.headers.get("content-type", "none")
+    detail = f"send JSON, as Content-Type: application/json; got {given!r}"
+    return ProblemError("unsupported_media_type", detail, headers={"Accept": "application/json"})
+
+
+def _error(one: Any) -> dict[str, str]:
+    """What pydantic says, with a JSON pointer into the body, or the name of a parameter."""
+    where, *path = one["loc"]
+    message = one["msg"].removeprefix("Value error, ")
+    if where == "body":
+        return {"pointer": pointer(tuple(path)), "message": message, "hint": ""}
+    name = ".".join(map(str, path))
+    return {"pointer": "", "parameter": name, "message": f"{name}: {message}", "hint": ""}
+
+
+def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
+    if error.status_code == 413:
+        return too_large()
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(_methods(app, request)))
+        detail = f"{request.method} is not possible here; these are: {allowed}"
+        return ProblemError("method_not_allowed", detail, headers={"Allow": allowed})
+    code = _BY_STATUS.get(error.status_code, "invalid_request")
+    detail = "there is nothing at this path" if code == "not_found" else str(error.detail)
+    return ProblemError(code, detail)
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """The methods of all routes with the path of a request."""
+    return {
+        method.upper()
+        for path, operations in app.openapi()["paths"].items()
+        if compile_path(path)[0].match(request.url.path)
+        for method in operations
+    }

@@ -1,0 +1,192 @@
+"""The ingests that were requested: run here, watched, cancelled, and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lorebind.plain_data import as_data
+from lorebind.server.problems import problem_of
+from lorebind.server.run_events import RunEvents
+from lorebind.server.state.runs import BEAT_SECONDS
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import IngestRunningError, LorebindError
+from lorebind_knowledge.namespace import Namespace, current_tenant, tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from lorebind.project import Project
+    from lorebind.server.state.runs import RequestedRun, RequestedRuns
+
+log = logging.getLogger("lorebind.server")
+
+_BEGIN_SECONDS = 5.0
+"""How long a request waits to hear whether its ingest has begun, or another is under way."""
+
+
+class Ingests:
+    """Runs what is asked for, one ingest of a knowledge base at a time."""
+
+    def __init__(self, runs: RequestedRuns, seen_by: Callable[[str], Awaitable[Project]]) -> None:
+        """
+        Args:
+            runs: where they are kept.
+            seen_by: the project as a tenant sees it.
+        """
+        self.runs = runs
+        self._seen_by = seen_by
+        self._under_way: dict[str, _UnderWay] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    async def request(
+        self,
+        namespace: Namespace,
+        request: Mapping[str, Any],
+        key: str | None = None,
+        digest: str = "",
+    ) -> RequestedRun:
+        """See `RequestedRuns.request`; a new run has begun when this returns.
+
+        Raises:
+            KeyTakenError, UnderWayError: another run is in the way.
+            IngestRunningError: another process ingests the knowledge base. Nothing is kept.
+        """
+        run, is_new = await call(self.runs.request, namespace, request, key, digest)
+        if is_new:
+            under_way = self._start(run)
+            await under_way.begun(_BEGIN_SECONDS)
+            if isinstance(under_way.error, IngestRunningError):
+                await call(self.runs.forget, run)
+                raise under_way.error
+        return run
+
+    async def ended(self, run: RequestedRun, seconds: float) -> RequestedRun:
+        """The run as it is after some time at most, or as soon as it has ended."""
+        deadline = time.monotonic() + seconds
+        while run.finished_at is None and time.monotonic() < deadline:
+            here = self._under_way.get(run.run_id)
+            if here is not None:
+                await asyncio.wait({here.task}, timeout=deadline - time.monotonic())
+            else:
+                await asyncio.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
+            found = await call(partial(self.runs.find, run.namespace, run.run_id))
+            run = found or run
+        return run
+
+    async def cancel(self, run: RequestedRun) -> None:
+        """End a run, wherever it is under way."""
+        await call(self.runs.cancel, run)
+        here = self._under_way.get(run.run_id)
+        if here is not None:
+            here.task.cancel()
+            await asyncio.wait({here.task}, timeout=5)
+
+    def events(self, run: RequestedRun) -> RunEvents | None:
+        """What happens in a run that is under way here."""
+        here = self._under_way.get(run.run_id)
+        return here.events if here else None
+
+    def watch(self) -> None:
+        """From now on, go on with runs that were interrupted, and say which are worked on."""
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Interrupt what is under way, for another server or the next start to go on with."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        stopping = list(self._under_way.values())
+        for one in stopping:
+            one.interrupted = True
+            one.task.cancel()
+        if stopping:
+            await asyncio.wait({one.task for one in stopping})
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                for one in list(self._under_way.values()):
+                    if not await call(self.runs.beat, one.run):
+                        one.task.cancel()  # cancelled elsewhere, or taken over
+                for run in await call(self.runs.take_over):
+                    log.info("going on with run %s", run.run_id)
+                    self._start(run)
+            except LorebindError:  # an outage; what is under way has its own error
+                log.exception("the state of the server cannot be reached")
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _start(self, run: RequestedRun) -> _UnderWay:
+        under_way = _UnderWay(run)
+        self._under_way[run.run_id] = under_way
+        under_way.task = asyncio.create_task(self._carry_out(under_way))
+        return under_way
+
+    async def _carry_out(self, under_way: _UnderWay) -> None:
+        """One run from its beginning to its end; only a cancelled one raises."""
+        run = under_way.run
+        status, outcome = "failed", {}
+        try:
+            with tenant(run.namespace.tenant):
+                project = await self._seen_by(current_tenant())
+                report = await _ingest(project, under_way)
+            status, outcome = report.status, {"report": as_data(report)}
+        except asyncio.CancelledError:
+            status = "interrupted" if under_way.interrupted else "cancelled"
+        except LorebindError as error:
+            under_way.error = error
+            outcome = {"error": problem_of(error).document()}
+        except Exception as error:  # a mistake of ours, or of the project's code
+            log.exception("run %s failed", run.run_id)
+            detail = f"{type(error).__name__}; the server's log says more"
+            outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
+        finally:
+            # Whatever cancels this comes again only when the server is killed.
+            with suppress(LorebindError):
+                if status == "interrupted":
+                    await call(self.runs.interrupt, run)
+                else:
+                    await call(self.runs.finish, run, status, outcome)
+            under_way.end()
+            self._under_way.pop(run.run_id, None)
+
+
+class _UnderWay:
+    """A run that this process works on."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, run: RequestedRun) -> None:
+        self.run = run
+        self.events = RunEvents(run.run_id)
+        self.interrupted = False
+        """Whether it is cancelled because the server stops."""
+        self.error: LorebindError | None = None
+
+    async def begun(self, seconds: float) -> None:
+        """Wait until the run has begun to write, or has ended."""
+        first = asyncio.ensure_future(self.events.first())
+        try:
+            await asyncio.wait(
+                {first, self.task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            first.cancel()
+
+    def end(self) -> None:
+        self.events.end()
+
+
+async def _ingest(project: Project, under_way: _UnderWay) -> Any:
+    run, asked = under_way.run, dict(under_way.run.request)
+    action = asked.pop("action")
+    project.knowledge.events.subscribe(under_way.events)
+    try:
+        method = project.areindex if action == "reindex" else project.aingest
+        return await method(run.namespace.kb, run_id=run.run_id, **asked)
+    finally:
+        project.knowledge.events.unsubscribe(under_way.events)

@@ -1,0 +1,135 @@
+"""Problem documents (RFC 9457): what went wrong, with a stable `code`, and what to do."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from lorebind_knowledge import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS = {
+    "invalid_json": 400,
+    "invalid_cursor": 400,
+    "invalid_header": 400,
+    "tenant_required": 400,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "tenant_forbidden": 403,
+    "host_refused": 403,
+    "origin_refused": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "declared_in_yaml": 409,
+    "in_use": 409,
+    "document_of_source": 409,
+    "ingest_running": 409,
+    "mass_delete_refused": 409,
+    "not_ingested": 409,
+    "index_mismatch": 409,
+    "thread_refused": 409,
+    "precondition_failed": 412,
+    "too_large": 413,
+    "unsupported_media_type": 415,
+    "invalid_request": 422,
+    "idempotency_mismatch": 422,
+    "precondition_required": 428,
+    "rate_limited": 429,
+    "internal_error": 500,
+    "embedder_failed": 502,
+    "reranker_failed": 502,
+    "model_failed": 502,
+    "source_failed": 502,
+    "task_failed": 502,
+    "store_unavailable": 503,
+    "not_installed": 503,
+    "draining": 503,
+    "timeout": 504,
+}
+"""The status of each code."""
+
+# The most special ones first: an error has the code of the first class that it is of.
+_CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
+    (errors.ConfigurationError, "invalid_request"),
+    (errors.UsageError, "invalid_request"),
+    (errors.NotIngestedError, "not_ingested"),
+    (errors.NotFoundError, "not_found"),
+    (errors.MissingDependencyError, "not_installed"),
+    (errors.PluginError, "not_installed"),
+    (errors.SourceError, "source_failed"),
+    (errors.EmbedderError, "embedder_failed"),
+    (errors.RerankerError, "reranker_failed"),
+    (errors.IndexMismatchError, "index_mismatch"),
+    (errors.ReadOnlyError, "forbidden"),
+    (errors.StoreError, "store_unavailable"),
+    (errors.IngestRunningError, "ingest_running"),
+    (errors.IngestRefusedError, "mass_delete_refused"),
+    (errors.RateLimitError, "rate_limited"),
+    (errors.ModelError, "model_failed"),
+    (errors.TaskError, "task_failed"),
+    (errors.ThreadRefusedError, "thread_refused"),
+)
+
+RETRY_SECONDS = 5
+"""What `Retry-After` says where nothing better is known."""
+
+
+@dataclass
+class ProblemError(Exception):
+    """An answer that is a problem document."""
+
+    code: str
+    detail: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further members of the document."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        return STATUS[self.code]
+
+    def document(self, instance: str = "") -> dict[str, Any]:
+        """The members of RFC 9457, `code`, and what more there is."""
+        return {
+            "type": "about:blank",
+            "title": self.code.replace("_", " "),
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **({"instance": instance} if instance else {}),
+            **self.more,
+        }
+
+    def response(self, instance: str = "") -> Response:
+        body = json.dumps(self.document(instance), ensure_ascii=True).encode()
+        return Response(body, self.status, dict(self.headers), MEDIA_TYPE)
+
+
+def problem_of(error: errors.LorebindError) -> ProblemError:
+    """The problem document of an error of Lorebind; its text says what to do."""
+    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    more: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    if isinstance(error, errors.ConfigurationError):
+        more["errors"] = [
+            {"pointer": one.file, "message": one.message, "hint": one.hint}
+            for one in error.problems
+        ]
+        return ProblemError(code, "what was sent is not valid; see errors", more)
+    if code == "invalid_request":
+        more["errors"] = [{"pointer": "", "message": str(error), "hint": ""}]
+    elif isinstance(error, errors.RateLimitError):
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    elif code in ("ingest_running", "store_unavailable"):
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    if isinstance(error, errors.TaskError):
+        more |= {"task": error.task, "path": error.path, "thread_id": error.thread_id}
+    return ProblemError(code, str(error), more, headers)

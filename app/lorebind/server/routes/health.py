@@ -1,0 +1,37 @@
+"""`/healthz`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from lorebind.server.problems import ProblemError
+from lorebind.server.server import Reader, TheServer
+from lorebind_knowledge.extras import import_extra
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+async def readyz(server: TheServer) -> dict[str, str]:
+    """Whether requests can be served: all knowledge bases with `ingest: on_start` are ingested."""
+    if not server.is_ready:
+        what = "about to stop" if server.is_draining else "starting"
+        raise ProblemError("draining", f"the server is {what}", headers={"Retry-After": "1"})
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(_: Reader) -> Any:
+    """The metrics of the process, for Prometheus."""
+    prometheus = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
+    text = prometheus.generate_latest(prometheus.REGISTRY)
+    return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)

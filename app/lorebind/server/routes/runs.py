@@ -1,0 +1,257 @@
+"""`…/ingest`, `…/reindex` and `…/runs`: ingests that are asked for, watched and cancelled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+
+from lorebind.server.bodies import Body
+from lorebind.server.etags import conditional, etag_of, json_response
+from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
+from lorebind.server.problems import RETRY_SECONDS, ProblemError
+from lorebind.server.server import (
+    Reader,
+    SeenProject,
+    Server,
+    TheServer,
+    Writer,
+    check_filled_by_us,
+)
+from lorebind.server.state.runs import (
+    KeyTakenError,
+    RequestedRun,
+    RequestedRuns,
+    UnderWayError,
+)
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.errors import NotFoundError
+from lorebind_knowledge.namespace import Namespace, current_tenant
+
+router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
+
+_MOST_SECONDS = 25
+"""How long a request waits for its run at most, as `Prefer: wait` asks."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=200,
+        description="Any text. The same request with the same key within 24 hours is done once.",
+    ),
+]
+Prefer = Annotated[
+    str | None,
+    Header(description=f"`wait=SECONDS`, at most {_MOST_SECONDS}: answer when the run has ended."),
+]
+Workflow = Annotated[
+    str | None, Field(description="The workflow that declares the knowledge base, where one does.")
+]
+
+
+class ReindexRequest(Body):
+    """How to build an index anew."""
+
+    workflow: Workflow = None
+    inputs: dict[str, Any] = Field({}, description="That workflow's inputs.")
+
+
+class IngestRequest(ReindexRequest):
+    """How to ingest."""
+
+    strategy: Literal["upsert", "replace"] = "upsert"
+    only_failed: bool = Field(False, description="Only what failed or was interrupted before.")
+    allow_mass_delete: bool = Field(False, description="Let more than half of the documents go.")
+
+
+@router.post("/ingest", status_code=202)
+async def ingest(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    body: IngestRequest | None = None,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Any:
+    """Bring the index to what the sources hold now. The answer says where to look for the run."""
+    asked = {"action": "ingest", **(body or IngestRequest()).model_dump()}
+    return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+
+
+@router.post("/reindex", status_code=202)
+async def reindex(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    body: ReindexRequest | None = None,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Any:
+    """Build the index anew from everything, beside the one in use, and switch at the end."""
+    asked = {"action": "reindex", **(body or ReindexRequest()).model_dump()}
+    return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+
+
+@router.get("/runs")
+async def list_runs(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Reader,
+    kb_id: str,
+    workflow: str | None = None,
+    limit: LimitParameter = LIMIT,
+    cursor: CursorParameter = None,
+) -> Any:
+    """The runs that were asked for, the newest first."""
+    at = Cursor.read(cursor)
+    after, before = (None, at.key) if at.backwards else (at.key, None)
+    namespace = _namespace(project, kb_id, workflow)
+    found = await call(server.ingests.runs.page, namespace, after, before, limit + 1)
+    return page_of(found, at, limit, RequestedRuns.key).response(request, _shown)
+
+
+@router.get("/runs/{run_id}")
+async def get_run(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Reader,
+    kb_id: str,
+    run_id: str,
+    workflow: str | None = None,
+) -> Any:
+    """A run: `running`, `interrupted`, or how it ended, with its report or its error."""
+    run = await _find(server, _namespace(project, kb_id, workflow), run_id)
+    return conditional(request, _shown(run))
+
+
+@router.delete("/runs/{run_id}")
+async def cancel_run(
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    run_id: str,
+    workflow: str | None = None,
+) -> Any:
+    """Cancel a run that is under way. What it finished is kept."""
+    namespace = _namespace(project, kb_id, workflow)
+    run = await _find(server, namespace, run_id)
+    if run.finished_at is None:
+        await server.ingests.cancel(run)
+        run = await _find(server, namespace, run_id)
+    return json_response(_shown(run))
+
+
+@router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
+async def run_events(
+    server: TheServer,
+    project: SeenProject,
+    _: Reader,
+    kb_id: str,
+    run_id: str,
+    workflow: str | None = None,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """What happens in a run, as server-sent events named as the hooks of extensions; then `end`.
+
+    A client that comes again sends the number of its last event, and misses nothing of the last
+    1024. Events of a run that another server works on are not told here, only its `end`.
+    """
+    namespace = _namespace(project, kb_id, workflow)
+    run = await _find(server, namespace, run_id)
+    last = last_event_id or 0
+    while run.finished_at is None:
+        events = server.ingests.events(run)
+        if events is not None:
+            async for number, hook, data in events.after(last):
+                yield ServerSentEvent(id=str(number), event=hook, data=data)
+                last = number
+        run = await server.ingests.ended(run, 5)
+        if server.is_draining:
+            return
+    ended = max(last + 1, round((run.finished_at or 0) * 1e6))
+    yield ServerSentEvent(id=str(ended), event="end", data=_shown(run))
+
+
+async def _request(
+    request: Request,
+    server: Server,
+    project: Any,
+    kb_id: str,
+    asked: dict[str, Any],
+    key: str | None,
+    prefer: str | None,
+) -> Any:
+    workflow = asked["workflow"]
+    check_filled_by_us(project, kb_id, workflow)
+    namespace = _namespace(project, kb_id, workflow)
+    digest = etag_of([request.url.path, asked])
+    try:
+        run = await server.ingests.request(namespace, asked, key, digest)
+    except KeyTakenError as error:
+        detail = "this Idempotency-Key was used with another request; choose another one"
+        raise ProblemError("idempotency_mismatch", detail, {"run_id": error.run.run_id}) from None
+    except UnderWayError as error:
+        raise _in_the_way(error.run) from None
+    seconds = _seconds(prefer)
+    if seconds:
+        run = await server.ingests.ended(run, seconds)
+    path = request.url.path.rpartition("/")[0]
+    headers = {"Location": f"{path}/runs/{run.run_id}"}
+    if seconds:
+        headers["Preference-Applied"] = f"wait={seconds:g}"
+    if run.finished_at is None:
+        return json_response(_shown(run), 202, headers)
+    return json_response(_shown(run), 200, headers)
+
+
+def _in_the_way(run: RequestedRun) -> ProblemError:
+    return ProblemError(
+        "ingest_running",
+        f"an ingest of knowledge base {run.namespace.kb!r} is under way: run {run.run_id}",
+        {"run_id": run.run_id},
+        {"Retry-After": str(RETRY_SECONDS)},
+    )
+
+
+def _seconds(prefer: str | None) -> float:
+    found = re.search(r"(?:^|[,;\s])wait=(\d+)", prefer or "")
+    return min(float(found[1]), _MOST_SECONDS) if found else 0
+
+
+async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedRun:
+    runs = server.ingests.runs
+    found: RequestedRun | None = await call(lambda: runs.find(namespace, run_id))
+    if found is None:
+        raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
+    return found
+
+
+def _namespace(project: Any, kb_id: str, workflow: str | None) -> Namespace:
+    _, scope = project.config.knowledge_base(kb_id, workflow)
+    return Namespace(current_tenant(), project.name, scope, kb_id)
+
+
+def _shown(run: RequestedRun) -> dict[str, Any]:
+    """A run as data; its id, its state and what it was asked, then its report or error."""
+    return {
+        "run_id": run.run_id,
+        "kb_id": run.namespace.kb,
+        "status": run.status,
+        "request": dict(run.request),
+        "requested_at": run.requested_at,
+        "finished_at": run.finished_at,
+        "report": run.outcome.get("report"),
+        "error": run.outcome.get("error"),
+    }

@@ -1,0 +1,145 @@
+"""What the routes of a server share: the project, its state, and who calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+from pydantic import ValidationError
+
+from lorebind.server.doors.callers import Caller
+from lorebind.server.ingests import Ingests
+from lorebind.server.problems import ProblemError
+from lorebind.server.state.knowledge_bases import MadeKnowledgeBases
+from lorebind.server.state.runs import RequestedRuns
+from lorebind.server.state.tables import open_state
+from lorebind.server.state.tokens import Tokens
+from lorebind_knowledge.bridge import call
+from lorebind_knowledge.declarations.knowledge_bases import KnowledgeBaseDeclaration
+from lorebind_knowledge.namespace import current_tenant
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
+    from lorebind.server.state.knowledge_bases import Made
+
+
+class Server:
+    """A project that is served."""
+
+    def __init__(self, project: Project) -> None:
+        config = project.config
+        self.project = project
+        """As its files declare it."""
+        self.database = open_state(config.project.server.state, config.environment)
+        self.tokens = Tokens(self.database)
+        self.made = MadeKnowledgeBases(self.database, project.name)
+        self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
+        self.is_draining = False
+        """Whether it is about to stop."""
+        self.starting: asyncio.Task[None] | None = None
+        """Ingests what is declared with `on_start`; it failed if that did."""
+        self._read: dict[str, KnowledgeBaseDeclaration] = {}
+
+    async def seen_by(self, tenant: str) -> Project:
+        """The project with the knowledge bases that a tenant has made over the API."""
+        made = await call(self.made.of, tenant)
+        declared = {one.id for one in self.project.config.project.knowledge_bases}
+        own = [self._declaration(one) for one in made if one.id not in declared]
+        return self.project.with_knowledge_bases([one for one in own if one is not None])
+
+    def _declaration(self, made: Made) -> KnowledgeBaseDeclaration | None:
+        """What was checked when it was made; None if this version of Lorebind cannot read it."""
+        text = json.dumps(made.declared)
+        if text not in self._read:
+            if len(self._read) >= _READ:
+                self._read.clear()
+            try:
+                self._read[text] = KnowledgeBaseDeclaration.model_validate(made.declared)
+            except ValidationError:
+                return None
+        return self._read[text]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has started, and is not about to stop."""
+        done = self.starting is not None and self.starting.done()
+        return done and not self.is_draining
+
+    async def start(self) -> None:
+        """Go on with interrupted runs, and ingest what is declared with `on_start`."""
+        self.ingests.watch()
+        self.starting = asyncio.create_task(self._start())
+
+    async def _start(self) -> None:
+        for kb in self.project.config.project.knowledge_bases:
+            await self.project.knowledge.start(kb.id)
+
+    async def drain(self) -> None:
+        """Take no more requests, and interrupt ingests, so that those who watch them hear it."""
+        self.is_draining = True
+        await self.ingests.stop()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.drain()
+        if self.starting is not None:
+            self.starting.cancel()
+            await asyncio.wait({self.starting})
+        await self.project.aclose()
+        await call(self.database.close)
+
+
+_READ = 1000
+"""How many declarations are remembered."""
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.scope["state"]["caller"]
+    return caller
+
+
+def _reader(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    caller.require("read")
+    return caller
+
+
+def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    caller.require("write")
+    return caller
+
+
+def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    caller.require("admin")
+    return caller
+
+
+async def _seen(server: Annotated[Server, Depends(_server)]) -> Project:
+    return await server.seen_by(current_tenant())
+
+
+TheServer = Annotated[Server, Depends(_server)]
+Reader = Annotated[Caller, Depends(_reader)]
+Writer = Annotated[Caller, Depends(_writer)]
+Admin = Annotated[Caller, Depends(_admin)]
+SeenProject = Annotated[Any, Depends(_seen)]
+"""The project as the caller's tenant sees it."""
+
+
+def check_filled_by_us(project: Project, kb_id: str, workflow: str | None) -> None:
+    """Refuse to change a knowledge base that others fill.
+
+    Raises:
+        NotFoundError: there is no such knowledge base.
+        ProblemError: it can be searched and nothing else.
+    """
+    declared, _ = project.config.knowledge_base(kb_id, workflow)
+    if project.config.is_existing(declared):
+        detail = f"knowledge base {kb_id!r} is filled by others, so it can only be searched"
+        raise ProblemError("forbidden", detail)

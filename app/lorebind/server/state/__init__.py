@@ -1,0 +1,1 @@
+"""What a server remembers: tokens, knowledge bases made over the API, and requested runs."""

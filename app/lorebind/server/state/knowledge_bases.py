@@ -1,0 +1,95 @@
+"""Knowledge bases that were made over the API."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lorebind.server.state.tables import lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
+
+_COLUMNS = "tenant, kb, declared, declared_at"
+_OURS = "tenant = :tenant and project = :project"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A knowledge base as it was declared over the API."""
+
+    tenant: str
+    id: str
+    declared: Mapping[str, Any]
+    """What its YAML would say."""
+    declared_at: str
+    """The time of the last change, in UTC."""
+
+
+class MadeKnowledgeBases:
+    """Those of a project, each of one tenant. The methods block."""
+
+    def __init__(self, database: Database, project: str) -> None:
+        self._database = database
+        self._project = project
+
+    def of(self, tenant: str) -> list[Made]:
+        """Those of a tenant, by id."""
+        with self._database.reading() as sql:
+            return self._read(sql, f"where {_OURS} order by kb", tenant=tenant)
+
+    def all(self) -> list[Made]:
+        """Those of all tenants."""
+        with self._database.reading() as sql:
+            return self._read(sql, "where project = :project order by tenant, kb")
+
+    def find(self, tenant: str, kb_id: str) -> Made | None:
+        with self._database.reading() as sql:
+            return self._find(sql, tenant, kb_id)
+
+    def put(self, made: Made, check: Callable[[Made | None], None]) -> bool:
+        """Write one. `check` is given what is there, or None, and may raise to leave it so.
+
+        Returns:
+            whether it was there.
+        """
+        with self._database.writing() as sql:
+            lock(sql, "server_knowledge_bases")
+            before = self._find(sql, made.tenant, made.id)
+            check(before)
+            self._delete(sql, made.tenant, made.id)
+            row = {"tenant": made.tenant, "project": self._project, "kb": made.id}
+            row |= {"declared": json.dumps(made.declared), "declared_at": made.declared_at}
+            sql.insert("server_knowledge_bases", [row])
+        return before is not None
+
+    def delete(self, tenant: str, kb_id: str, check: Callable[[Made], None]) -> None:
+        """Forget one, if it is there. `check` may raise to leave it."""
+        with self._database.writing() as sql:
+            lock(sql, "server_knowledge_bases")
+            before = self._find(sql, tenant, kb_id)
+            if before is not None:
+                check(before)
+                self._delete(sql, tenant, kb_id)
+
+    def _find(self, sql: Sql, tenant: str, kb_id: str) -> Made | None:
+        found = self._read(sql, f"where {_OURS} and kb = :kb", tenant=tenant, kb=kb_id)
+        return found[0] if found else None
+
+    def _read(self, sql: Sql, which: str, **values: str) -> list[Made]:
+        query = f"select {_COLUMNS} from server_knowledge_bases {which}"
+        rows = sql.run(query, project=self._project, **values)
+        return [Made(tenant, kb, json.loads(text), at) for tenant, kb, text, at in rows]
+
+    def _delete(self, sql: Sql, tenant: str, kb_id: str) -> None:
+        where = f"where {_OURS} and kb = :kb"
+        sql.run(
+            f"delete from server_knowledge_bases {where}",
+            tenant=tenant,
+            project=self._project,
+            kb=kb_id,
+        )

@@ -1,0 +1,285 @@
+"""Ingests that were requested over the API: one at a time for a knowledge base, each done once."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lorebind.server.state.tables import lock
+from lorebind_knowledge.namespace import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
+
+KEY_SECONDS = 24 * 3600
+"""How long an idempotency key is remembered."""
+STALE_SECONDS = 10.0
+"""A server that has not said for so long that it works on a run has ended."""
+BEAT_SECONDS = 2.0
+
+_OWNER = "tenant, project, scope, kb"
+_OURS = " and ".join(f"{name} = :{name}" for name in _OWNER.split(", "))
+_COLUMNS = f"{_OWNER}, run_id, request, status, requested_at, finished_at, cancelled, outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedRun:
+    """An ingest or a reindex that was asked for."""
+
+    namespace: Namespace
+    run_id: str
+    request: Mapping[str, Any]
+    """What was asked: `action`, and its arguments."""
+    status: str
+    """`running`, `interrupted`, or what the report says at the end."""
+    requested_at: float
+    """Seconds since 1970."""
+    finished_at: float | None = None
+    cancelled: bool = False
+    """Whether it is to end."""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    """`report`, or `error` as a problem document."""
+
+
+@dataclass
+class KeyTakenError(Exception):
+    """An idempotency key was used with another request."""
+
+    run: RequestedRun
+
+
+@dataclass
+class UnderWayError(Exception):
+    """Another run of the knowledge base is under way."""
+
+    run: RequestedRun
+
+
+class RequestedRuns:
+    """The runs of a project. The methods block.
+
+    A server that works on a run says so every few seconds (`beat`). If it ends, another server, or
+    the next one, takes the run over.
+    """
+
+    def __init__(self, database: Database, project: str) -> None:
+        self._database = database
+        self._project = project
+        self.owner = uuid.uuid4().hex
+        """This server, in this process."""
+
+    def request(
+        self,
+        namespace: Namespace,
+        request: Mapping[str, Any],
+        key: str | None = None,
+        digest: str = "",
+    ) -> tuple[RequestedRun, bool]:
+        """Begin a run, unless one is under way or the idempotency key was used before.
+
+        Args:
+            namespace: the knowledge base.
+            request: what is asked.
+            key: the idempotency key; None is none.
+            digest: what must be the same where the key is.
+
+        Returns:
+            the run, and whether it is new: not if the key was used before.
+
+        Raises:
+            KeyTakenError: the key was used with another digest.
+            UnderWayError: another run of the knowledge base has not ended.
+        """
+        now = time.time()
+        with self._database.writing() as sql:
+            lock(sql, "server_runs")
+            if key is not None and (before := self._of_key(sql, namespace, key, digest, now)):
+                return before, False
+            if under_way := self._read(sql, f"{_OURS} and finished_at is null", namespace):
+                raise UnderWayError(under_way[0])
+            run = RequestedRun(namespace, uuid.uuid4().hex[:12], request, "running", now)
+            sql.insert(
+                "server_runs",
+                [
+                    {
+                        **_owner(namespace),
+                        "run_id": run.run_id,
+                        "request": json.dumps(request),
+                        "status": run.status,
+                        "requested_at": now,
+                        "owner": self.owner,
+                        "beat": now,
+                        "cancelled": 0,
+                    }
+                ],
+            )
+            if key is not None:
+                whose = {"tenant": namespace.tenant, "project": namespace.project, "key": key}
+                used = {"digest": digest, "run_id": run.run_id, "used_at": now}
+                sql.insert("server_idempotency", [whose | used])
+        return run, True
+
+    def forget(self, run: RequestedRun) -> None:
+        """Undo a request that came to nothing, with its idempotency key."""
+        with self._database.writing() as sql:
+            where = {**_owner(run.namespace), "run_id": run.run_id}
+            sql.run(f"delete from server_runs where {_OURS} and run_id = :run_id", **where)
+            sql.run(
+                "delete from server_idempotency where tenant = :tenant and project = :project"
+                " and run_id = :run_id",
+                tenant=run.namespace.tenant,
+                project=run.namespace.project,
+                run_id=run.run_id,
+            )
+
+    def find(self, namespace: Namespace, run_id: str) -> RequestedRun | None:
+        with self._database.reading() as sql:
+            found = self._read(sql, f"{_OURS} and run_id = :run_id", namespace, run_id=run_id)
+        return found[0] if found else None
+
+    def page(
+        self, namespace: Namespace, after: str | None, before: str | None, limit: int
+    ) -> Sequence[RequestedRun]:
+        """Runs, the newest first.
+
+        Args:
+            namespace: the knowledge base.
+            after, before: the key (see `key`) of a run that the page follows, or precedes.
+            limit: how many at most. Backwards, those nearest to `before`.
+        """
+        place = "(requested_at, run_id)"
+        where, values, order = _OURS, {}, "desc"
+        if (mark := after or before) is not None:
+            at, _, run_id = mark.partition(" ")
+            where += f" and {place} {'<' if after else '>'} (:at, :run_id)"
+            values = {"at": float(at), "run_id": run_id}
+            order = "desc" if after else "asc"
+        order = f"order by requested_at {order}, run_id {order} limit :limit"
+        with self._database.reading() as sql:
+            found = self._read(sql, where, namespace, order, limit=limit, **values)
+        return found if order.startswith("order by requested_at desc") else found[::-1]
+
+    @staticmethod
+    def key(run: RequestedRun) -> str:
+        """What tells a run from the others in their order."""
+        return f"{run.requested_at!r} {run.run_id}"
+
+    def cancel(self, run: RequestedRun) -> None:
+        """Ask the server that works on a run to end it."""
+        self._update(run, "cancelled = 1", " and finished_at is null")
+
+    def beat(self, run: RequestedRun) -> bool:
+        """Say that this server still works on a run; whether it should go on."""
+        mine = {"owner": self.owner, "now": time.time()}
+        self._update(run, "beat = :now", " and owner = :owner", **mine)
+        with self._database.reading() as sql:
+            where = f"{_OURS} and run_id = :run_id and owner = :owner and cancelled = 0"
+            return bool(self._read(sql, where, run.namespace, run_id=run.run_id, owner=self.owner))
+
+    def finish(self, run: RequestedRun, status: str, outcome: Mapping[str, Any]) -> None:
+        """A run has ended, if this server still has it."""
+        values = {"status": status, "outcome": json.dumps(outcome), "now": time.time()}
+        what = "status = :status, outcome = :outcome, finished_at = :now"
+        self._update(run, what, " and owner = :owner", owner=self.owner, **values)
+
+    def interrupt(self, run: RequestedRun) -> None:
+        """This server stops; another, or the next, is to go on with the run."""
+        what = "status = 'interrupted', owner = '', beat = 0"
+        self._update(run, what, " and owner = :owner", owner=self.owner)
+
+    def take_over(self) -> list[RequestedRun]:
+        """The runs that nobody works on; from now on this server does."""
+        stale = time.time() - STALE_SECONDS
+        where = "project = :project and finished_at is null and beat < :stale"
+        with self._database.reading() as sql:  # which locks nothing, and mostly finds nothing
+            if not sql.run(f"select 1 from server_runs where {where} limit 1", **self._and(stale)):
+                return []
+        with self._database.writing() as sql:
+            lock(sql, "server_runs")
+            query = f"select {_COLUMNS} from server_runs where {where}"
+            found = [_run(*row) for row in sql.run(query, **self._and(stale))]
+            sql.run(
+                "update server_runs set owner = :owner, beat = :now, status = 'running'"
+                f" where {where}",
+                owner=self.owner,
+                now=time.time(),
+                **self._and(stale),
+            )
+        return found
+
+    def _and(self, stale: float) -> dict[str, Any]:
+        return {"project": self._project, "stale": stale}
+
+    def _of_key(
+        self, sql: Sql, namespace: Namespace, key: str, digest: str, now: float
+    ) -> RequestedRun | None:
+        sql.run("delete from server_idempotency where used_at < :old", old=now - KEY_SECONDS)
+        used = sql.run(
+            "select digest, run_id from server_idempotency"
+            " where tenant = :tenant and project = :project and key = :key",
+            tenant=namespace.tenant,
+            project=namespace.project,
+            key=key,
+        )
+        if not used:
+            return None
+        ((same, run_id),) = used
+        query = (
+            f"select {_COLUMNS} from server_runs where tenant = :tenant and project = :project"
+            " and run_id = :run_id"
+        )
+        where = {"tenant": namespace.tenant, "project": namespace.project, "run_id": run_id}
+        run = _run(*sql.run(query, **where)[0])
+        if same != digest:
+            raise KeyTakenError(run)
+        return run
+
+    def _read(
+        self, sql: Sql, where: str, namespace: Namespace, rest: str = "", **values: Any
+    ) -> list[RequestedRun]:
+        query = f"select {_COLUMNS} from server_runs where {where} {rest}"
+        return [_run(*row) for row in sql.run(query, **_owner(namespace), **values)]
+
+    def _update(self, run: RequestedRun, what: str, where: str, **values: Any) -> None:
+        with self._database.writing() as sql:
+            sql.run(
+                f"update server_runs set {what} where {_OURS} and run_id = :run_id{where}",
+                **_owner(run.namespace),
+                run_id=run.run_id,
+                **values,
+            )
+
+
+def _owner(namespace: Namespace) -> dict[str, str]:
+    return {name: getattr(namespace, name) for name in _OWNER.split(", ")}
+
+
+def _run(
+    tenant: str,
+    project: str,
+    scope: str,
+    kb: str,
+    run_id: str,
+    request: str,
+    status: str,
+    requested_at: float,
+    finished_at: float | None,
+    cancelled: int,
+    outcome: str | None,
+) -> RequestedRun:
+    return RequestedRun(
+        Namespace(tenant, project, scope, kb),
+        run_id,
+        json.loads(request),
+        status,
+        requested_at,
+        finished_at,
+        bool(cancelled),
+        json.loads(outcome) if outcome else {},
+    )

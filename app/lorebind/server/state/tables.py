@@ -1,0 +1,75 @@
+"""The tables of a server's state, and the database that holds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.data_folder import DATA_FOLDER, make_data_folder
+from lorebind_knowledge.database.embedded import EmbeddedDatabase
+from lorebind_knowledge.database.tables import Tables
+
+if TYPE_CHECKING:
+    from lorebind_knowledge.configuration import Environment
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
+    from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
+
+TABLES = Tables(
+    "server",
+    version=1,
+    statements=(
+        """create table if not exists server_tokens (
+            id [name] primary key, name [name] not null unique, digest [name] not null,
+            rights [name] not null, tenants text not null, created_at double precision not null,
+            expires_at double precision)""",
+        """create table if not exists server_knowledge_bases (
+            tenant [name] not null, project [name] not null, kb [name] not null,
+            declared text not null, declared_at [name] not null,
+            primary key (tenant, project, kb))""",
+        """create table if not exists server_runs (
+            tenant [name] not null, project [name] not null, scope [name] not null,
+            kb [name] not null, run_id [name] not null, request text not null,
+            status [name] not null, requested_at double precision not null,
+            finished_at double precision, owner [name] not null, beat double precision not null,
+            cancelled integer not null, outcome text,
+            primary key (tenant, project, scope, kb, run_id))""",
+        # One ingest of a knowledge base at a time, whoever asks for it.
+        """create unique index if not exists server_runs_open
+            on server_runs (tenant, project, scope, kb) where finished_at is null""",
+        """create table if not exists server_idempotency (
+            tenant [name] not null, project [name] not null, key [name] not null,
+            digest [name] not null, run_id [name] not null, used_at double precision not null,
+            primary key (tenant, project, key))""",
+    ),
+    move_away="move it away; tokens and knowledge bases made over the API are lost with it",
+)
+
+
+def open_state(declared: CatalogDeclaration | None, environment: Environment) -> Database:
+    """The database that `server: {state: …}` names. Nothing is opened before it is used.
+
+    Args:
+        declared: None means a SQLite file in the project's data folder.
+        environment: fills its templates; paths are relative to its folder.
+    """
+    if declared is None or declared.dsn is None:
+        path = environment.root / DATA_FOLDER / "server.db"
+        if declared is not None and declared.path is not None:
+            path = environment.root / environment.fill(declared.path)
+        make_data_folder(path)
+        return EmbeddedDatabase(path, TABLES)
+    from lorebind_knowledge.database.postgres import PostgresDatabase
+    from lorebind_knowledge.postgres.address import PostgresAddress
+
+    return PostgresDatabase(
+        PostgresAddress(environment.fill(declared.dsn)),
+        TABLES,
+        ensure_schema=declared.ensure_schema,
+        own_schema=declared.table_schema or "lorebind_server",
+    )
+
+
+def lock(sql: Sql, table: str) -> None:
+    """Let no other transaction write a table until this one ends. In SQLite none can."""
+    if sql.is_postgres:
+        sql.run(f"lock table {table} in share row exclusive mode")

@@ -1,0 +1,147 @@
+"""Tokens: who may call the server, for which tenants, and with which rights."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from lorebind.server.state.tables import lock
+from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean
+from lorebind_knowledge.namespace import DEFAULT_TENANT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.database.sql import Sql
+
+Rights: TypeAlias = Literal["read", "write", "admin"]
+
+RIGHTS: tuple[Rights, ...] = ("read", "write", "admin")
+"""Each may do what the ones before it may."""
+
+_PREFIX = "lorebind"
+_COLUMNS = "id, name, digest, rights, tenants, created_at, expires_at"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token. Its secret is not."""
+
+    id: str
+    name: str
+    digest: str
+    rights: Rights
+    tenants: tuple[str, ...]
+    created_at: float
+    """Seconds since 1970."""
+    expires_at: float | None
+
+    def may(self, rights: Rights) -> bool:
+        return RIGHTS.index(self.rights) >= RIGHTS.index(rights)
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= time.time()
+
+
+class Tokens:
+    """The tokens of a server. The methods block."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(
+        self,
+        name: str,
+        rights: Rights,
+        tenants: Sequence[str] = (),
+        expires_in_days: float | None = None,
+    ) -> tuple[Token, str]:
+        """A new token, and its text, which is told only now and not kept.
+
+        Args:
+            name: what people call it.
+            rights: what it may do.
+            tenants: whose knowledge; without any, that of the default tenant.
+            expires_in_days: None means never.
+
+        Raises:
+            UsageError: the name is taken, or an argument is wrong.
+        """
+        if not name or any(not one for one in tenants):
+            raise UsageError("a token and its tenants need names")
+        if rights not in RIGHTS:
+            raise UsageError(f"unknown rights {rights!r}; {did_you_mean(rights, RIGHTS)}")
+        if expires_in_days is not None and expires_in_days <= 0:
+            raise UsageError(f"a token must be valid for some time; got {expires_in_days:g} days")
+        secret, now = secrets.token_urlsafe(32), time.time()
+        expires = None if expires_in_days is None else now + expires_in_days * 86400
+        made = Token(
+            secrets.token_hex(6),
+            name,
+            _digest(secret),
+            rights,
+            tuple(dict.fromkeys(tenants)) or (DEFAULT_TENANT,),
+            now,
+            expires,
+        )
+        with self._database.writing() as sql:
+            lock(sql, "server_tokens")
+            if sql.run("select 1 from server_tokens where name = :name", name=name):
+                raise UsageError(f"there is a token {name!r}; revoke it, or choose another name")
+            row = {column: getattr(made, column) for column in _COLUMNS.split(", ")}
+            sql.insert("server_tokens", [row | {"tenants": json.dumps(made.tenants)}])
+        return made, f"{_PREFIX}_{made.id}_{secret}"
+
+    def all(self) -> list[Token]:
+        with self._database.reading() as sql:
+            return self._read(sql, "order by name")
+
+    def revoke(self, name: str) -> Token:
+        """Delete a token; it is refused from now on.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+        """
+        with self._database.writing() as sql:
+            every = {one.name: one for one in self._read(sql)}
+            if name not in every:
+                raise NotFoundError(f"there is no token {name!r}; {did_you_mean(name, every)}")
+            sql.run("delete from server_tokens where name = :name", name=name)
+        return every[name]
+
+    def any(self) -> bool:
+        """Whether there are tokens, so that one is needed."""
+        with self._database.reading() as sql:
+            return bool(sql.run("select 1 from server_tokens limit 1"))
+
+    def find(self, text: str) -> Token | None:
+        """The token of this text, if it is one that is valid now."""
+        prefix, _, rest = text.partition("_")
+        token_id, _, secret = rest.partition("_")
+        if prefix != _PREFIX or not token_id.isalnum() or not text.isascii():
+            return None
+        with self._database.reading() as sql:
+            found = self._read(sql, "where id = :id", id=token_id)
+        # Compared even where there is none, so that the time tells nothing.
+        expected = found[0].digest if found else _digest("")
+        same = hmac.compare_digest(_digest(secret), expected)
+        return found[0] if found and same and not found[0].is_expired else None
+
+    def _read(self, sql: Sql, which: str = "", **values: str) -> list[Token]:
+        rows = sql.run(f"select {_COLUMNS} from server_tokens {which}", **values)
+        return [
+            Token(token_id, name, digest, rights, tuple(json.loads(tenants)), created, expires)
+            for token_id, name, digest, rights, tenants, created, expires in rows
+        ]
+
+
+def _digest(secret: str) -> str:
+    """A token is random and long, so that a fast hash is as good as a slow one."""
+    return hashlib.sha256(secret.encode()).hexdigest()
