@@ -1,0 +1,101 @@
+"""Servers of the tests: real processes, reached over Unix sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PROJECT: dict[str, Any] = {
+    "name": "shop",
+    "embedders": [{"id": "words", "provider": "hashing"}],
+    "knowledge_bases": [
+        {
+            "id": "handbook",
+            "sources": [
+                {
+                    "type": "inline",
+                    "documents": [
+                        {"id": "returns", "text": "You can return goods within 30 days."},
+                        {"id": "shipping", "text": "Shipping takes five working days."},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+class Process:
+    """A running `lorebind serve`."""
+
+    def __init__(self, process: subprocess.Popen[str], socket: Path) -> None:
+        self.process = process
+        self.socket = socket
+
+    def client(self, **options: Any) -> httpx.Client:
+        """A client of the API; `headers` and other options are httpx's."""
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        url = "http://localhost/api/v0"
+        return httpx.Client(transport=transport, base_url=url, timeout=60, **options)
+
+    def stop(self, how: int = signal.SIGTERM) -> tuple[int, str]:
+        """End it; its exit code, and what it printed."""
+        self.process.send_signal(how)
+        output, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, output
+
+
+def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lorebind.yaml").write_text(yaml.safe_dump(dict(declared)))
+    return folder
+
+
+@contextmanager
+def serving(folder: Path, **environ: str) -> Iterator[Process]:
+    """A server of the project in a folder, which is ready; it ends in order."""
+    with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
+        socket = Path(short) / "s"
+        command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket)]
+        process = subprocess.Popen(
+            [*command, "--project", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environ},
+        )
+        server = Process(process, socket)
+        try:
+            _wait_until_ready(server)
+            yield server
+            if process.poll() is None:
+                code, output = server.stop()
+                assert code == 0, output
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_ready(server: Process) -> None:
+    assert server.process.stdout is not None
+    first = server.process.stdout.readline()
+    assert first.startswith("serving at "), first + server.process.communicate()[0]
+    deadline = time.monotonic() + 60
+    with server.client() as client:
+        while client.get("http://localhost/readyz").status_code != 200:
+            assert time.monotonic() < deadline, "the server is not ready after 60 s"
+            time.sleep(0.05)

@@ -1,0 +1,137 @@
+"""`/knowledge-bases` against a real server."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import serving, write_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
+        yield api
+
+
+def test_one_is_made_replaced_and_deleted(api: httpx.Client) -> None:
+    made = api.put("/knowledge-bases/tours", json=TOURS)
+    assert made.status_code == 201
+    assert made.headers["location"] == "/api/v0/knowledge-bases/tours"
+    assert made.json()["origin"] == "api"
+    tag = made.headers["etag"]
+
+    got = api.get("/knowledge-bases/tours")
+    assert (got.json(), got.headers["etag"]) == (made.json(), tag)
+    unchanged = api.get("/knowledge-bases/tours", headers={"If-None-Match": tag})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+
+    other = {**TOURS, "description": "All tours"}
+    assert problem(api.put("/knowledge-bases/tours", json=other)) == (428, "precondition_required")
+    stale = api.put("/knowledge-bases/tours", json=other, headers={"If-Match": '"x"'})
+    assert problem(stale) == (412, "precondition_failed")
+    changed = api.put("/knowledge-bases/tours", json=other, headers={"If-Match": tag})
+    assert changed.status_code == 200
+    assert changed.json()["knowledge_base"]["description"] == "All tours"
+
+    assert problem(api.delete("/knowledge-bases/tours", headers={"If-Match": tag}))[0] == 412
+    assert api.delete("/knowledge-bases/tours").status_code == 204
+    assert problem(api.get("/knowledge-bases/tours")) == (404, "not_found")
+    assert problem(api.delete("/knowledge-bases/tours")) == (404, "not_found")
+
+
+def test_of_many_updates_with_one_etag_one_wins(api: httpx.Client) -> None:
+    tag = api.put("/knowledge-bases/raced", json=TOURS).headers["etag"]
+
+    def put(number: int) -> int:
+        body = {**TOURS, "description": str(number)}
+        return api.put("/knowledge-bases/raced", json=body, headers={"If-Match": tag}).status_code
+
+    with ThreadPoolExecutor(32) as threads:
+        codes = sorted(threads.map(put, range(32)))
+    assert codes == [200] + [412] * 31
+    api.delete("/knowledge-bases/raced")
+
+
+def test_what_the_yaml_declares_stays(api: httpx.Client) -> None:
+    got = api.get("/knowledge-bases/handbook").json()
+    assert got["origin"] == "yaml"
+    assert got["declared_at"].startswith("lorebind.yaml:")
+    assert problem(api.put("/knowledge-bases/handbook", json=TOURS)) == (409, "declared_in_yaml")
+    refused = api.delete("/knowledge-bases/handbook")
+    assert problem(refused) == (409, "declared_in_yaml")
+    assert refused.json()["declared_at"] == got["declared_at"]
+
+
+def source(**settings: Any) -> dict[str, Any]:
+    return {"sources": [settings]}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, ""),
+        ({**TOURS, "id": "other"}, "/id"),
+        ({**TOURS, "description": "{{ .env.HOME }}"}, "/description"),
+        ({**TOURS, "nonsense": 1}, "/nonsense"),
+        ({**TOURS, "embedder": "unknown"}, "/embedder"),
+        ({**TOURS, "description": "\0"}, ""),
+        (source(type="file_glob", path="*"), "/sources/0/type"),
+        (source(type="langchain", **{"class": "os:system"}), "/sources/0/class"),
+        (source(type="media_transcript", path="a.vtt"), "/sources/0/path"),
+        (
+            source(type="url", urls=["http://x.test/"], fetch={"allow": ["x"]}),
+            "/sources/0/fetch/allow",
+        ),
+        (
+            source(type="url", urls=["http://x.test/"], fetch={"headers": {}}),
+            "/sources/0/fetch/headers",
+        ),
+    ],
+)
+def test_what_needs_the_owners_trust_is_refused(
+    api: httpx.Client, body: dict[str, Any], pointer: str
+) -> None:
+    refused = api.put("/knowledge-bases/new", json=body)
+    assert problem(refused) == (422, "invalid_request")
+    assert pointer in [error["pointer"] for error in refused.json()["errors"]]
+
+
+def test_pages_lead_both_ways(api: httpx.Client) -> None:
+    for number in range(5):
+        api.put(f"/knowledge-bases/p{number}", json=TOURS)
+    everything = [one["id"] for one in api.get("/knowledge-bases").json()["items"]]
+    page = api.get("/knowledge-bases", params={"limit": 2})
+    seen, pages = [one["id"] for one in page.json()["items"]], [page]
+    while page.json()["next"]:
+        page = api.get("http://localhost" + page.links["next"]["url"])
+        pages.append(page)
+        seen += [one["id"] for one in page.json()["items"]]
+    assert seen == everything == sorted(everything)
+    while page.json()["previous"]:
+        page = api.get("http://localhost" + page.links["prev"]["url"])
+        pages.pop()
+        assert page.json()["items"] == pages[-1].json()["items"]
+    assert len(pages) == 1
+    assert [one["id"] for one in api.get("/knowledge-bases?q=P3").json()["items"]] == ["p3"]
+    assert problem(api.get("/knowledge-bases?cursor=AAAA")) == (400, "invalid_cursor")
+    assert problem(api.get("/knowledge-bases?limit=0")) == (422, "invalid_request")
+    for number in range(5):
+        api.delete(f"/knowledge-bases/p{number}")
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == response.status_code
+    return response.status_code, document["code"]
