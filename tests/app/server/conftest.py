@@ -99,3 +99,11 @@ def _wait_until_ready(server: Process) -> None:
         while client.get("http://localhost/readyz").status_code != 200:
             assert time.monotonic() < deadline, "the server is not ready after 60 s"
             time.sleep(0.05)
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == response.status_code
+    return response.status_code, document["code"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import serving, write_project
+from .conftest import problem, serving, write_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,11 +127,3 @@ def test_pages_lead_both_ways(api: httpx.Client) -> None:
     assert problem(api.get("/knowledge-bases?limit=0")) == (422, "invalid_request")
     for number in range(5):
         api.delete(f"/knowledge-bases/p{number}")
-
-
-def problem(response: httpx.Response) -> tuple[int, str]:
-    """The status and the code of a problem document."""
-    assert response.headers["content-type"] == "application/problem+json"
-    document = response.json()
-    assert document["status"] == response.status_code
-    return response.status_code, document["code"]

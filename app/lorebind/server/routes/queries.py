@@ -1,0 +1,81 @@
+"""`…/query`, `/query` and `…/stats`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from lorebind.plain_data import as_data
+from lorebind.server.bodies import Body
+from lorebind.server.etags import conditional, json_response
+from lorebind.server.server import Reader, SeenProject
+from lorebind_bindings import bind, override
+
+router = APIRouter(tags=["search"])
+
+
+class Query(Body):
+    """A question, and what is to differ from the settings of the knowledge base."""
+
+    query: str = Field(min_length=1, max_length=20_000, description="Any text that is not blank.")
+    top_k: int | None = Field(None, ge=1, le=50, description="The most passages.")
+    min_score: float | None = Field(
+        None, ge=0, le=1, description="Leave out passages with a lower cosine."
+    )
+    strategy: str | None = Field(None, description="How to search.")
+    filters: dict[str, Any] | None = Field(None, description="Conditions on the metadata.")
+    workflow: str | None = Field(
+        None, description="The workflow that declares the knowledge base, where one does."
+    )
+    explain: bool = Field(False, description="Add every setting in effect, as `binding`.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {
+            "top_k": self.top_k,
+            "min_score": self.min_score,
+            "strategy": self.strategy,
+            "filters": self.filters,
+        }
+
+
+class QueryOfSeveral(Query):
+    """The same for several knowledge bases, in one ranking."""
+
+    knowledge_bases: list[str] = Field(
+        min_length=1, max_length=100, description="Their ids. The settings of the first count."
+    )
+
+
+@router.post("/knowledge-bases/{kb_id}/query")
+async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
+    """The passages that are nearest to a question, best first."""
+    found = await project.aquery(kb_id, body.query, workflow=body.workflow, **body.settings)
+    return json_response(_shown(project, kb_id, body, found))
+
+
+@router.post("/query")
+async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -> Any:
+    """The passages of several knowledge bases that are nearest to a question, best first."""
+    kb_ids = body.knowledge_bases
+    given = {name: value for name, value in body.settings.items() if value is not None}
+    found = await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **given)
+    return json_response(_shown(project, kb_ids[0], body, found))
+
+
+@router.get("/knowledge-bases/{kb_id}/stats")
+async def stats(
+    request: Request, project: SeenProject, _: Reader, kb_id: str, workflow: str | None = None
+) -> Any:
+    """Counts of what is in the index."""
+    return conditional(request, as_data(await project.astats(kb_id, workflow=workflow)))
+
+
+def _shown(project: Any, kb_id: str, body: Query, found: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = as_data(found)
+    if body.explain:
+        binding = override(bind(project.config, kb_id, body.workflow), **body.settings)
+        shown["binding"] = as_data(binding)
+    return shown

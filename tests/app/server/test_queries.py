@@ -1,0 +1,87 @@
+"""Searches and counts against a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import problem, serving, write_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
+        empty = api.post("/knowledge-bases/handbook/query", json={"query": "returns"})
+        assert problem(empty) == (409, "not_ingested")
+        run = api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+        assert run.json()["status"] == "completed"
+        yield api
+
+
+def test_a_question(api: httpx.Client) -> None:
+    found = api.post("/knowledge-bases/handbook/query", json={"query": "shipping", "top_k": 1})
+    assert found.status_code == 200
+    (match,) = found.json()["matches"]
+    assert match["text"] == "Shipping takes five working days."
+    assert 0 < match["score"] <= 1
+    assert match["metadata"]["kb_id"] == "handbook"
+
+
+def test_every_setting_in_effect(api: httpx.Client) -> None:
+    asked = {"query": "goods", "strategy": "lexical", "explain": True, "min_score": 0.0}
+    shown = api.post("/knowledge-bases/handbook/query", json=asked).json()
+    assert shown["strategy"] == "lexical"
+    assert shown["binding"]["settings"]["strategy"] == "lexical"
+
+
+def test_several_knowledge_bases(api: httpx.Client) -> None:
+    tours = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours at 9."}]}]}
+    assert api.put("/knowledge-bases/tours", json=tours).status_code == 201
+    api.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"})
+    both = {"query": "tours and shipping", "knowledge_bases": ["handbook", "tours"], "top_k": 2}
+    shown = api.post("/query", json=both).json()
+    assert shown["searched"] == ["handbook", "tours"]
+    assert {match["metadata"]["kb_id"] for match in shown["matches"]} == {"handbook", "tours"}
+    assert api.delete("/knowledge-bases/tours").status_code == 204
+    assert problem(api.post("/query", json=both)) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/query"),
+        ({"query": ""}, "/query"),
+        ({"query": " "}, ""),
+        ({"query": "x", "top_k": 51}, "/top_k"),
+        ({"query": "x", "top_k": "5"}, "/top_k"),
+        ({"query": "x", "min_score": 2}, "/min_score"),
+        ({"query": "x", "strategy": "psychic"}, ""),
+        ({"query": "x", "filters": {"$nonsense": 1}}, ""),
+        ({"query": "x", "nonsense": 1}, "/nonsense"),
+        ({"query": "x\0"}, ""),
+        ({"query": "\ud800"}, ""),
+    ],
+)
+def test_a_wrong_question(api: httpx.Client, body: dict[str, Any], pointer: str) -> None:
+    refused = api.post(
+        "/knowledge-bases/handbook/query",
+        content=json.dumps(body),
+        headers={"Content-Type": "application/json"},
+    )
+    assert problem(refused) == (422, "invalid_request")
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_counts(api: httpx.Client) -> None:
+    counted = api.get("/knowledge-bases/handbook/stats")
+    assert counted.json()["documents"] == {"ready": 2}
+    tag = counted.headers["etag"]
+    again = api.get("/knowledge-bases/handbook/stats", headers={"If-None-Match": tag})
+    assert again.status_code == 304
