@@ -14,7 +14,13 @@ from lorebind.server.problems import problem_of
 from lorebind.server.run_events import RunEvents
 from lorebind.server.state.runs import BEAT_SECONDS
 from lorebind_knowledge.bridge import call
-from lorebind_knowledge.errors import IngestRunningError, LorebindError
+from lorebind_knowledge.errors import (
+    ConfigurationError,
+    IngestRunningError,
+    LorebindError,
+    NotFoundError,
+    UsageError,
+)
 from lorebind_knowledge.namespace import Namespace, current_tenant, tenant
 
 if TYPE_CHECKING:
@@ -27,6 +33,9 @@ log = logging.getLogger("lorebind.server")
 
 _BEGIN_SECONDS = 5.0
 """How long a request waits to hear whether its ingest has begun, or another is under way."""
+
+_REFUSED = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
+"""The errors of an ingest that has not begun."""
 
 
 class Ingests:
@@ -55,12 +64,13 @@ class Ingests:
         Raises:
             KeyTakenError, UnderWayError: another run is in the way.
             IngestRunningError: another process ingests the knowledge base. Nothing is kept.
+            UsageError, NotFoundError: what is asked for cannot be. Nothing is kept.
         """
         run, is_new = await call(self.runs.request, namespace, request, key, digest)
         if is_new:
             under_way = self._start(run)
             await under_way.begun(_BEGIN_SECONDS)
-            if isinstance(under_way.error, IngestRunningError):
+            if isinstance(under_way.error, _REFUSED) and not under_way.events.last:
                 await call(self.runs.forget, run)
                 raise under_way.error
         return run

@@ -30,7 +30,8 @@ class RunEvents(Extension):
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._events: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_KEPT)
-        self._last = 0
+        self.last = 0
+        """The number of the last event."""
         self._ended = False
         self._changed = asyncio.Event()
 
@@ -60,8 +61,8 @@ class RunEvents(Extension):
     def _tell(self, hook: str, event: Event) -> None:
         if event.run_id != self._run_id:
             return
-        self._last = max(self._last + 1, time.time_ns() // 1000)
-        self._events.append((self._last, hook, as_data(dict(event.data))))
+        self.last = max(self.last + 1, time.time_ns() // 1000)
+        self._events.append((self.last, hook, as_data(dict(event.data))))
         self._wake()
 
     def _wake(self) -> None:

@@ -85,9 +85,8 @@ def serving(folder: Path, **environ: str) -> Iterator[Process]:
                 code, output = server.stop()
                 assert code == 0, output
         finally:
-            if process.poll() is None:
+            with process:  # which closes what it prints to
                 process.kill()
-                process.wait()
 
 
 def _wait_until_ready(server: Process) -> None:

@@ -211,6 +211,8 @@ async def _request(
     headers = {"Location": f"{path}/runs/{run.run_id}"}
     if seconds:
         headers["Preference-Applied"] = f"wait={seconds:g}"
+    if seconds and (failed := run.outcome.get("error")):
+        raise ProblemError(failed["code"], failed["detail"], {"run_id": run.run_id}, headers)
     if run.finished_at is None:
         return json_response(_shown(run), 202, headers)
     return json_response(_shown(run), 200, headers)

@@ -1,0 +1,241 @@
+"""Ingests that are asked for: run, watched, cancelled, killed and gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.app import slow_embedder
+
+from .conftest import problem, serving, write_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+
+BATCH, DOCUMENTS = 4, 24
+
+
+class Slow:
+    """A project whose embedder waits to be let through, batch by batch."""
+
+    def __init__(self, folder: Path) -> None:
+        documents = [{"id": f"d{i}", "text": f"Text number {i}."} for i in range(DOCUMENTS)]
+        declared = {
+            "name": "slow",
+            "embedders": [
+                {
+                    "id": "slow",
+                    "provider": "langchain",
+                    "class": "slow_embedder:Slow",
+                    "config": {},
+                    "batch_size": BATCH,
+                    "max_concurrent": 1,
+                }
+            ],
+            "knowledge_bases": [
+                {"id": "texts", "sources": [{"type": "inline", "documents": documents}]}
+            ],
+        }
+        self.folder = write_project(folder, declared)
+        shutil.copy(slow_embedder.__file__, folder / "slow_embedder.py")
+        self.log, self.gate = folder / "log", folder / "gate"
+        self.log.touch()
+        self.environ = {
+            "SLOW_LOG": str(self.log),
+            "SLOW_GATE": str(self.gate),
+            "SLOW_SECONDS": "0",
+        }
+
+    def let_through(self, batches: int) -> None:
+        self.gate.write_bytes(b"x" * batches)
+
+    def embedded(self) -> list[str]:
+        return [text for line in self.log.read_text().splitlines() for text in json.loads(line)]
+
+    def wait_for(self, texts: int) -> None:
+        deadline = time.monotonic() + 30
+        while len(self.embedded()) < texts:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Slow:
+    return Slow(tmp_path / "slow")
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
+        yield api
+
+
+def test_a_run_from_its_request_to_its_report(api: httpx.Client) -> None:
+    asked = api.post("/knowledge-bases/handbook/ingest", json={"strategy": "replace"})
+    assert asked.status_code == 202
+    where = asked.headers["location"].removeprefix("/api/v0")
+    run = wait_for_end(api, where)
+    assert run["status"] == "completed"
+    assert run["report"]["run_id"] == run["run_id"]
+    assert run["report"]["documents"]["added"] == 2
+    assert run["request"]["strategy"] == "replace"
+    listed = api.get("/knowledge-bases/handbook/runs").json()["items"]
+    assert run in listed
+    assert problem(api.get("/knowledge-bases/handbook/runs/nope")) == (404, "not_found")
+    assert api.delete(where).json() == run  # it has ended
+
+
+def test_a_reindex_and_its_preference(api: httpx.Client) -> None:
+    done = api.post("/knowledge-bases/handbook/reindex", headers={"Prefer": "wait=20"})
+    assert (done.status_code, done.headers["preference-applied"]) == (200, "wait=20")
+    assert done.json()["report"]["strategy"] == "replace"
+
+
+def test_one_key_is_one_run(api: httpx.Client) -> None:
+    def ask(_: int) -> httpx.Response:
+        return api.post("/knowledge-bases/handbook/ingest", headers={"Idempotency-Key": "once"})
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(ask, range(32)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+    other = api.post(
+        "/knowledge-bases/handbook/ingest",
+        json={"strategy": "replace"},
+        headers={"Idempotency-Key": "once"},
+    )
+    assert problem(other) == (422, "idempotency_mismatch")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"strategy": "nonsense"}, "/strategy"),
+        ({"only_failed": 1}, "/only_failed"),
+        ({"nonsense": 1}, "/nonsense"),
+    ],
+)
+def test_a_wrong_request(api: httpx.Client, body: dict[str, Any], pointer: str) -> None:
+    refused = api.post("/knowledge-bases/handbook/ingest", json=body)
+    assert problem(refused) == (422, "invalid_request")
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_what_cannot_go_together(api: httpx.Client) -> None:
+    body = {"strategy": "replace", "only_failed": True}
+    refused = api.post("/knowledge-bases/handbook/ingest", json=body, headers={"Prefer": "wait=20"})
+    assert problem(refused) == (422, "invalid_request")
+
+
+def test_events_come_as_they_happen_and_again(slow: Slow) -> None:
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.wait_for(BATCH)
+        path = f"/knowledge-bases/texts/runs/{run_id}/events"
+        seen = []
+        with api.stream("GET", path) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            for event in events(response):
+                seen.append(event)
+                slow.let_through(100)
+        names = [event["event"] for event in seen]
+        assert names[0] == "ingest_started"
+        assert names[-2:] == ["ingest_completed", "end"]
+        assert names.count("ingest_embedded") == DOCUMENTS // BATCH
+        numbers = [int(event["id"]) for event in seen]
+        assert numbers == sorted(set(numbers))
+        assert seen[-1]["data"]["report"]["texts_embedded"] == DOCUMENTS
+
+
+def test_one_at_a_time_and_cancelled(slow: Slow) -> None:
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.wait_for(BATCH)
+        busy = api.post("/knowledge-bases/texts/ingest")
+        assert problem(busy) == (409, "ingest_running")
+        assert busy.json()["run_id"] == run_id
+        assert busy.headers["retry-after"]
+        slow.let_through(2)
+        cancelled = api.delete(f"/knowledge-bases/texts/runs/{run_id}")
+        slow.let_through(100)
+        assert wait_for_end(api, f"/knowledge-bases/texts/runs/{run_id}")["status"] == "cancelled"
+        assert cancelled.status_code == 200
+        again = api.post("/knowledge-bases/texts/ingest", headers={"Prefer": "wait=20"}).json()
+        assert again["report"]["chunks"]["total"] == DOCUMENTS
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_next_start_goes_on(slow: Slow, how: signal.Signals) -> None:
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.let_through(2)
+        slow.wait_for(3 * BATCH)
+        server.process.send_signal(how)
+        if how == signal.SIGTERM:
+            time.sleep(0.5)  # until it has said that no more is to be embedded
+            slow.let_through(100)
+        assert server.process.wait(60) == (0 if how == signal.SIGTERM else -how)
+    slow.let_through(100)
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run = wait_for_end(api, f"/knowledge-bases/texts/runs/{run_id}")
+        assert run["status"] == "completed"
+        assert run["report"]["run_id"] == run_id
+        assert api.get("/knowledge-bases/texts/stats").json()["chunks"] == DOCUMENTS
+    embedded = slow.embedded()
+    assert len(set(embedded)) == DOCUMENTS
+    assert len(embedded) - DOCUMENTS <= BATCH
+
+
+def test_another_process_ingests(slow: Slow) -> None:
+    import subprocess
+    import sys
+
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        other = subprocess.Popen(
+            [sys.executable, "-m", "lorebind", "ingest", "texts", "-p", str(slow.folder)],
+            env={"PATH": "/usr/bin", **slow.environ},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        slow.wait_for(BATCH)
+        busy = api.post("/knowledge-bases/texts/ingest", headers={"Idempotency-Key": "k"})
+        assert problem(busy) == (409, "ingest_running")
+        slow.let_through(100)
+        assert other.wait(60) == 0
+        again = api.post(
+            "/knowledge-bases/texts/ingest",
+            headers={"Idempotency-Key": "k", "Prefer": "wait=20"},
+        )
+        assert again.json()["report"]["documents"]["unchanged"] == DOCUMENTS
+
+
+def wait_for_end(api: httpx.Client, where: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 60
+    while (run := api.get(where).json())["finished_at"] is None:
+        assert time.monotonic() < deadline, run
+        time.sleep(0.05)
+    return run
+
+
+def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """Server-sent events, their data read as JSON."""
+    event: dict[str, Any] = {}
+    for line in response.iter_lines():
+        if not line:
+            if event:
+                yield event
+            event = {}
+            continue
+        name, _, value = line.partition(": ")
+        if name:
+            event[name] = json.loads(value) if name == "data" else value
