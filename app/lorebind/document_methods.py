@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from langchain_core.documents import Document
 
+    from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestReport
@@ -24,34 +25,119 @@ class DocumentMethods:
     knowledge: KnowledgeService
 
     async def adocuments(
-        self, kb_id: str, *, state: str | None = None, workflow: str | None = None
+        self,
+        kb_id: str,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        workflow: str | None = None,
     ) -> list[DocumentInfo]:
         """The documents of a knowledge base by uri, those that failed among them.
+
+        Read page by page, each document is listed once while others are added and removed: give
+        the uri of the last one as `after` for the next page, that of the first one as `before` for
+        the page before.
 
         Args:
             kb_id: the knowledge base.
             state: only those that are `ready`, `pending` or `failed`.
+            limit: the most; None is all.
+            after: a uri; only those after it.
+            before: a uri; the last ones before it.
             workflow: the workflow that declares it, where one does.
 
         Raises:
             NotFoundError: no such knowledge base.
-            UsageError: no such state.
+            UsageError: no such state, a limit below 1, or both `after` and `before`.
         """
-        return await self.knowledge.documents(kb_id, state=state, workflow=workflow)
+        return await self.knowledge.documents(
+            kb_id, state=state, limit=limit, after=after, before=before, workflow=workflow
+        )
+
+    async def adocument(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> DocumentInfo:
+        """One document of a knowledge base.
+
+        Args:
+            kb_id, workflow: as for `adocuments`.
+            document: its id or its uri.
+
+        Raises:
+            NotFoundError: no such knowledge base or document.
+        """
+        return await self.knowledge.document(kb_id, document, workflow=workflow)
+
+    async def acount_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
+        """How many documents `adocuments` lists: `ready`, `pending` and `failed`.
+
+        Args:
+            kb_id, workflow: as for `adocuments`.
+
+        Raises:
+            NotFoundError: no such knowledge base.
+        """
+        return await self.knowledge.count_documents(kb_id, workflow=workflow)
 
     async def achunks(
-        self, kb_id: str, document: str, *, workflow: str | None = None
+        self,
+        kb_id: str,
+        document: str,
+        *,
+        limit: int | None = None,
+        after: int = 0,
+        workflow: str | None = None,
     ) -> list[ChunkInfo]:
         """The chunks of a document, in its order.
 
         Args:
             kb_id, workflow: as for `adocuments`.
             document: its id or its uri, as `adocuments` gives them.
+            limit: the most; None is all.
+            after: how many of the first ones are left out.
 
         Raises:
             NotFoundError: no such knowledge base or document.
+            UsageError: a limit below 1, or `after` below 0.
         """
-        return await self.knowledge.chunks(kb_id, document, workflow=workflow)
+        return await self.knowledge.chunks(
+            kb_id, document, limit=limit, after=after, workflow=workflow
+        )
+
+    async def aruns(
+        self,
+        kb_id: str,
+        *,
+        limit: int | None = None,
+        before: str | None = None,
+        workflow: str | None = None,
+    ) -> Sequence[RunInfo]:
+        """The ingests that a knowledge base has had, the latest first.
+
+        Args:
+            kb_id, workflow: as for `adocuments`.
+            limit: the most; None is all.
+            before: the id of a run; only those that began before it.
+
+        Raises:
+            NotFoundError: no such knowledge base or run.
+            UsageError: a limit below 1.
+        """
+        return await self.knowledge.runs(kb_id, limit=limit, before=before, workflow=workflow)
+
+    async def arun_of(self, kb_id: str, run_id: str, *, workflow: str | None = None) -> RunInfo:
+        """One of them.
+
+        Args:
+            kb_id, workflow: as for `adocuments`.
+            run_id: its id, as `aruns` and `IngestReport` give it.
+
+        Raises:
+            NotFoundError: no such knowledge base or run.
+        """
+        return await self.knowledge.run(kb_id, run_id, workflow=workflow)
 
     async def aadd_documents(
         self,
@@ -125,7 +211,11 @@ class DocumentMethods:
         return await (self.knowledge.undeclared() if dry_run else self.knowledge.purge())
 
     documents = sync(adocuments)
+    document = sync(adocument)
+    count_documents = sync(acount_documents)
     chunks = sync(achunks)
+    runs = sync(aruns)
+    run_of = sync(arun_of)
     add_documents = sync(aadd_documents)
     delete_document = sync(adelete_document)
     delete = sync(adelete)

@@ -19,6 +19,11 @@ def digest(*fields: str | bytes) -> str:
     return hasher.hexdigest()
 
 
+def document_id(uri: str) -> str:
+    """24 characters that stand for a uri where one cannot be written, as in a path."""
+    return digest(uri)[:24]
+
+
 def chunk_id(namespace: Namespace, uri: str, text: str, ordinal: int) -> str:
     """A chunk's id: what it says and where it belongs, never its position.
 

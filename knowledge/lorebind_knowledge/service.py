@@ -11,7 +11,13 @@ from lorebind_knowledge.bridge import call, finish
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
-from lorebind_knowledge.documents.listing import list_chunks, list_documents
+from lorebind_knowledge.documents.listing import (
+    count_documents,
+    find_document,
+    list_chunks,
+    list_documents,
+)
+from lorebind_knowledge.documents.runs import find_run, list_runs
 from lorebind_knowledge.embedders.announcing import AnnouncingEmbedder
 from lorebind_knowledge.errors import ReadOnlyError, SourceError, UsageError
 from lorebind_knowledge.events import Event, Events
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.embedding_cache import Embedded
+    from lorebind_knowledge.catalog.runs import RunInfo
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import (
@@ -367,21 +374,59 @@ class KnowledgeService:
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""
-        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        catalog = self.index(declaration.vector_db).catalog
-        return await call(knowledge_stats, self._namespace(scope, kb_id), catalog)
+        return await call(knowledge_stats, *self._catalog(kb_id, workflow))
+
+    async def runs(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> Sequence[RunInfo]:
+        """See `lorebind_knowledge.documents.runs.list_runs`."""
+        return await call(list_runs, *self._catalog(kb_id, workflow), limit, before)
+
+    async def run(self, kb_id: str, run_id: str, *, workflow: str | None = None) -> RunInfo:
+        """See `lorebind_knowledge.documents.runs.find_run`."""
+        return await call(find_run, *self._catalog(kb_id, workflow), run_id)
 
     async def documents(
-        self, kb_id: str, *, workflow: str | None = None, state: str | None = None
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        before: str | None = None,
     ) -> list[DocumentInfo]:
         """See `lorebind_knowledge.documents.listing.list_documents`."""
-        return await call(list_documents, self.knowledge_base(kb_id, workflow), state)
+        kb = self.knowledge_base(kb_id, workflow)
+        return await call(list_documents, kb, state, limit=limit, after=after, before=before)
+
+    async def document(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> DocumentInfo:
+        """See `lorebind_knowledge.documents.listing.find_document`."""
+        return await call(find_document, self.knowledge_base(kb_id, workflow), document)
+
+    async def count_documents(self, kb_id: str, *, workflow: str | None = None) -> dict[str, int]:
+        """See `lorebind_knowledge.documents.listing.count_documents`."""
+        return await call(count_documents, self.knowledge_base(kb_id, workflow))
 
     async def chunks(
-        self, kb_id: str, document: str, *, workflow: str | None = None
+        self,
+        kb_id: str,
+        document: str,
+        *,
+        workflow: str | None = None,
+        limit: int | None = None,
+        after: int = 0,
     ) -> list[ChunkInfo]:
         """See `lorebind_knowledge.documents.listing.list_chunks`."""
-        return await call(list_chunks, self.knowledge_base(kb_id, workflow), document)
+        kb = self.knowledge_base(kb_id, workflow)
+        return await call(list_chunks, kb, document, limit=limit, after=after)
 
     async def add_documents(
         self, kb_id: str, documents: Sequence[Any], *, workflow: str | None = None
@@ -408,6 +453,11 @@ class KnowledgeService:
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         kind = self.existing if self._loaded.is_existing(declaration) else self.knowledge_base
         return kind(kb_id, workflow)
+
+    def _catalog(self, kb_id: str, workflow: str | None) -> tuple[Namespace, Catalog]:
+        """What a knowledge base is called in its catalog."""
+        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        return self._namespace(scope, kb_id), self.index(declaration.vector_db).catalog
 
     def _namespace(self, scope: str, kb_id: str) -> Namespace:
         return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.catalog import chunks
+from lorebind_knowledge.catalog.chunks import languages_of
 
 if TYPE_CHECKING:
     from lorebind_knowledge.catalog.catalog import Catalog
@@ -38,11 +37,12 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
     index = ledger.index(namespace, "active")
     if index is None:
         return KnowledgeStats(namespace.kb, last_run=last_run)
-    documents = ledger.documents(index.key).values()
+    with catalog.reading() as sql:
+        counts = ledger.counts_within(sql, index.key)
     return KnowledgeStats(
         namespace.kb,
-        documents=dict(Counter(entry.state for entry in documents)),
-        chunks=sum(entry.chunk_count for entry in documents),
+        documents={state: documents for state, (documents, _) in counts.items()},
+        chunks=sum(chunks for _, chunks in counts.values()),
         languages=count_languages(catalog, index),
         embedder=index.manifest.embedder,
         dimension=index.manifest.dimension,
@@ -53,6 +53,6 @@ def knowledge_stats(namespace: Namespace, catalog: Catalog) -> KnowledgeStats:
 def count_languages(catalog: Catalog, index: IndexEntry) -> dict[str, int]:
     """How many of its documents are in each language, most first; those without text left out."""
     with catalog.reading() as sql:
-        found = chunks.languages_of(sql, index.birth)
+        found = languages_of(sql, index.birth)
     found.pop("", None)
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

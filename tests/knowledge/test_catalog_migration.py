@@ -13,6 +13,7 @@ from lorebind_knowledge.catalog.schema import NUMBERED, SCHEMA_VERSION
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.database.postgres import PostgresDatabase
 from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.postgres.address import PostgresAddress
 
 from .bench import CountingEmbedder
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 NEW_TABLES = ("catalog_leases", "catalog_versions", "catalog_chunks", "catalog_vectors")
 UNDONE = {
+    8: (
+        *(f"DROP INDEX catalog_{name}" for name in ("documents_id", "documents_unready")),
+        "DROP INDEX catalog_runs_started",
+        "ALTER TABLE catalog_documents DROP COLUMN id",
+    ),
     7: (
         "ALTER TABLE catalog_versions DROP COLUMN language",
         "ALTER TABLE catalog_indexes DROP COLUMN words",
@@ -87,6 +93,8 @@ async def test_an_earlier_version(make_catalog: Callable[..., Catalog], version:
         go_back(catalog, version)
     with contextlib.closing(make_catalog()) as catalog:
         assert list(catalog.ledger.documents(key)) == ["a.md"]
+        with catalog.reading() as sql:
+            assert catalog.ledger.document_within(sql, key, document_id("a.md")) is not None
         # Its store kept the texts: what cannot be brought along is not searched any more.
         state = "active" if version >= NUMBERED else "retired"
         found = catalog.ledger.index(HERE, state)

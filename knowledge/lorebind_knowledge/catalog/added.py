@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lorebind_knowledge.catalog.rows import OURS, OWNER, owner
+from lorebind_knowledge.catalog.rows import HERE, OURS, OWNER, owner
 from lorebind_knowledge.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lorebind_knowledge.catalog.rows import Page
     from lorebind_knowledge.database.base import Database
-    from lorebind_knowledge.namespace import Namespace
+    from lorebind_knowledge.database.sql import Sql
+    from lorebind_knowledge.namespace import IndexKey, Namespace
 
 
 class AddedDocument(NamedTuple):
@@ -68,6 +70,20 @@ class AddedDocuments:
         with self._database.reading() as sql:
             return [uri for (uri,) in sql.run(query, **owner(namespace))]
 
+    def waiting_within(
+        self, sql: Sql, namespace: Namespace, index: IndexKey | None, page: Page
+    ) -> list[str]:
+        """The uris of those that an index does not know yet, within a transaction."""
+        found = sql.run(
+            f"select uri {_WAITING}{page.sql}", **_values(namespace, index), **page._asdict()
+        )
+        return [uri for (uri,) in found]
+
+    def count_waiting_within(self, sql: Sql, namespace: Namespace, index: IndexKey | None) -> int:
+        """How many there are of them."""
+        ((count,),) = sql.run(f"select count(*) {_WAITING}", **_values(namespace, index))
+        return int(count)
+
     def get(self, namespace: Namespace, uri: str) -> AddedDocument | None:
         """A document; None if it is not there."""
         query = f"select data, media_type, metadata from catalog_added where {OURS} and uri = :uri"
@@ -82,3 +98,16 @@ class AddedDocuments:
             raise StoreError(
                 f"{self._database}: the document {uri!r} is damaged: {error}; add it again"
             ) from error
+
+
+# Not `not exists`: PostgreSQL would make a join of that, and before it has counted the tables it
+# would read all documents for each one that was added.
+_WAITING = (
+    f"from catalog_added as a where {OURS}"
+    f" and (select 1 from catalog_documents where {HERE} and uri = a.uri) is null"
+)
+
+
+def _values(namespace: Namespace, index: IndexKey | None) -> dict[str, Any]:
+    """No index has the number 0."""
+    return {**owner(namespace), "number": index.number if index else 0}

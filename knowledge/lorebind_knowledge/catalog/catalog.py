@@ -10,6 +10,7 @@ from lorebind_knowledge.catalog import leases
 from lorebind_knowledge.catalog.added import AddedDocuments
 from lorebind_knowledge.catalog.embedding_cache import EmbeddingCache
 from lorebind_knowledge.catalog.ledger import Ledger
+from lorebind_knowledge.catalog.runs import Runs
 from lorebind_knowledge.catalog.tables import CATALOG
 from lorebind_knowledge.data_folder import make_data_folder
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
@@ -47,6 +48,7 @@ class Catalog:
         self._path, self._postgres = path, postgres
         self._database: Database = postgres or EmbeddedDatabase(path, CATALOG)
         self.ledger = Ledger(self._database)
+        self.runs = Runs(self._database)
         self.added = AddedDocuments(self._database)
         self.embeddings = EmbeddingCache(self._database, cache_bytes)
         self._locked: set[Namespace] = set()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # An outer join, so that the chunks are looked up first: as long as PostgreSQL has not counted what
 # an ingest has just written, it believes that few versions are live, and would begin with those.
+_ALL = 1 << 62
 _CHUNKS = "catalog_chunks as c left join catalog_versions as v on v.version = c.version"
 _ARE_LIVE = f"c.space = :space and coalesce(v.state, -1) = {LIVE}"
 _LIVE_CHUNKS = f"from {_CHUNKS} where {_ARE_LIVE}"
@@ -99,14 +100,19 @@ def chunks_named(sql: Sql, space: int, ids: Collection[str]) -> dict[str, Stored
     return {row[1]: _chunk(row) for row in rows}
 
 
-def chunks_of_document(sql: Sql, space: int, uri: str) -> list[StoredChunk]:
-    """The chunks of a document, in its order."""
+def chunks_of_document(
+    sql: Sql, space: int, uri: str, limit: int | None = None, after: int = 0
+) -> list[StoredChunk]:
+    """The chunks of a document, in its order; perhaps only some, without the first ones."""
     rows = sql.run(
         "select c.number, c.id, v.uri, c.text, c.metadata from catalog_versions as v"
         " join catalog_chunks as c on c.version = v.version"
-        f" where v.space = :space and v.state = {LIVE} and v.uri = :uri order by c.row",
+        f" where v.space = :space and v.state = {LIVE} and v.uri = :uri order by c.row"
+        " limit :limit offset :after",
         space=space,
         uri=uri,
+        limit=_ALL if limit is None else limit,
+        after=after,
     )
     return [_chunk(row) for row in rows]
 

@@ -8,19 +8,26 @@ import time
 import uuid
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorebind_knowledge.bm25 import tokenize
 from lorebind_knowledge.catalog import leases
-from lorebind_knowledge.catalog.rows import OURS, OWNER, owner
-from lorebind_knowledge.errors import StoreError
+from lorebind_knowledge.catalog.rows import (
+    HERE,
+    OURS,
+    OWNER,
+    Page,
+    check_types,
+    decoding,
+    owner,
+    place,
+)
+from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.database.base import Database
@@ -118,7 +125,7 @@ class Ledger:
     def create_index(self, lease: Lease, manifest: Manifest) -> IndexEntry:
         """A new index, `building` until it is activated."""
         namespace = lease.namespace
-        with self._decoding(self._writing(lease), "indexes") as sql:
+        with decoding(self._database, self._writing(lease), "indexes") as sql:
             ((number,),) = sql.run(
                 f"select coalesce(max(number), 0) + 1 from catalog_indexes where {OURS}",
                 **owner(namespace),
@@ -130,7 +137,7 @@ class Ledger:
                 f" ({OWNER}, number, state, manifest, birth, words, created_at) values (:tenant,"
                 " :project, :scope, :kb, :number, :state, :manifest, :birth, :words, :now)",
                 words=tokenize.VERSION,
-                **_place(key),
+                **place(key),
                 state=entry.state,
                 manifest=json.dumps(asdict(manifest)),
                 birth=entry.birth,
@@ -145,18 +152,18 @@ class Ledger:
                 f"update catalog_indexes set state = 'retired' where {OURS} and state = 'active'",
                 **owner(key.namespace),
             )
-            sql.run(f"update catalog_indexes set state = 'active' where {_HERE}", **_place(key))
+            sql.run(f"update catalog_indexes set state = 'active' where {HERE}", **place(key))
 
     def retire_index(self, lease: Lease, key: IndexKey) -> None:
         """This index is to be dropped: nothing goes on with it, whatever is left of it."""
         with self._writing(lease) as sql:
-            sql.run(f"update catalog_indexes set state = 'retired' where {_HERE}", **_place(key))
+            sql.run(f"update catalog_indexes set state = 'retired' where {HERE}", **place(key))
 
     def set_manifest(self, lease: Lease, key: IndexKey, manifest: Manifest) -> None:
         with self._writing(lease) as sql:
             sql.run(
-                f"update catalog_indexes set manifest = :manifest where {_HERE}",
-                **_place(key),
+                f"update catalog_indexes set manifest = :manifest where {HERE}",
+                **place(key),
                 manifest=json.dumps(asdict(manifest)),
             )
 
@@ -167,19 +174,40 @@ class Ledger:
     def drop_index(self, sql: Sql, key: IndexKey) -> None:
         """Forget an index and its documents, within a transaction that writes."""
         for table in ("catalog_documents", "catalog_indexes"):
-            sql.run(f"delete from {table} where {_HERE}", **_place(key))
+            sql.run(f"delete from {table} where {HERE}", **place(key))
 
     def documents(self, key: IndexKey) -> dict[str, DocumentEntry]:
         """All documents of an index, by uri."""
-        columns = ", ".join(DocumentEntry._fields)
-        query = f"select {columns} from catalog_documents where {_HERE} order by uri"
-        entries = {}
-        with self._decoding(self._database.reading(), "documents") as sql:
-            for row in sql.run(query, **_place(key)):
-                _check_types(row, _DOCUMENT_TYPES)
-                entry = DocumentEntry(*row)
-                entries[entry.uri] = entry
-        return entries
+        with self._database.reading() as sql:
+            return {entry.uri: entry for entry in self.page_within(sql, key, Page())}
+
+    def page_within(
+        self, sql: Sql, key: IndexKey, page: Page, state: str | None = None
+    ) -> list[DocumentEntry]:
+        """Some of them, perhaps only those in a state, within a transaction."""
+        where = "" if state is None else " and state = :state"
+        if state not in (None, "ready"):
+            where += " and state <> 'ready'"  # said so, it is found by an index
+        return self._entries_within(sql, key, where + page.sql, state=state, **page._asdict())
+
+    def document_within(self, sql: Sql, key: IndexKey, document: str) -> DocumentEntry | None:
+        """A document by its uri or its id, within a transaction."""
+        for column in ("uri", "id"):
+            if found := self._entries_within(sql, key, f" and {column} = :name", name=document):
+                return found[0]
+        return None
+
+    def counts_within(self, sql: Sql, key: IndexKey) -> dict[str, tuple[int, int]]:
+        """How many documents are in each state, and how many chunks of theirs searches find."""
+        query = (
+            "select state, count(*), sum(chunk_count) from catalog_documents"
+            f" where {HERE} group by state order by min(uri)"
+        )
+        with decoding(self._database, nullcontext(sql), "documents"):
+            rows = sql.run(query, **place(key))
+            for row in rows:
+                check_types(row, (str, int, int))
+        return {state: (documents, chunks) for state, documents, chunks in rows}
 
     def put_documents(
         self, lease: Lease, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str
@@ -236,15 +264,26 @@ class Ledger:
             f"select {', '.join(columns)} from catalog_runs where {OURS}"
             " order by started_at desc limit :limit"
         )
-        with self._decoding(self._database.reading(), "runs") as sql:
+        with decoding(self._database, self._database.reading(), "runs") as sql:
             rows = sql.run(query, **owner(namespace), limit=limit)
             for row in rows:
-                _check_types(row, (str, str, str, float))
+                check_types(row, (str, str, str, float))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def forget_runs(self, lease: Lease) -> None:
         with self._writing(lease) as sql:
             sql.run(f"delete from catalog_runs where {OURS}", **owner(lease.namespace))
+
+    def _entries_within(
+        self, sql: Sql, key: IndexKey, which: str, **values: Any
+    ) -> list[DocumentEntry]:
+        columns = ", ".join(DocumentEntry._fields)
+        query = f"select {columns} from catalog_documents where {HERE}{which}"
+        with decoding(self._database, nullcontext(sql), "documents"):
+            rows = sql.run(query, **place(key), **values)
+            for row in rows:
+                check_types(row, _DOCUMENT_TYPES)
+        return [DocumentEntry(*row) for row in rows]
 
     def _indexes_within(self, sql: Sql, namespace: Namespace, state: str) -> list[IndexEntry]:
         """All in that state, the newest first."""
@@ -253,12 +292,12 @@ class Ledger:
             " order by number desc"
         )
         found = []
-        with self._decoding(nullcontext(sql), "indexes"):
+        with decoding(self._database, nullcontext(sql), "indexes"):
             for number, encoded, birth in sql.run(query, **owner(namespace), state=state):
                 given = json.loads(encoded) if isinstance(encoded, str) else encoded
                 manifest = Manifest(**given)
                 values = (number, birth, *asdict(manifest).values())
-                _check_types(values, (int, int, *_MANIFEST_TYPES))
+                check_types(values, (int, int, *_MANIFEST_TYPES))
                 found.append(IndexEntry(IndexKey(namespace, number), state, manifest, birth))
         return found
 
@@ -268,58 +307,28 @@ class Ledger:
             leases.check(sql, lease)
             yield sql
 
-    @contextmanager
-    def _decoding(self, transaction: AbstractContextManager[Sql], what: str) -> Iterator[Sql]:
-        """A transaction in which rows that nobody can have written are an error of their own.
-
-        Raises:
-            StoreError: naming the database and the repair.
-        """
-        try:
-            with transaction as sql:
-                yield sql
-        except (TypeError, ValueError) as error:
-            raise StoreError(
-                f"{self._database}: its {what} are damaged: {error}; move it away and ingest "
-                "again, or restore a copy"
-            ) from error
-
 
 def put_documents(sql: Sql, key: IndexKey, entries: Sequence[DocumentEntry], run_id: str) -> None:
     """Write documents' rows within a transaction, whether they were there or not."""
     if entries:
-        shared = {**_place(key), "run_id": run_id, "updated_at": time.time()}
-        rows = [entry._asdict() | shared for entry in entries]
+        shared = {**place(key), "run_id": run_id, "updated_at": time.time()}
+        rows = [entry._asdict() | shared | {"id": document_id(entry.uri)} for entry in entries]
         sql.insert("catalog_documents", rows, _PUT_AGAIN)
 
 
 def remove_documents(sql: Sql, key: IndexKey, uris: Sequence[str]) -> None:
     """Remove documents' rows within a transaction."""
     sql.run(
-        f"delete from catalog_documents where {_HERE} and uri in (:*uris)",
-        **_place(key),
+        f"delete from catalog_documents where {HERE} and uri in (:*uris)",
+        **place(key),
         uris=list(uris),
     )
 
-
-def _check_types(values: Iterable[object], types: tuple[type, ...]) -> None:
-    """SQLite lets any value be in any column."""
-    found = tuple(map(type, values))
-    if found != types:
-        wrong = next(pair for pair in zip_longest(found, types) if pair[0] is not pair[1])
-        raise TypeError("expected {1.__name__}, found {0.__name__}".format(*wrong))
-
-
-def _place(key: IndexKey) -> dict[str, Any]:
-    return {**owner(key.namespace), "number": key.number}
-
-
-_HERE = f"{OURS} and number = :number"
 
 _MANIFEST_TYPES = (str, str, int, str, str)
 _DOCUMENT_TYPES = tuple(
     type(DocumentEntry._field_defaults.get(name, "")) for name in DocumentEntry._fields
 )
 _PUT_AGAIN = f"on conflict ({OWNER}, number, uri) do update set " + ", ".join(
-    f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "run_id")
+    f"{name} = excluded.{name}" for name in (*DocumentEntry._fields[1:], "id", "run_id")
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 7
+from lorebind_knowledge.catalog.rows import OWNER
+
+SCHEMA_VERSION = 8
 
 MIGRATIONS = {
     2: (
@@ -28,6 +30,7 @@ MIGRATIONS = {
     ),
     6: (),  # a table more
     7: ("ALTER TABLE catalog_indexes ADD COLUMN words INTEGER NOT NULL DEFAULT 0",),
+    8: ("ALTER TABLE catalog_documents ADD COLUMN id VARCHAR NOT NULL DEFAULT ''",),
 }
 """What makes tables of the version before into tables of this one, in every database."""
 
@@ -39,10 +42,10 @@ OF_CHUNKS = {
 """The same of tables that are there from that version on."""
 
 
-_OWNER = ", ".join(f"{name} varchar not null" for name in ("tenant", "project", "scope", "kb"))
+_OWNERS = ", ".join(f"{name} varchar not null" for name in OWNER.split(", "))
 
 STATEMENTS = (
-    f"""create table if not exists catalog_indexes ({_OWNER},
+    f"""create table if not exists catalog_indexes ({_OWNERS},
   number integer not null,
   state varchar not null, -- building | active | retired
   manifest json not null,
@@ -59,7 +62,7 @@ STATEMENTS = (
   words integer not null default 0, -- the VERSION of `tokenize` that split its texts
   primary key (tenant, project, scope, kb, number)
 )""",
-    f"""create table if not exists catalog_documents ({_OWNER},
+    f"""create table if not exists catalog_documents ({_OWNERS},
   number integer not null, -- of the index
   uri [name] not null,
   source varchar not null,
@@ -76,10 +79,16 @@ STATEMENTS = (
   version varchar not null default '', -- its source's name
   recipe varchar not null default '', -- how it was cut
   refused varchar not null default '', -- see the ledger
+  id varchar not null default '', -- `document_id` of the uri
   primary key (tenant, project, scope, kb, number, uri)
 )""",
+    # By id first, so that those without one, which a version before has written, are found too.
+    f"create index if not exists catalog_documents_id on catalog_documents (id, {OWNER}, number)",
+    # Few, and what is asked about first: no page of them reads the many that are ready.
+    "create index if not exists catalog_documents_unready"
+    f" on catalog_documents ({OWNER}, number, state, uri) where state <> 'ready'",
     # Documents that were added by hand, whole.
-    f"""create table if not exists catalog_added ({_OWNER},
+    f"""create table if not exists catalog_added ({_OWNERS},
   uri [name] not null,
   media_type varchar not null,
   metadata text not null, -- as JSON
@@ -126,7 +135,7 @@ STATEMENTS = (
   vector [bytes] not null -- little-endian float32
 )""",
     "create unique index if not exists catalog_vectors_number on catalog_vectors (space, number)",
-    f"""create table if not exists catalog_runs ({_OWNER},
+    f"""create table if not exists catalog_runs ({_OWNERS},
   run_id varchar not null,
   strategy varchar not null,
   status varchar not null, -- running, else IngestReport.status
@@ -135,6 +144,8 @@ STATEMENTS = (
   report json,
   primary key (tenant, project, scope, kb, run_id)
 )""",
+    "create index if not exists catalog_runs_started"
+    f" on catalog_runs ({OWNER}, started_at, run_id)",
     """create table if not exists catalog_embeddings (
   key varchar primary key, -- SHA-256 over the embedder's fingerprint and the text
   vector [bytes] not null, -- little-endian float32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.catalog import (
     earlier_postgres,
@@ -12,7 +12,9 @@ from lorebind_knowledge.catalog import (
     postgres_words,
     schema,
 )
+from lorebind_knowledge.catalog.rows import OWNER
 from lorebind_knowledge.database.tables import Tables
+from lorebind_knowledge.identity import document_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,8 @@ _WHAT_IS_KEPT = (
     "set it to true once, which keeps what is indexed in their schema; or ingest everything again, "
     "from cached vectors, and add the documents of collections again, after"
 )
+_DOCUMENT = (*OWNER.split(", "), "number", "uri")
+_IS_THIS = " and ".join(f"{name} = :{name}" for name in _DOCUMENT)
 
 
 class _CatalogTables(Tables):
@@ -36,12 +40,19 @@ class _CatalogTables(Tables):
         return [*super().steps(version), *later]
 
     def is_finished(self, sql: Sql) -> bool:
-        return not earlier_words.are_left(sql)
+        return not (earlier_words.are_left(sql) or _without_id(sql, "limit 1"))
 
     def finish(self, sql: Sql, version: int | None) -> None:
         if version is not None and version < schema.NUMBERED:
             _number_indexes(sql)
         earlier_words.split_again(sql)
+        for row in _without_id(sql):
+            this = dict(zip(_DOCUMENT, row, strict=True))
+            sql.run(
+                f"update catalog_documents set id = :id where {_IS_THIS}",
+                id=document_id(this["uri"]),
+                **this,
+            )
 
     def by_hand(self, version: int) -> tuple[str, Sequence[str]]:
         if version < schema.NUMBERED:
@@ -58,11 +69,16 @@ CATALOG = _CatalogTables(
 )
 
 
+def _without_id(sql: Sql, limit: str = "") -> list[Any]:
+    """The documents that an earlier version has written."""
+    return sql.run(f"select {', '.join(_DOCUMENT)} from catalog_documents where id = '' {limit}")
+
+
 def _number_indexes(sql: Sql) -> None:
     """Indexes of a version whose stores kept texts and words: what could not be brought along is
     retired, so that it is not searched, and built anew by the next ingest from cached vectors."""
     (earlier_postgres if sql.is_postgres else earlier_sqlite).adopt(sql.driver)
-    columns = "tenant, project, scope, kb, number"
+    columns = f"{OWNER}, number"
     for row in sql.run(f"select {columns} from catalog_indexes where birth = 0"):
         this = dict(zip(columns.split(", "), row, strict=True))
         sql.run(

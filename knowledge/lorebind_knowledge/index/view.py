@@ -200,9 +200,9 @@ class View:
         """Chunks whole, by id; those that are not there are left out."""
         return chunks.chunks_named(self._sql, self._space.birth, ids)
 
-    def document(self, uri: str) -> list[StoredChunk]:
-        """The chunks of a document, in its order."""
-        return chunks.chunks_of_document(self._sql, self._space.birth, uri)
+    def document(self, uri: str, limit: int | None = None, after: int = 0) -> list[StoredChunk]:
+        """The chunks of a document, in its order; perhaps only some, without the first ones."""
+        return chunks.chunks_of_document(self._sql, self._space.birth, uri, limit, after)
 
     def around(self, name: str, reach: int) -> list[StoredChunk]:
         """A chunk by its id with so many before and after it; nothing if it is not there."""

@@ -190,7 +190,7 @@ class _Run:
             self._emit("ingest_failed", reason=reason, kind=kind)
             # What happened matters more than its record; the next run closes what stays open.
             with suppress(StoreError):
-                self._finish()
+                self._finish(reason)
             raise
         self._emit("ingest_completed", report=report)
         return report
@@ -479,10 +479,11 @@ class _Run:
         await call(kb.index.sweep, self._lease, index)
         await call(kb.index.finish_load, index)
 
-    def _finish(self) -> None:
+    def _finish(self, error: str = "") -> None:
         report = self._report
         report.seconds = time.perf_counter() - self._started
-        self._ledger.finish_run(self._lease, report.run_id, report.status, asdict(report))
+        kept = asdict(report) | ({"error": error} if error else {})
+        self._ledger.finish_run(self._lease, report.run_id, report.status, kept)
 
     def _emit(self, hook: str, **data: Any) -> None:
         self._kb.emit(hook, self._report.run_id, **data)

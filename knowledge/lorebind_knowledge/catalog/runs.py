@@ -1,0 +1,81 @@
+"""The ingests that a knowledge base has had, as the ledger has kept them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.catalog.rows import OURS, check_types, decoding, owner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lorebind_knowledge.database.base import Database
+    from lorebind_knowledge.namespace import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """An ingest of a knowledge base."""
+
+    run_id: str
+    status: str
+    """`running`, else as in `IngestReport`. A run that was cut off counts as `running` until the
+    next one begins, and then as `failed`."""
+    strategy: str
+    started_at: float
+    """In seconds since 1970."""
+    ended_at: float | None
+    """The same; None while it runs."""
+    error: str
+    """The message of what ended it; empty where nothing did, and of a run that was cut off."""
+    report: Mapping[str, Any] | None
+    """The fields of its `IngestReport`, as far as it came; None while it runs, and of a run that
+    was cut off."""
+
+
+class Runs:
+    """Reads them; the ledger writes them. Each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self, namespace: Namespace, limit: int | None = None, before: RunInfo | None = None
+    ) -> Sequence[RunInfo]:
+        """The runs of a knowledge base, the latest first.
+
+        Args:
+            namespace: the knowledge base.
+            limit: the most; None is all.
+            before: only those that began before this one.
+        """
+        where, values = "", {}
+        if before is not None:
+            where = " and (started_at, run_id) < (:started_at, :run_id)"
+            values = {"started_at": before.started_at, "run_id": before.run_id}
+        order = " order by started_at desc, run_id desc"
+        end = "" if limit is None else " limit :limit"
+        return self._found(namespace, f"{where}{order}{end}", limit=limit, **values)
+
+    def get(self, namespace: Namespace, run_id: str) -> RunInfo | None:
+        """One of them; None if there is no such run."""
+        found = self._found(namespace, " and run_id = :run_id", run_id=run_id)
+        return found[0] if found else None
+
+    def _found(self, namespace: Namespace, which: str, **values: Any) -> Sequence[RunInfo]:
+        query = (
+            "select run_id, status, strategy, started_at, finished_at, report from catalog_runs"
+            f" where {OURS}{which}"
+        )
+        runs = []
+        with decoding(self._database, self._database.reading(), "runs") as sql:
+            for *known, encoded in sql.run(query, **owner(namespace), **values):
+                ended = type(None) if known[1] == "running" else float
+                check_types(known, (str, str, str, float, ended))
+                given = json.loads(encoded) if isinstance(encoded, str) else encoded
+                report = None if given is None else dict(given)
+                error = report.pop("error", "") if report else ""
+                runs.append(RunInfo(*[*known, error, report]))
+        return runs

@@ -1,0 +1,47 @@
+"""The ingests that a knowledge base has had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.documents.listing import check_limit
+from lorebind_knowledge.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.catalog.catalog import Catalog
+    from lorebind_knowledge.catalog.runs import RunInfo
+    from lorebind_knowledge.namespace import Namespace
+
+
+def list_runs(
+    namespace: Namespace, catalog: Catalog, limit: int | None = None, before: str | None = None
+) -> Sequence[RunInfo]:
+    """The runs of a knowledge base, the latest first.
+
+    Args:
+        namespace: the knowledge base.
+        catalog: where it is kept.
+        limit: the most; None is all.
+        before: the id of a run; only those that began before it.
+
+    Raises:
+        NotFoundError: there is no run of this id.
+        UsageError: the limit is less than 1.
+    """
+    check_limit(limit)
+    first = None if before is None else find_run(namespace, catalog, before)
+    return catalog.runs.list(namespace, limit, first)
+
+
+def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
+    """A run by its id.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    found = catalog.runs.get(namespace, run_id)
+    if found is None:
+        raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
+    return found

@@ -1,0 +1,187 @@
+"""Documents, chunks and runs that are listed page by page, by SQL."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind import IngestRefusedError, NotFoundError, Project, UsageError
+from tests.bindings.helpers import write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lorebind_knowledge.documents.listing import DocumentInfo
+
+FILES = {f"docs/{name}.txt": f"All of {name}.\n" for name in ("a", "Z", "é", "𐀀", "c d", "m")}
+FILES["docs/broken.pdf"] = "This is no PDF.\n"
+
+
+@pytest.fixture(params=["memory", "sqlite", "pgvector"])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    vector_db: dict[str, Any] = {"id": "here", "type": request.param}
+    if request.param == "pgvector":
+        dsn = request.getfixturevalue("dsn")
+        request.getfixturevalue("monkeypatch").setenv("SHOP_DSN", dsn)
+        vector_db["config"] = {"dsn": "{{ .env.SHOP_DSN }}"}
+    declared = {
+        "name": "shop",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [vector_db],
+        "knowledge_bases": [
+            {
+                "id": "docs",
+                "sources": [{"type": "file_glob", "path": "docs/*"}],
+                "chunking": {"strategy": "token", "size": 64, "overlap": 0},
+            }
+        ],
+    }
+    with Project.build(declared, root=write(tmp_path, FILES)) as built:
+        yield built
+
+
+def uris(documents: list[DocumentInfo]) -> list[str]:
+    return [one.uri for one in documents]
+
+
+def keep_waiting(project: Project, *names: str) -> None:
+    """Add documents as a process does that ends before it ingests them."""
+    from lorebind_knowledge.catalog.added import AddedDocument
+
+    kb = project.knowledge.knowledge_base("docs")
+    added = [AddedDocument(name, b"Some text.", "text/plain", {}) for name in names]
+    kb.catalog.added.put(kb.namespace, added)
+
+
+def test_pages_in_both_directions(project: Project) -> None:
+    """Joined, they are the whole list: by code points, with what waits for its first ingest."""
+    project.ingest("docs")
+    keep_waiting(project, "added:1", "docs/b", "docs/zz", "zzz")
+    whole = uris(project.documents("docs"))
+    assert len(whole) == 11
+    assert whole == sorted(whole)
+    for limit in range(1, 13):
+        forth: list[str] = []
+        while page := project.documents("docs", limit=limit, after=forth[-1] if forth else None):
+            assert len(page) == min(limit, 11 - len(forth))
+            forth += uris(page)
+        assert forth == whole
+        back = whole[-1:]
+        while page := project.documents("docs", limit=limit, before=back[0]):
+            assert len(page) == min(limit, 11 - len(back))
+            back = uris(page) + back
+        assert back == whole
+
+
+def test_a_page_of_one_state(project: Project) -> None:
+    """A state limits what is counted too, and what waits is `pending`."""
+    project.ingest("docs")
+    keep_waiting(project, "docs/b", "zzz")
+    assert uris(project.documents("docs", state="failed", limit=5)) == ["docs/broken.pdf"]
+    assert uris(project.documents("docs", state="pending", limit=1)) == ["docs/b"]
+    assert uris(project.documents("docs", state="pending", limit=2, after="docs/b")) == ["zzz"]
+    assert uris(project.documents("docs", state="ready", limit=2)) == ["docs/Z.txt", "docs/a.txt"]
+    assert project.documents("docs", state="failed", after="docs/broken.pdf") == []
+    assert project.count_documents("docs") == {"ready": 6, "pending": 2, "failed": 1}
+    assert project.stats("docs").documents == {"ready": 6, "failed": 1}
+    assert project.stats("docs").chunks == 6
+
+
+def test_pages_while_documents_go(project: Project, tmp_path: Path) -> None:
+    """The next page begins where the one before has ended, though its last document is gone."""
+    project.ingest("docs")
+    first = uris(project.documents("docs", limit=3))
+    rest = uris(project.documents("docs", after=first[-1]))
+    (tmp_path / first[0]).unlink()
+    (tmp_path / first[-1]).unlink()
+    project.ingest("docs", strategy="replace", allow_mass_delete=True)
+    assert uris(project.documents("docs", after=first[-1])) == rest
+    assert uris(project.documents("docs", before=rest[0])) == [first[1]]
+
+
+def test_one_document(project: Project) -> None:
+    """By uri and by id, also one that waits; an unknown one is named with those there are."""
+    with pytest.raises(NotFoundError, match=r"has no document 'docs/a\.txt'; known: none"):
+        project.document("docs", "docs/a.txt")
+    keep_waiting(project, "added:1")
+    waiting = project.document("docs", "added:1")
+    assert (waiting.state, waiting.origin) == ("pending", "added")
+    assert project.document("docs", waiting.id) == waiting
+    project.ingest("docs")
+    for one in project.documents("docs"):
+        assert project.document("docs", one.uri) == project.document("docs", one.id) == one
+    with pytest.raises(NotFoundError, match=r"did you mean 'docs/a\.txt'"):
+        project.document("docs", "docs/a.tx")
+
+
+def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
+    """Joined, they are all chunks of the document, in its order."""
+    text = "\n\n".join(
+        f"Paragraph {n} has words of its own, as many as fit here." for n in range(40)
+    )
+    (tmp_path / "docs/long.txt").write_text(text)
+    project.ingest("docs")
+    whole = project.chunks("docs", "docs/long.txt")
+    assert len(whole) > 4
+    pages = [
+        project.chunks("docs", "docs/long.txt", limit=2, after=at)
+        for at in range(0, len(whole) + 2, 2)
+    ]
+    assert [chunk for page in pages for chunk in page] == whole
+    assert max(map(len, pages)) == 2
+    assert project.chunks("docs", "docs/long.txt", after=len(whole) - 1) == whole[-1:]
+
+
+def test_parts_that_cannot_be(project: Project) -> None:
+    """Each is refused with what may be given."""
+    with pytest.raises(UsageError, match="after a uri or before one; give one of them"):
+        project.documents("docs", after="a", before="b")
+    with pytest.raises(UsageError, match="limit is at least 1, not 0"):
+        project.documents("docs", limit=0)
+    with pytest.raises(UsageError, match="limit is at least 1, not -1"):
+        project.runs("docs", limit=-1)
+    with pytest.raises(UsageError, match="after is at least 0, not -1"):
+        project.chunks("docs", "docs/a.txt", after=-1)
+
+
+def test_runs(project: Project, tmp_path: Path) -> None:
+    """The latest first, each with its report; one that failed says why."""
+    assert project.runs("docs") == []
+    assert project.count_documents("docs") == {"ready": 0, "pending": 0, "failed": 0}
+    reports = [project.ingest("docs") for _ in range(5)]
+    runs = project.runs("docs")
+    assert [one.run_id for one in runs] == [one.run_id for one in reversed(reports)]
+    assert all(one.ended_at is not None and one.started_at <= one.ended_at for one in runs)
+    first = project.run_of("docs", reports[0].run_id)
+    assert (first.status, first.strategy) == ("completed_with_failures", "upsert")
+    assert first.error == ""
+    assert first.report is not None
+    assert first.report["documents"]["added"] == 6
+    assert first.report["failures"][0]["uri"] == "docs/broken.pdf"
+    assert project.runs("docs", limit=2) == runs[:2]
+    assert project.runs("docs", limit=2, before=runs[1].run_id) == runs[2:4]
+    assert project.runs("docs", before=first.run_id) == []
+    for name in ("a", "Z", "m", "c d"):
+        (tmp_path / f"docs/{name}.txt").unlink()
+    with pytest.raises(IngestRefusedError) as refused:
+        project.ingest("docs", strategy="replace")
+    (last,) = project.runs("docs", limit=1)
+    assert (last.status, last.strategy, last.error) == ("failed", "replace", str(refused.value))
+    with pytest.raises(NotFoundError, match="has no run 'other'"):
+        project.run_of("docs", "other")
+    with pytest.raises(NotFoundError, match="has no run 'other'"):
+        project.runs("docs", before="other")
+
+
+async def test_asynchronously(project: Project) -> None:
+    """Each has its `a`."""
+    await project.aingest("docs")
+    page = await project.adocuments("docs", limit=1)
+    assert await project.adocument("docs", page[0].id) == page[0]
+    counts, runs = await asyncio.gather(project.acount_documents("docs"), project.aruns("docs"))
+    assert counts["ready"] == 6
+    assert await project.arun_of("docs", runs[0].run_id) == runs[0]
+    assert len(await project.achunks("docs", page[0].uri, limit=1)) == 1

@@ -1,0 +1,128 @@
+"""A page of documents or runs is read without the others, however many there are."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing, contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge.catalog.added import AddedDocument
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.catalog.ledger import DocumentEntry, Manifest
+from lorebind_knowledge.catalog.runs import Runs
+from lorebind_knowledge.database.sql import Sql
+from lorebind_knowledge.documents.listing import count_documents, find_document, list_documents
+from lorebind_knowledge.documents.runs import list_runs
+from lorebind_knowledge.identity import document_id
+from lorebind_knowledge.namespace import IndexKey, Namespace
+
+from .every_catalog import in_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Namespace("default", "test", "project", "docs")
+KEY = IndexKey(HERE, 1)
+DOCUMENTS, RUNS = 5000, 300
+MIDDLE = "docs/2500.md"
+
+
+class Measured(Sql):
+    """Notes how much a statement has read: rows in PostgreSQL, steps of SQLite's machine."""
+
+    read = 0
+
+    def run(self, statement: str, **values: Any) -> list[Any]:
+        if self.is_postgres:
+            lines = super().run(f"explain analyze {statement}", **values)
+            plan = "\n".join(line for (line,) in lines)
+            for rows, loops in re.findall(r"actual time=\S+ rows=(\S+) loops=(\d+)", plan):
+                self.read += int(float(rows) * int(loops))
+            self.read += sum(map(int, re.findall(r"Rows Removed by .*: (\d+)", plan)))
+            return super().run(statement, **values)
+        self.driver.set_progress_handler(self._step, 1)
+        try:
+            return super().run(statement, **values)
+        finally:
+            self.driver.set_progress_handler(None, 0)
+
+    def _step(self) -> None:
+        self.read += 1
+
+
+@pytest.fixture(params=["memory", "file", "postgres"], scope="module")
+def catalog(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalog]:
+    """One of many documents, of which few have failed; PostgreSQL has not counted them yet."""
+    if request.param == "postgres":
+        made = in_postgres(request.getfixturevalue("new_dsn")())
+    else:
+        made = Catalog(
+            tmp_path_factory.mktemp("catalog") / "x.db" if request.param == "file" else None
+        )
+    with closing(made), made.lease(HERE) as lease:
+        assert made.ledger.create_index(lease, Manifest("t", "t-1", 2, "whole")).key == KEY
+        entries = [
+            DocumentEntry(f"docs/{n:04}.md", "s", state="failed" if n % 1000 == 999 else "ready")
+            for n in range(DOCUMENTS)
+        ]
+        made.ledger.put_documents(lease, KEY, entries, "run")
+        made.added.put(
+            HERE, [AddedDocument(one.uri, b"x", "text/plain", {}) for one in entries[::2]]
+        )
+        for _ in range(RUNS):
+            made.ledger.finish_run(lease, made.ledger.start_run(lease, "upsert"), "completed", {})
+        yield made
+
+
+def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
+    """How much is read when a knowledge base in this catalog is asked for something."""
+    transactions: list[Measured] = []
+
+    @contextmanager
+    def reading() -> Iterator[Measured]:
+        with catalog.reading() as sql:
+            transactions.append(Measured(sql.driver))
+            yield transactions[-1]
+
+    runs: Any = Runs(SimpleNamespace(reading=reading))  # type: ignore[arg-type]
+    measured = SimpleNamespace(
+        reading=reading, ledger=catalog.ledger, added=catalog.added, runs=runs
+    )
+    ask(SimpleNamespace(id="docs", namespace=HERE, catalog=measured))
+    return sum(one.read for one in transactions)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        partial(list_documents, limit=20),
+        partial(list_documents, limit=20, after=MIDDLE),
+        partial(list_documents, limit=20, before=MIDDLE),
+        partial(list_documents, limit=20, after="docs/4979.md"),
+        partial(list_documents, limit=20, state="ready"),
+        partial(list_documents, limit=20, state="failed"),
+        partial(find_document, document=MIDDLE),
+        partial(find_document, document=document_id(MIDDLE)),
+        lambda kb: list_runs(HERE, kb.catalog, 20),
+        lambda kb: list_runs(HERE, kb.catalog, 20, kb.catalog.runs.list(HERE, 1)[0].run_id),
+    ],
+)
+def test_little_is_read(catalog: Catalog, ask: Callable[[Any], object]) -> None:
+    """At most 150 rows in PostgreSQL, and 1,000 of the small steps of SQLite."""
+    assert 0 < read_by(catalog, ask) < (150 if is_postgres(catalog) else 1000)
+
+
+def test_counting_reads_all(catalog: Catalog) -> None:
+    """Once, and what was added is looked up by its key, also before PostgreSQL has statistics."""
+    assert read_by(catalog, count_documents) in range(DOCUMENTS, 50 * DOCUMENTS)
+
+
+def is_postgres(catalog: Catalog) -> bool:
+    with catalog.reading() as sql:
+        return sql.is_postgres
