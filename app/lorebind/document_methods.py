@@ -145,6 +145,7 @@ class DocumentMethods:
         documents: Sequence[Document | Mapping[str, Any]],
         *,
         workflow: str | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """Add documents to a knowledge base beside those of its sources, and ingest them.
 
@@ -156,12 +157,15 @@ class DocumentMethods:
             documents: of LangChain, each known by its id or `source`; or mappings with `text` or
                 `data` (bytes), and perhaps `id`, `media_type`, `title` and `metadata`. Without an
                 id, a document is known by what it says.
+            run_id: as for `aingest`.
 
         Raises:
             UsageError: what is given is no document; nothing is added.
             LorebindError: as for `aingest`. What was given is kept, and the next ingest goes on.
         """
-        return await self.knowledge.add_documents(kb_id, documents, workflow=workflow)
+        return await self.knowledge.add_documents(
+            kb_id, documents, workflow=workflow, run_id=run_id
+        )
 
     async def adelete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None

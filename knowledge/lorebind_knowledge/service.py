@@ -429,10 +429,15 @@ class KnowledgeService:
         return await call(list_chunks, kb, document, limit=limit, after=after)
 
     async def add_documents(
-        self, kb_id: str, documents: Sequence[Any], *, workflow: str | None = None
+        self,
+        kb_id: str,
+        documents: Sequence[Any],
+        *,
+        workflow: str | None = None,
+        run_id: str | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.documents.changing.add_documents`."""
-        return await add_documents(self.corpus(kb_id, workflow), documents)
+        return await add_documents(self.corpus(kb_id, workflow), documents, run_id)
 
     async def delete_document(
         self, kb_id: str, document: str, *, workflow: str | None = None

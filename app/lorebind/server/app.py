@@ -14,7 +14,7 @@ from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.failures import answer_failures
 from lorebind.server.problems import MEDIA_TYPE, STATUS
-from lorebind.server.routes import health, knowledge_bases, queries, runs
+from lorebind.server.routes import documents, health, knowledge_bases, queries, runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -77,7 +77,7 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for one in (knowledge_bases, runs, queries):
+    for one in (knowledge_bases, runs, documents, queries):
         api.include_router(one.router)
     app.include_router(api)
     app.include_router(health.router)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+B = TypeVar("B", bound="Body")
 
 
 class Body(BaseModel):
@@ -42,3 +49,40 @@ def check_texts(data: Any) -> None:
     elif isinstance(data, list):
         for value in data:
             check_texts(value)
+
+
+async def read_json(request: Request) -> Any:
+    """The data of a body, for a route that takes other media types too.
+
+    Raises:
+        RequestValidationError: it is no JSON.
+    """
+    text = await request.body()
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if text and media_type != "application/json":
+        raise RequestValidationError([], body=text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _broken(error.pos, error.msg) from None
+    except (UnicodeDecodeError, RecursionError):
+        raise _broken(0, "it is not UTF-8, or too deep") from None
+
+
+def validated(kind: type[B], data: Any) -> B:
+    """
+    Raises:
+        RequestValidationError: the data is not of this kind.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise RequestValidationError(
+            [{**one, "loc": ("body", *one["loc"])} for one in found]
+        ) from None
+
+
+def _broken(at: int, words: str) -> RequestValidationError:
+    found = {"type": "json_invalid", "loc": ("body", at), "ctx": {"error": words}}
+    return RequestValidationError([found])

@@ -34,8 +34,10 @@ def answer_failures(app: FastAPI) -> None:
         return problem_of(cast("LorebindError", error)).response(request.url.path)
 
     def invalid(request: Request, error: Exception) -> Response:
-        problem = _invalid(request, cast("RequestValidationError", error))
-        return problem.response(request.url.path)
+        refused = cast("RequestValidationError", error)
+        if isinstance(refused.body, bytes) and refused.body:  # it was not read as JSON
+            return _unsupported(request).response(request.url.path)
+        return invalid_request(refused).response(request.url.path)
 
     def http(request: Request, error: Exception) -> Response:
         return _http(app, request, cast("HTTPException", error)).response(request.url.path)
@@ -52,14 +54,13 @@ def answer_failures(app: FastAPI) -> None:
     app.add_exception_handler(Exception, mistake)
 
 
-def _invalid(request: Request, error: RequestValidationError) -> ProblemError:
+def invalid_request(error: RequestValidationError) -> ProblemError:
+    """Everything that is wrong with what was sent."""
     found = error.errors()
     broken = next((one for one in found if one["type"] == "json_invalid"), None)
     if broken is not None:
         words, at = broken["ctx"]["error"], broken["loc"][-1]
         return ProblemError("invalid_json", f"the body is no JSON: {words} at character {at}")
-    if isinstance(error.body, bytes) and error.body:
-        return _unsupported(request)
     return ProblemError(
         "invalid_request",
         "what was sent is not valid; see errors",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
+from lorebind.server.changes import Changes
 from lorebind.server.doors.callers import Caller
 from lorebind.server.ingests import Ingests
 from lorebind.server.problems import ProblemError
@@ -36,6 +37,8 @@ class Server:
         self.tokens = Tokens(self.database)
         self.made = MadeKnowledgeBases(self.database, project.name)
         self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
+        self.changes = Changes()
+        """Documents that are being added or deleted."""
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
@@ -80,6 +83,7 @@ class Server:
         """Take no more requests, and interrupt ingests, so that those who watch them hear it."""
         self.is_draining = True
         await self.ingests.stop()
+        await self.changes.stop()
 
     async def stop(self) -> None:
         """Close everything."""

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _KEYS = ("id", "text", "data", "media_type", "title", "metadata")
 
 
-async def add_documents(corpus: Corpus, documents: Sequence[Any]) -> IngestReport:
+async def add_documents(
+    corpus: Corpus, documents: Sequence[Any], run_id: str | None = None
+) -> IngestReport:
     """Add documents, and ingest them. They are kept before they are ingested.
 
     One with the id of another that was added takes its place. From then on they belong to the
@@ -38,16 +40,17 @@ async def add_documents(corpus: Corpus, documents: Sequence[Any]) -> IngestRepor
         corpus: the knowledge base.
         documents: of LangChain, or mappings with `text` (or `data`, bytes), and perhaps `id`,
             `media_type`, `title` and `metadata`.
+        run_id: as for `lorebind_knowledge.ingest.engine.ingest`.
 
     Raises:
         UsageError: what is given is no document; nothing is added.
         LorebindError: the ingest failed; the next one goes on with it.
     """
-    added = [_document(one, number) for number, one in enumerate(documents)]
+    added = [read_document(one, f"documents[{number}]") for number, one in enumerate(documents)]
     if not added:
         raise UsageError("there is no document to add")
     await call(corpus.kb.catalog.added.put, corpus.kb.namespace, added)
-    return await ingest(corpus, wait=True, added={one.uri for one in added})
+    return await ingest(corpus, wait=True, added={one.uri for one in added}, run_id=run_id)
 
 
 async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
@@ -89,15 +92,19 @@ async def delete_all(kb: KnowledgeBase) -> None:
     kb.emit("collection_deleted")
 
 
-def _document(given: Any, number: int) -> AddedDocument:
-    where = f"documents[{number}]"
+def read_document(given: Any, where: str) -> AddedDocument:
+    """A document as it is kept; see `add_documents`.
+
+    Raises:
+        UsageError: it is none; the message begins with `where`.
+    """
     about = _as_mapping(given, where)
     for key in about:
         if key not in _KEYS:
             raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
     text, data = about.get("text"), about.get("data")
-    if (isinstance(text, str) and text.strip() != "") == isinstance(data, bytes):
-        raise UsageError(f"{where}: give either a text that is not blank, or data as bytes")
+    if (isinstance(text, str) and text.strip() != "") == (isinstance(data, bytes) and data != b""):
+        raise UsageError(f"{where}: give a text that is not blank, or data that is not empty")
     content = text.encode("utf-8", "replace") if isinstance(text, str) else data
     assert isinstance(content, bytes)
     if len(content) > DEFAULT_MAX_BYTES:

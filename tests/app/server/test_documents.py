@@ -1,0 +1,149 @@
+"""Documents that are listed, added and deleted over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import problem, serving, write_project
+from .test_runs import Slow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+HERE = "/knowledge-bases/handbook/documents"
+NOTE = {"id": "note.md", "text": "# Note\n\nThe shop is closed.", "title": "Note"}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with serving(write_project(tmp_path_factory.mktemp("shop"))) as server, server.client() as api:
+        api.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"})
+        yield api
+
+
+def test_one_is_added_replaced_and_deleted(api: httpx.Client) -> None:
+    added = api.post(HERE, json=NOTE)
+    assert added.status_code == 201
+    document = added.json()
+    assert document["uri"] == "added:note.md"
+    assert (document["state"], document["origin"], document["title"]) == ("ready", "added", "Note")
+    where = added.headers["location"].removeprefix("/api/v0")
+    assert where == f"{HERE}/{document['id']}"
+    assert api.get(where).json() == document
+    chunks = api.get(f"{where}/chunks").json()["items"]
+    assert "The shop is closed." in chunks[0]["text"]
+
+    assert api.post(HERE, json={**NOTE, "text": "Open."}).status_code == 200
+    assert [one["text"] for one in api.get(f"{where}/chunks").json()["items"]] == ["Open."]
+    assert api.delete(where).status_code == 204
+    assert problem(api.get(where)) == (404, "not_found")
+    assert problem(api.delete(where)) == (404, "not_found")
+
+
+def test_a_file(api: httpx.Client) -> None:
+    page = b"<html><body><p>Gift cards never expire.</p></body></html>"
+    added = api.post(HERE, files={"file": ("cards.html", page, "text/html")})
+    assert added.status_code == 201
+    where = added.headers["location"].removeprefix("/api/v0")
+    (chunk,) = api.get(f"{where}/chunks").json()["items"]
+    assert chunk["text"] == "Gift cards never expire."
+    api.delete(where)
+
+
+def test_several_have_a_result_each(api: httpx.Client) -> None:
+    documents = [
+        NOTE,
+        {"id": "x"},
+        {"text": " "},
+        {"id": "b", "text": "B."},
+        5,
+    ]
+    answered = api.post(HERE, json={"documents": documents})
+    assert answered.status_code == 200
+    results = answered.json()["results"]
+    assert [one["status"] for one in results] == [201, 422, 422, 201, 422]
+    assert results[1]["error"]["errors"][0]["pointer"] == "/text"
+    for one in (results[0], results[3]):
+        assert api.delete(f"{HERE}/{one['document']['id']}").status_code == 204
+    assert problem(api.post(HERE, json={"text": "B" * 5 * 2**20})) == (413, "too_large")
+    assert problem(api.post(HERE, json={"documents": []})) == (422, "invalid_request")
+    assert problem(api.post(HERE, json={"documents": [NOTE] * 101})) == (422, "invalid_request")
+
+
+def test_pages(api: httpx.Client) -> None:
+    api.post(HERE, json={"documents": [{"id": f"n{n}", "text": f"N{n}."} for n in range(5)]})
+    everything = [one["uri"] for one in api.get(HERE).json()["items"]]
+    assert len(everything) == 7
+    page = api.get(HERE, params={"limit": 3})
+    seen = [one["uri"] for one in page.json()["items"]]
+    while page.json()["next"]:
+        page = api.get(HERE, params={"limit": 3, "cursor": page.json()["next"]})
+        seen += [one["uri"] for one in page.json()["items"]]
+    assert seen == everything
+    page = api.get(HERE, params={"limit": 3, "cursor": page.json()["previous"]})
+    assert [one["uri"] for one in page.json()["items"]] == everything[3:6]
+    assert api.get(HERE, params={"state": "failed"}).json()["items"] == []
+    assert problem(api.get(HERE, params={"state": "x"})) == (422, "invalid_request")
+
+
+def test_chunks_in_pages(api: httpx.Client) -> None:
+    text = "\n\n".join(f"Paragraph {n}. " + "word " * 100 for n in range(7))
+    where = api.post(HERE, json={"id": "long", "text": text}).headers["location"]
+    where = where.removeprefix("/api/v0") + "/chunks"
+    everything = api.get(where, params={"limit": 100}).json()["items"]
+    page = api.get(where, params={"limit": 2}).json()
+    seen = page["items"]
+    while page["next"]:
+        page = api.get(where, params={"limit": 2, "cursor": page["next"]}).json()
+        seen += page["items"]
+    assert seen == everything
+    assert len(seen) > 2
+
+
+def test_what_a_source_gives_stays(api: httpx.Client) -> None:
+    (document,) = [one for one in api.get(HERE).json()["items"] if one["uri"] == "inline:returns"]
+    assert problem(api.delete(f"{HERE}/{document['id']}")) == (409, "document_of_source")
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        ({"content": b"{"}, (415, "unsupported_media_type")),
+        ({"content": b"{", "headers": {"Content-Type": "application/json"}}, (400, "invalid_json")),
+        (
+            {"content": b"\xff", "headers": {"Content-Type": "application/json"}},
+            (400, "invalid_json"),
+        ),
+        ({"json": {}}, (422, "invalid_request")),
+        ({"json": []}, (422, "invalid_request")),
+        ({"json": {**NOTE, "nonsense": 1}}, (422, "invalid_request")),
+        ({"json": {**NOTE, "text": "\0"}}, (422, "invalid_request")),
+        ({"files": {"other": b"x"}}, (422, "invalid_request")),
+        ({"files": {"file": b""}}, (422, "invalid_request")),
+    ],
+)
+def test_what_cannot_be_added(
+    api: httpx.Client, options: dict[str, Any], answer: tuple[int, str]
+) -> None:
+    assert problem(api.post(HERE, **options)) == answer
+
+
+def test_while_an_ingest_runs(tmp_path: Path) -> None:
+    slow = Slow(tmp_path / "slow")
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.wait_for(1)
+        added = api.post("/knowledge-bases/texts/documents", json=NOTE)
+        assert added.status_code == 202
+        assert added.json()["state"] == "pending"
+        slow.let_through(100)
+        run = f"/knowledge-bases/texts/runs/{run_id}"
+        where = added.headers["location"].removeprefix("/api/v0")
+        while api.get(run).json()["status"] == "running" or api.get(where).json()["chunks"] == 0:
+            pass
+        assert api.get(where).json()["state"] == "ready"
