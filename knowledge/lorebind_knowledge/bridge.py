@@ -8,8 +8,8 @@ works in scripts, in notebooks, inside a running loop, from many threads, and af
 A client that has methods of both colours, as those of LangChain have, is never awaited on that
 loop: `call_client` calls its blocking method for callers that block.
 
-Plain functions run in lanes, each with a few threads of its own, so that a short read does not wait
-for searches, nor an ingest: see `lane`.
+Plain functions run in lanes, each with a few threads of its own, so that neither short reads nor
+ingests wait for searches: see `lane`.
 """
 
 from __future__ import annotations
@@ -74,22 +74,22 @@ Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
 _THREADS: dict[Lane, int] = {
     # Short transactions; a few, because those of PostgreSQL wait for a server.
     "read": 4,
-    # Python and NumPy over a local index, which hold the interpreter's lock most of the time. Each
-    # thread more gets few answers sooner, and delays every event loop by up to 5 ms at a time.
+    # Python and NumPy over a local index, which hold the interpreter's lock most of the time. More
+    # threads answer little faster, and each can delay an event loop by another 5 ms.
     "search": min(usable_processors(), 4),
-    # Models and servers, which others than the interpreter work for: as many as asyncio has.
+    # Models and servers work without that lock. As many threads as asyncio would use.
     "wait": min(usable_processors() + 4, 32),
-    # Each ingest has one function that reads and chunks, and one that writes.
+    # Each ingest runs one function that reads and chunks, and one that writes.
     "ingest": min(usable_processors() + 4, 32),
-    # What ingests have embedded. A chunker waits for it in a thread of the lane above.
+    # Embeds passages and caches the vectors. A chunker waits for them in an `ingest` thread.
     "embed": min(usable_processors() + 4, 32),
 }
-"""How many functions of a lane run at a time; more wait their turn, in the order they came."""
+"""How many functions of each lane run at a time; the others wait in a queue."""
 
 _lane: contextvars.ContextVar[tuple[Lane, int]] = contextvars.ContextVar(
     "lane", default=("read", 0)
 )
-"""The lane, and within how many functions that `call` runs."""
+"""The lane, and how many functions that `call` runs are around this code."""
 
 _lock = threading.Lock()
 _loops: dict[str, _LoopThread] = {}
@@ -105,12 +105,12 @@ def _loop_thread(name: str = _CALLS) -> _LoopThread:
 
 @contextmanager
 def lane(name: Lane) -> Iterator[None]:
-    """Let functions that `call` runs in this block, and in tasks begun there, use other threads.
+    """`call` uses the threads of this lane in the block, and in tasks that are created there.
 
     Args:
-        name: `read`, which is the default, for what is short; `search` for work on a local index;
-            `wait` for what waits for a model or a server; `ingest` for what writes; `embed` for
-            what embeds passages.
+        name: `read` is the default, for short transactions; `search` is for work on a local index,
+            `wait` for calls of models and servers, `ingest` for whatever writes an index, and
+            `embed` for the embedding of passages.
     """
     former = _lane.get()
     _lane.set((name, former[1]))
@@ -121,7 +121,8 @@ def lane(name: Lane) -> Iterator[None]:
 
 
 def _executor(name: Lane, depth: int) -> ThreadPoolExecutor:
-    # A function that waits for others waits for threads of the next depth, never for its own.
+    # A function that waits for another one needs a thread of the next depth, never of its own:
+    # so threads cannot all wait for each other.
     with _lock:
         if (name, depth) not in _executors:
             threads = ThreadPoolExecutor(_THREADS[name], f"lorebind-{name}-{depth}")
@@ -205,10 +206,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Await a function of either colour: coroutines as they are, plain functions in a thread.
 
     A thread cannot be cancelled: who cancels this waits until the function has returned, so that
-    nothing of it happens afterwards. Cancelling once more does not wait. A function whose turn has
-    not come yet is not begun any more.
-
-    The thread is one of the caller's `lane`.
+    nothing of it happens afterwards. Cancelling once more does not wait. A function that still waits
+    in the queue of its `lane` is never run.
     """
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)

@@ -69,7 +69,7 @@ class EmbeddingCache:
         import numpy as np
 
         keys = _keys(embedder, texts)
-        # Others wait for what is written here, in threads of theirs: it takes none of those.
+        # Chunkers in all threads of another lane may wait for the vectors that this call stores.
         with lane("embed"):
             vectors, count = await self._embedded(embedder, dict(zip(keys, texts, strict=True)))
         return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
