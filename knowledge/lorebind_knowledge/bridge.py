@@ -206,8 +206,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Await a function of either colour: coroutines as they are, plain functions in a thread.
 
     A thread cannot be cancelled: who cancels this waits until the function has returned, so that
-    nothing of it happens afterwards. Cancelling once more does not wait. A function that still waits
-    in the queue of its `lane` is never run.
+    nothing of it happens afterwards. Cancelling once more does not wait. A function that is still
+    in the queue of its `lane` never runs.
     """
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
