@@ -7,6 +7,9 @@ works in scripts, in notebooks, inside a running loop, from many threads, and af
 
 A client that has methods of both colours, as those of LangChain have, is never awaited on that
 loop: `call_client` calls its blocking method for callers that block.
+
+Plain functions run in lanes, each with a few threads of its own, so that neither short reads nor
+ingests wait for searches: see `lane`.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ import functools
 import inspect
 import os
 import threading
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
+
+from lorebind_knowledge.cpu_count import usable_processors
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,8 +69,31 @@ class _LoopThread(threading.Thread):
 
 _CALLS, _STORES = "lorebind-loop", "lorebind-stores"
 
+Lane: TypeAlias = Literal["read", "search", "wait", "ingest", "embed"]
+
+_THREADS: dict[Lane, int] = {
+    # Short transactions; a few, because those of PostgreSQL wait for a server.
+    "read": 4,
+    # Python and NumPy over a local index, which hold the interpreter's lock most of the time. More
+    # threads answer little faster, and each can delay an event loop by another 5 ms.
+    "search": min(usable_processors(), 4),
+    # Models and servers work without that lock. As many threads as asyncio would use.
+    "wait": min(usable_processors() + 4, 32),
+    # Each ingest runs one function that reads and chunks, and one that writes.
+    "ingest": min(usable_processors() + 4, 32),
+    # Embeds passages and caches the vectors. A chunker waits for them in an `ingest` thread.
+    "embed": min(usable_processors() + 4, 32),
+}
+"""How many functions of each lane run at a time; the others wait in a queue."""
+
+_lane: contextvars.ContextVar[tuple[Lane, int]] = contextvars.ContextVar(
+    "lane", default=("read", 0)
+)
+"""The lane, and how many functions that `call` runs are around this code."""
+
 _lock = threading.Lock()
 _loops: dict[str, _LoopThread] = {}
+_executors: dict[tuple[Lane, int], ThreadPoolExecutor] = {}
 
 
 def _loop_thread(name: str = _CALLS) -> _LoopThread:
@@ -74,11 +103,39 @@ def _loop_thread(name: str = _CALLS) -> _LoopThread:
         return _loops[name]
 
 
+@contextmanager
+def lane(name: Lane) -> Iterator[None]:
+    """`call` uses the threads of this lane in the block, and in tasks that are created there.
+
+    Args:
+        name: `read` is the default, for short transactions; `search` is for work on a local index,
+            `wait` for calls of models and servers, `ingest` for whatever writes an index, and
+            `embed` for the embedding of passages.
+    """
+    former = _lane.get()
+    _lane.set((name, former[1]))
+    try:
+        yield
+    finally:
+        _lane.set(former)
+
+
+def _executor(name: Lane, depth: int) -> ThreadPoolExecutor:
+    # A function that waits for another one needs a thread of the next depth, never of its own:
+    # so threads cannot all wait for each other.
+    with _lock:
+        if (name, depth) not in _executors:
+            threads = ThreadPoolExecutor(_THREADS[name], f"lorebind-{name}-{depth}")
+            _executors[name, depth] = threads
+        return _executors[name, depth]
+
+
 def _forget_after_fork() -> None:
-    """A child process has the parent's loops but not their threads: start anew when asked."""
+    """A child process has the parent's loops and lanes but no threads: start anew when asked."""
     global _lock
     _lock = threading.Lock()
     _loops.clear()
+    _executors.clear()
 
 
 def _stop_at_exit() -> None:
@@ -149,18 +206,22 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Await a function of either colour: coroutines as they are, plain functions in a thread.
 
     A thread cannot be cancelled: who cancels this waits until the function has returned, so that
-    nothing of it happens afterwards. Cancelling once more does not wait.
+    nothing of it happens afterwards. Cancelling once more does not wait. A function that is still
+    in the queue of its `lane` never runs.
     """
     if inspect.iscoroutinefunction(function):
         result = function(*args, **kwargs)
     else:
-        # As `asyncio.to_thread` does it, without a task around it.
-        work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-        thread = asyncio.get_running_loop().run_in_executor(None, work)
+        name, depth = _lane.get()
+        context = contextvars.copy_context()
+        context.run(_lane.set, (name, depth + 1))
+        work = _executor(name, depth).submit(context.run, function, *args, **kwargs)
+        thread = asyncio.wrap_future(work)
         try:
             result = await asyncio.shield(thread)
         except asyncio.CancelledError:
-            await asyncio.wait([thread])
+            if not work.cancel():
+                await asyncio.wait([thread])
             raise
     if inspect.isawaitable(result):
         result = await result
@@ -216,8 +277,8 @@ async def call_daemon(blocking: Callable[P, R], *args: P.args, **kwargs: P.kwarg
 def finish(result: R | Awaitable[R]) -> R:
     """What a function of either colour gives, for code that runs in a thread: `finish(f(x))`.
 
-    Coroutines run on a loop of their own, the same one for all. Its threads are not those in which
-    `call` runs functions, so that functions which wait here never keep each other from going on.
+    Coroutines run on a loop of their own, the same one for all. What they `call` runs in threads
+    of the next depth, so that functions which wait here never keep each other from going on.
     """
     if not inspect.isawaitable(result):
         return result

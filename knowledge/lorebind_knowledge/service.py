@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call, finish
+from lorebind_knowledge.bridge import call, finish, lane
 from lorebind_knowledge.chunking.make import make_chunker
 from lorebind_knowledge.configuration import defaults, templates
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
@@ -243,7 +243,8 @@ class KnowledgeService:
         corpus = self.corpus(kb_id, workflow, given, embeds=False)
         declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         price = self._loaded.embedder(declaration.embedder).token_price
-        return await plan(corpus, strategy=strategy, price=price)
+        with lane("ingest"):
+            return await plan(corpus, strategy=strategy, price=price)
 
     async def reindex(
         self,

@@ -54,6 +54,11 @@ class Catalog:
         self._locked: set[Namespace] = set()
         self._locking = threading.Lock()
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server answers, for which this process only waits."""
+        return self._postgres is not None
+
     def reading(self) -> AbstractContextManager[Sql]:
         """One consistent view. What was not made yet reads as empty, and is not made."""
         return self._database.reading()

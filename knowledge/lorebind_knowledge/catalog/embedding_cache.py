@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.catalog.eviction import Recency
 from lorebind_knowledge.embedders.base import embed_documents
 from lorebind_knowledge.errors import EmbedderError
@@ -69,7 +69,15 @@ class EmbeddingCache:
         import numpy as np
 
         keys = _keys(embedder, texts)
-        by_key = dict(zip(keys, texts, strict=True))
+        # Chunkers in all threads of another lane may wait for the vectors that this call stores.
+        with lane("embed"):
+            vectors, count = await self._embedded(embedder, dict(zip(keys, texts, strict=True)))
+        return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
+
+    async def _embedded(
+        self, embedder: Embedder, by_key: Mapping[str, str]
+    ) -> tuple[dict[str, Vector], int]:
+        """Vectors by key, and how many of them are new."""
         former = _former_keys(embedder, by_key)
         vectors: dict[str, Vector] = {}
         count = 0
@@ -83,7 +91,7 @@ class EmbeddingCache:
                 count += len(new)
             for other in theirs:
                 await asyncio.wait([asyncio.wrap_future(other)])  # if it failed, the turn is ours
-        return Embedded(np.stack([vectors[key] for key in keys]), count, len(texts) - count)
+        return vectors, count
 
     def _claim(self, keys: Sequence[str], seen: int) -> tuple[list[str], set[Future[None]]]:
         """Which of the keys this call is to have embedded, and whom it has to wait for.

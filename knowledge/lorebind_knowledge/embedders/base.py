@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.embedders.tokens import TokenCount, estimated
 from lorebind_knowledge.errors import EmbedderError, LorebindError
 from lorebind_knowledge.identity import digest
@@ -123,7 +123,8 @@ async def embed_documents(embedder: Embedder, texts: Sequence[str]) -> Matrix:
 
 async def embed_query(embedder: Embedder, text: str) -> Vector:
     """Embed a question, with the same checks as `embed_documents`."""
-    vector = await _guarded(embedder, embedder.embed_query, encodable(text))
+    with lane("wait"):
+        vector = await _guarded(embedder, embedder.embed_query, encodable(text))
     row: Vector = _as_matrix([vector], 1, embedder.fingerprint)[0]
     return row
 

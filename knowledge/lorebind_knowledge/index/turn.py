@@ -7,7 +7,7 @@ import random
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.errors import IngestRunningError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _GROWTH = 1.5
 async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIterator[Lease]:
     """The lease of a namespace, until the end of the block; see `Catalog.lease`.
 
+    What the block calls runs in the lane of ingests.
+
     Args:
         catalog: where it is kept.
         namespace: what is to be written.
@@ -35,10 +37,11 @@ async def turn(catalog: Catalog, namespace: Namespace, *, wait: bool) -> AsyncIt
         ReadOnlyError, StoreError: see `Catalog.lease`.
     """
     stack = ExitStack()
-    try:
-        yield await _lease(stack, catalog, namespace, wait=wait)
-    finally:
-        await call(stack.close)
+    with lane("ingest"):
+        try:
+            yield await _lease(stack, catalog, namespace, wait=wait)
+        finally:
+            await call(stack.close)
 
 
 async def _lease(stack: ExitStack, catalog: Catalog, namespace: Namespace, *, wait: bool) -> Lease:

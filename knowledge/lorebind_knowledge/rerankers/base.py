@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.errors import LorebindError, RerankerError
 from lorebind_knowledge.redaction import said_by
 
@@ -33,7 +33,8 @@ async def rerank_texts(
         RerankerError: it failed, or returned something else.
     """
     try:
-        given = await call(reranker.rerank, question, texts)
+        with lane("wait"):
+            given = await call(reranker.rerank, question, texts)
         figures = [None if figure is None else float(figure) for figure in given]
     except LorebindError:
         raise

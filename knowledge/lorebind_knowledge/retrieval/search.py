@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lorebind_knowledge.bridge import call
+from lorebind_knowledge.bridge import call, lane
 from lorebind_knowledge.embedders.base import embed_query
 from lorebind_knowledge.errors import (
     IndexMismatchError,
@@ -137,7 +137,9 @@ class _IndexSearch(Search):
         """
         if self.vector is None:
             self.vector = await embed_query(self.kbs[0].embedder, self.question)
-        return await call(self._read, self.vector, settings, ask)
+        remote = any(kb.catalog.is_remote for kb in self.kbs)
+        with lane("wait" if remote else "search"):
+            return await call(self._read, self.vector, settings, ask)
 
     def _read(self, vector: Vector, settings: RetrievalDeclaration, ask: Callable[[Query], T]) -> T:
         def asked(views: Mapping[str, View]) -> T:

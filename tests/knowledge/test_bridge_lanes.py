@@ -1,0 +1,260 @@
+"""Lanes: which functions wait for each other's threads, and that no function waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lorebind_knowledge import KnowledgeService, bridge, build_project
+from lorebind_knowledge.bridge import call, finish, lane
+from lorebind_knowledge.catalog.catalog import Catalog
+from lorebind_knowledge.events import Events
+
+from .bench import CountingEmbedder, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from lorebind_knowledge.bridge import Lane
+
+LANES = tuple(bridge._THREADS)
+
+
+class Blocking:
+    """A function that returns once it may."""
+
+    def __init__(self, expected: int) -> None:
+        self._release = threading.Event()
+        self._begun = threading.Semaphore(0)
+        self._expected = expected
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        self._begun.release()
+        assert self._release.wait(60)
+
+    async def all_begun(self) -> None:
+        def wait() -> bool:
+            return all(self._begun.acquire(timeout=60) for _ in range(self._expected))
+
+        assert await asyncio.to_thread(wait)
+
+    def release(self) -> None:
+        self._release.set()
+
+
+@asynccontextmanager
+async def blocked(name: Lane, more: int = 3) -> AsyncIterator[Blocking]:
+    """No thread of a lane is free in the block, and more functions wait for one."""
+    size = bridge._THREADS[name]
+    work = Blocking(size)
+    with lane(name):
+        calls = [asyncio.create_task(call(work)) for _ in range(size + more)]
+    try:
+        await work.all_begun()
+        yield work
+    finally:
+        work.release()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[KnowledgeService]:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text(paragraph("alpha"))
+    data: dict[str, Any] = {
+        "name": "support",
+        "embedders": [{"id": "words", "provider": "hashing"}],
+        "vector_dbs": [{"id": "main", "type": "sqlite"}],
+        "knowledge_bases": [
+            {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
+        ],
+    }
+    made = KnowledgeService(build_project(data, root=tmp_path), Events([]))
+    await made.ingest("docs")
+    yield made
+    await made.close()
+
+
+async def test_reads_and_ingests_do_not_wait_for_searches(service: KnowledgeService) -> None:
+    """While all threads that search are busy, a search waits, and nothing else does."""
+    async with asyncio.timeout(60), blocked("search") as work:
+        search = asyncio.create_task(service.query("docs", "alpha"))
+        assert (await service.stats("docs")).chunks == 1
+        assert len(await service.documents("docs")) == 1
+        assert (await service.ingest("docs")).documents["unchanged"] == 1
+        assert (await service.plan("docs")).documents["unchanged"] == 1
+        assert not search.done()
+        work.release()
+        assert len(await search) == 1
+
+
+async def test_searches_do_not_wait_for_reads_or_ingests(service: KnowledgeService) -> None:
+    """While all threads that read, write and embed passages are busy, searches go on."""
+    async with asyncio.timeout(60), blocked("read"), blocked("ingest"), blocked("embed"):
+        assert len(await service.query("docs", "alpha")) == 1
+
+
+async def test_lanes_are_bounded() -> None:
+    """However many functions come at once, a lane runs as many as it has threads."""
+    async with asyncio.timeout(60), blocked("search", more=200) as work:
+        await asyncio.sleep(0.05)
+        assert work.calls == bridge._THREADS["search"]
+
+
+async def test_a_cancelled_call_whose_turn_has_not_come() -> None:
+    """A function that waits for a thread is not begun any more when its caller is cancelled."""
+    called: list[int] = []
+    async with asyncio.timeout(60), blocked("search"):
+        with lane("search"):
+            waiting = asyncio.create_task(call(called.append, 1))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting  # while the threads are still busy
+    with lane("search"):
+        await call(called.append, 2)
+    assert called == [2]
+
+
+@pytest.mark.parametrize("name", LANES)
+async def test_functions_that_wait_for_their_own_lane(name: Lane) -> None:
+    """Functions in all threads of a lane may each wait for another function of the same lane."""
+    here = threading.Barrier(bridge._THREADS[name])
+
+    def outer(number: int) -> int:
+        here.wait(60)  # all threads of the lane are in here now
+        nested = finish(call(inner, number))
+        return bridge.run(call(inner, nested))
+
+    def inner(number: int) -> int:
+        return finish(call(abs, -number))
+
+    async with asyncio.timeout(60):
+        with lane(name):
+            numbers = range(1, here.parties + 1)
+            assert await asyncio.gather(*(call(outer, n) for n in numbers)) == list(numbers)
+
+
+async def test_chunkers_that_wait_for_what_an_ingest_embeds() -> None:
+    """Chunkers in all threads wait for a text whose vector another ingest has yet to write."""
+    embedder = CountingEmbedder()
+    chunkers = bridge._THREADS["ingest"]
+    embedding, release, ready = (
+        threading.Event(),
+        threading.Event(),
+        threading.Barrier(chunkers + 1),
+    )
+
+    def slow(number: int) -> None:
+        embedding.set()
+        assert release.wait(60)
+
+    embedder.before_batch = slow
+    with contextlib.closing(Catalog()) as catalog:
+
+        def chunk() -> int:
+            ready.wait(60)
+            return finish(catalog.embeddings.embed(embedder, ["shared"])).cache_hits
+
+        async with asyncio.timeout(60):
+            with lane("ingest"):
+                first = asyncio.create_task(catalog.embeddings.embed(embedder, ["shared"]))
+                await asyncio.to_thread(embedding.wait, 60)
+                others = [asyncio.create_task(call(chunk)) for _ in range(chunkers)]
+                await asyncio.to_thread(ready.wait, 60)
+                release.set()
+                assert (await first).texts_embedded == 1
+                assert await asyncio.gather(*others) == [1] * chunkers
+    assert embedder.texts == ["shared"]
+
+
+async def test_a_lane_ends_with_its_block() -> None:
+    """Tasks that begin in the block keep its lane; what comes after has the former one."""
+
+    async def thread() -> str:
+        return (await call(threading.current_thread)).name
+
+    with lane("ingest"):
+        begun = asyncio.create_task(thread())
+        with lane("search"):
+            assert (await thread()).startswith("lorebind-search-0")
+        assert (await thread()).startswith("lorebind-ingest-0")
+    assert (await thread()).startswith("lorebind-read-0")
+    assert (await begun).startswith("lorebind-ingest-0")
+
+
+def _output(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_lanes_after_a_fork() -> None:
+    """A child process whose parent's threads were all busy has threads of its own."""
+    printed = _output("""
+import asyncio, os, threading
+from lorebind_knowledge import bridge
+size = bridge._THREADS["read"]
+here, release = threading.Barrier(size + 1), threading.Event()
+def block():
+    here.wait()
+    release.wait()
+blocking = [
+    threading.Thread(target=bridge.run, args=[bridge.call(block)]) for _ in range(size)
+]
+for one in blocking:
+    one.start()
+here.wait()
+child = os.fork()
+if not child:
+    os._exit(7 if bridge.run(bridge.call(os.getpid)) == os.getpid() else 1)
+status = os.waitpid(child, 0)[1]
+release.set()
+for one in blocking:
+    one.join()
+print(os.waitstatus_to_exitcode(status), bridge.run(bridge.call(abs, -3)))
+""")
+    assert printed.split() == ["7", "3"]
+
+
+def test_the_process_ends_after_a_call_that_was_left() -> None:
+    """The interpreter waits for a function that runs, not for threads that are idle."""
+    printed = _output("""
+import asyncio, threading
+from lorebind_knowledge.bridge import call, lane
+begun = threading.Event()
+def work():
+    begun.set()
+    release.wait(0.2)
+    print("worked")
+release = threading.Event()
+async def main():
+    with lane("search"):
+        await call(abs, -1)
+    task = asyncio.create_task(call(work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    task.cancel()
+asyncio.run(main())
+print("ended")
+""")
+    assert printed.split() == ["ended", "worked"]
