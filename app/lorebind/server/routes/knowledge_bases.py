@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
+from lorebind.server.answers import KnowledgeBase, PageOf
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
 from lorebind.server.made_here import read_made
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
 
-@router.get("")
+@router.get("", response_model=PageOf[KnowledgeBase])
 async def list_knowledge_bases(
     request: Request,
     server: TheServer,
@@ -44,7 +45,7 @@ async def list_knowledge_bases(
     return page.response(request)
 
 
-@router.get("/{kb_id}")
+@router.get("/{kb_id}", response_model=KnowledgeBase)
 async def get_knowledge_base(request: Request, server: TheServer, _: Reader, kb_id: str) -> Any:
     """A knowledge base as it is declared."""
     shown = await _all(server)
@@ -53,7 +54,11 @@ async def get_knowledge_base(request: Request, server: TheServer, _: Reader, kb_
     return conditional(request, shown[kb_id])
 
 
-@router.put("/{kb_id}", responses={201: {"description": "It was made"}})
+@router.put(
+    "/{kb_id}",
+    response_model=KnowledgeBase,
+    responses={201: {"description": "It was made", "model": KnowledgeBase}},
+)
 async def put_knowledge_base(
     request: Request,
     server: TheServer,
