@@ -162,6 +162,8 @@ class Frame:
     index: int = 0
     error: dict[str, str] | None = None
     """The failure that led here, where the tasks are within one that handles it."""
+    failures_are_final: bool = False
+    """Whether something around the tasks handles their failures, so that none runs again."""
 
     def at_item(self, path: str, index: int, item: Any) -> Frame:
         """The same for an item of a collection."""
@@ -248,8 +250,18 @@ class Context:
             blocks={**self.frame.blocks, **self.past.blocks},
             state=self.state(),
             error=self.error or self.frame.error,
+            failures_are_final=self.handles_failures(),
             **changes,
         )
+
+    def handles_failures(self) -> bool:
+        """Whether the failures of the tasks that this one holds are handled, here or around it."""
+        task = self.task
+        if getattr(task, "strategy", "") == "best_effort":
+            return True
+        if task.retry.attempts > 1:
+            return False  # another try runs them again
+        return task.on_error is not None or self.frame.failures_are_final
 
     def emit(self, type_: Any, **data: Any) -> None:
         self.run.bus.emit(type_, self.task.id, self.path, **data)

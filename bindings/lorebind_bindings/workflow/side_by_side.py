@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.results import Update
-from lorebind_bindings.workflow.running import Suspended, TaskFailed, keep
+from lorebind_bindings.workflow.running import Suspended, TaskFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from lorebind_bindings.workflow.running import Run
     from lorebind_bindings.workflow.schedule import FlowResult
     from lorebind_knowledge.declarations.workflows.base import Strategy
 
@@ -43,37 +42,11 @@ class JobResult:
         return {"status": status, "error": None, "attempts": attempts}
 
 
-def _letting_fail(run: Run, path: str, job: Job) -> Job:
-    """The same job, which does not run again once it has failed.
-
-    Where a failure counts as a result it is written down as one: a run that is resumed would give
-    another result otherwise.
-    """
-    key = f"{path}|failed"
-
-    async def once() -> FlowResult:
-        if (record := run.journal.records.get(key)) is not None:
-            failed = TaskFailed(record["error"], RuntimeError(record["error"]["message"]))
-            failed.attempts = record["attempts"]
-            raise failed
-        try:
-            return await job()
-        except TaskFailed as failed:
-            record = {"key": key, "error": failed.error, "attempts": failed.attempts}
-            await keep(run, record)
-            raise
-
-    return once
-
-
-async def side_by_side(
-    run: Run, jobs: Mapping[str, Job], workers: int, strategy: Strategy
-) -> list[JobResult]:
+async def side_by_side(jobs: Sequence[Job], workers: int, strategy: Strategy) -> list[JobResult]:
     """Run several lists of tasks, a few at a time, started in their order.
 
     Args:
-        run: theirs.
-        jobs: by path; each raises TaskFailed or Suspended, or gives a result.
+        jobs: each raises TaskFailed or Suspended, or gives a result.
         workers: how many at a time.
         strategy: `wait_all` ends all and then fails if one failed, `fail_fast` cancels the others
             at once, `best_effort` goes without what failed, `race` takes the first that succeeds
@@ -84,9 +57,7 @@ async def side_by_side(
         Suspended: some wait, and the others have ended.
     """
     given = [JobResult() for _ in jobs]
-    if strategy == "best_effort":
-        jobs = {path: _letting_fail(run, path, job) for path, job in jobs.items()}
-    numbered = iter(enumerate(jobs.values()))
+    numbered = iter(enumerate(jobs))
     enough = asyncio.Event()
 
     async def worker() -> None:

@@ -25,13 +25,11 @@ async def work(context: Context) -> Outcome:
     items = _items(context)
     flow = task.flows()[0]
     frame = context.inside("")
-    jobs = {
-        f"{context.path}[{index}]": functools.partial(
-            run_flow, run, frame.at_item(context.path, index, item), flow
-        )
+    jobs = [
+        functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
         for index, item in items
-    }
-    given = await side_by_side(run, jobs, task.max_workers, task.strategy)
+    ]
+    given = await side_by_side(jobs, task.max_workers, task.strategy)
     found = [part.value for part in given]
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
