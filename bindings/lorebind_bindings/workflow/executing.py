@@ -100,7 +100,9 @@ async def _is_left_out(context: Context) -> bool:
     if task.condition is None or task.type == "router":
         return False
     try:
-        return not compile_condition(task.condition).truth(context.values())
+        return not compile_condition(task.condition).truth(
+            context.values(), context.frame.converted
+        )
     except LorebindError as error:
         raise failure(context, error) from error
 

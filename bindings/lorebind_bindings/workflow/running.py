@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.state import Channels, Past, State
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.configuration.conditions import Converted
     from lorebind_knowledge.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
@@ -164,6 +165,8 @@ class Frame:
     """The failure that led here, where the tasks are within one that handles it."""
     failures_are_final: bool = False
     """Whether something around the tasks handles their failures, so that none runs again."""
+    converted: Converted | None = None
+    """What the conditions of all items of a collection share, as long as it runs."""
 
     def at_item(self, path: str, index: int, item: Any) -> Frame:
         """The same for an item of a collection."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.results import Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
 from lorebind_bindings.workflow.side_by_side import side_by_side
-from lorebind_knowledge.configuration.conditions import compile_condition
+from lorebind_knowledge.configuration.conditions import Converted, compile_condition
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ async def work(context: Context) -> Outcome:
     task, run = context.task, context.run
     items = _items(context)
     flow = task.flows()[0]
-    frame = context.inside("")
+    frame = context.inside("", converted=Converted())
     jobs = [
         functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
         for index, item in items
@@ -62,11 +62,11 @@ def _items(context: Context) -> list[tuple[int, Any]]:
     numbered = list(enumerate(items))
     if task.filter is None:
         return numbered
-    chosen, values = compile_condition(task.filter), context.values()
+    chosen, values, converted = compile_condition(task.filter), context.values(), Converted()
     return [
         (index, item)
         for index, item in numbered
-        if chosen.truth({**values, "item": item, "index": index})
+        if chosen.truth({**values, "item": item, "index": index}, converted)
     ]
 
 
