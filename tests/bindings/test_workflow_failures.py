@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,18 @@ import pytest
 
 from lorebind_bindings.workflow.events.bus import EventBus
 
-from .workflow_helpers import collection, flow, parallel, python, says, to, workflows
+from .workflow_helpers import (
+    collection,
+    flow,
+    parallel,
+    python,
+    run,
+    says,
+    statuses,
+    task_fails,
+    to,
+    workflows,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +90,91 @@ async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) 
     again = await flows.resume("w", "t")
     await flows.close()
     assert (1 in picky.did, again.output) == (False, result.output)
+
+
+async def test_what_failed_as_a_whole_shows_its_parts() -> None:
+    """Where a collection or a parallel task fails and `on_error` handles it, the result shows what
+    became of each item and branch; its own output is null."""
+    picky = Picky()
+    branches = [python("good", says("fine")), python("bad", picky.work), picky.items()]
+    end = python("end", says("end"), final=True)
+    result = await run(picky.items(**HANDLED), end)
+    failed = result.tasks["c"]
+    assert (failed.status, failed.output) == ("failed", None)
+    assert [one.status for one in failed.items] == ["completed", "failed", "completed"]
+    assert [one.output for one in failed.items] == [0, None, 2]
+    assert failed.items[1].error == failed.error
+    result = await run(parallel("p", *branches, **HANDLED), end)
+    assert statuses(result) == {
+        "p": "failed",
+        "good": "completed",
+        "bad": "failed",
+        "c": "failed",
+        "end": "completed",
+    }
+    assert (result.tasks["good"].output, len(result.tasks["c"].items)) == ("fine", 3)
+    assert result.tasks["p"].items == []
+
+
+async def test_history_lists_what_failed() -> None:
+    """Also a task that nothing handles, until it is run again and ends."""
+    picky = Picky()
+    flows = workflows(flow(python("a", says(1)), picky.items()))
+    with task_fails(ValueError):
+        await flows.run("w", {}, thread_id="t")
+    steps = await flows.history("w", "t")
+    assert [(one["path"], one["status"]) for one in steps] == [
+        ("a", "completed"),
+        ("c[0].t", "completed"),
+        ("c[1].t", "failed"),
+        ("c[2].t", "completed"),
+        ("c", "failed"),
+    ]
+    assert [one["step"] for one in steps] == [1, 2, 3, 4, 5]
+    assert steps[2]["error"]["message"] == "no"
+    picky.fails = False
+    await flows.resume("w", "t")
+    steps = await flows.history("w", "t")
+    assert [(one["path"], one["status"]) for one in steps] == [
+        ("a", "completed"),
+        ("c[0].t", "completed"),
+        ("c[2].t", "completed"),
+        ("c[1].t", "completed"),
+        ("c", "completed"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_failed_thread_that_is_cut_off_was_interrupted(tmp_path: Path, kind: str) -> None:
+    """What a thread failed with counts no more once it is resumed."""
+    started, fails = asyncio.Event(), [True]
+
+    async def work() -> None:
+        if fails:
+            raise ValueError("no")
+        started.set()
+        await asyncio.Event().wait()
+
+    async def status() -> tuple[str, str]:
+        (found,) = await flows.threads("w")
+        return found.status, found.error
+
+    flows = workflows(flow(python("t", work)), root=tmp_path, checkpointer={"type": kind})
+    with task_fails(ValueError):
+        await flows.run("w", {}, thread_id="t")
+    with task_fails(ValueError):
+        await flows.resume("w", "t")
+    failed = await status()
+    assert failed == ("failed", "t failed: ValueError: no")
+    fails.clear()
+    resumed = asyncio.create_task(flows.resume("w", "t"))
+    await started.wait()
+    resumed.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await resumed
+    assert await status() == ("interrupted", "")
+    fails.append(True)
+    with task_fails(ValueError):
+        await flows.resume("w", "t")
+    assert await status() == failed
+    await flows.close()

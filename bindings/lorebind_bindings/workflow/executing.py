@@ -48,7 +48,8 @@ async def execute(context: Context) -> Done:
             attempts, outcome = await _tried(context)
             done = Done(path, "completed", outcome, attempts=attempts)
     except TaskFailed as failed:
-        done = Done(path, "failed", Outcome(), failed.error, failed.attempts)
+        within, failed.within = failed.within or Outcome(), None  # that of this task, not around
+        done = Done(path, "failed", within, failed.error, failed.attempts)
         if task.on_error is None:
             unhandled = failed
         else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.workflow.events.bus import EventBus
-    from lorebind_bindings.workflow.results import Update
+    from lorebind_bindings.workflow.results import Outcome, Update
     from lorebind_bindings.workflow.state import Channels, Past, State
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
@@ -64,6 +64,8 @@ class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
         """`task`, `path`, `type` and `message`."""
         self.cause = cause
         self.attempts = 1
+        self.within: Outcome | None = None
+        """What became of the items or branches of the task that raises this."""
         super().__init__(f"{error['path']} failed: {error['type']}: {error['message']}")
 
 

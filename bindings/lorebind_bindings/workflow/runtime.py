@@ -133,6 +133,8 @@ class Workflows:
                 )
             self._refuse_changed(info)
             by_path = answers_by_path(info.waiting, answers or {})
+            if info.status == "failed":
+                await store.begin_again(thread)
             told = [answered(path, answer) for path, answer in by_path.items()]
             told += [{"key": passed_key(path)} for path in info.paused]
             bus = bus or EventBus(thread.id)

@@ -42,7 +42,9 @@ class JobResult:
         return {"status": status, "error": None, "attempts": attempts}
 
 
-async def side_by_side(jobs: Sequence[Job], workers: int, strategy: Strategy) -> list[JobResult]:
+async def side_by_side(
+    jobs: Sequence[Job], workers: int, strategy: Strategy
+) -> tuple[list[JobResult], TaskFailed | None]:
     """Run several lists of tasks, a few at a time, started in their order.
 
     Args:
@@ -52,8 +54,11 @@ async def side_by_side(jobs: Sequence[Job], workers: int, strategy: Strategy) ->
             at once, `best_effort` goes without what failed, `race` takes the first that succeeds
             and cancels the others.
 
+    Returns:
+        What became of each, and what the task that holds them fails with: the first failure in the
+        order of the jobs; with `race` only if all failed.
+
     Raises:
-        TaskFailed: the first failure in the order of the jobs; with `race`, all failed.
         Suspended: some wait, and the others have ended.
     """
     given = [JobResult() for _ in jobs]
@@ -83,14 +88,12 @@ async def side_by_side(jobs: Sequence[Job], workers: int, strategy: Strategy) ->
     succeeded = any(one.value is not None for one in given)
     if strategy == "race":
         if succeeded:
-            return [JobResult(one.value, one.error) for one in given]
+            return [JobResult(one.value, one.error) for one in given], None
     elif strategy != "best_effort" and failures:
-        raise failures[0]
+        return given, failures[0]
     if waiting := [one.suspended for one in given if one.suspended is not None]:
         raise Suspended.all_of(waiting)
-    if strategy == "race" and failures:
-        raise failures[0]
-    return given
+    return given, failures[0] if strategy == "race" and failures else None
 
 
 async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> None:

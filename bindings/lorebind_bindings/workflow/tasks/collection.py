@@ -29,13 +29,18 @@ async def work(context: Context) -> Outcome:
         functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
         for index, item in items
     ]
-    given = await side_by_side(jobs, task.max_workers, task.strategy)
+    given, failed = await side_by_side(jobs, task.max_workers, task.strategy)
     found = [part.value for part in given]
+    outputs = [one.output if one else None for one in found]
+    each = [part.as_item() for part in given]
+    if failed is not None:
+        items = [{**item, "output": output} for item, output in zip(each, outputs, strict=True)]
+        failed.within = Outcome(items=items)
+        raise failed
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
     outcome.blocks = {}  # each item had its own
-    outcome.output = [one.output if one else None for one in found]
-    outcome.items = [part.as_item() for part in given]
+    outcome.output, outcome.items = outputs, each
     outcome.usage = {
         f"{context.path}[{index}].{name}": done.outcome.usage
         for (index, _), one in zip(items, found, strict=True)

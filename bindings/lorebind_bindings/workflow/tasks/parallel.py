@@ -24,12 +24,17 @@ async def work(context: Context) -> Outcome:
     task, run = context.task, context.run
     frame = context.inside(f"{context.path}.")
     jobs = [functools.partial(run_flow, run, frame, branch) for branch in task.branches]
-    given = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
+    given, failed = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
+    parts: dict[str, Done] = {}
+    for branch, part in zip(task.branches, given, strict=True):
+        parts |= part.value.tasks if part.value else _parts(run, frame, branch)
+    if failed is not None:
+        failed.within = Outcome(parts=parts)
+        raise failed
     done = {name: one for part in given if part.value for name, one in part.value.tasks.items()}
     outcome = together(one.outcome for one in done.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
-    for branch, part in zip(task.branches, given, strict=True):
-        outcome.parts |= part.value.tasks if part.value else _parts(run, frame, branch)
+    outcome.parts = parts
     outcome.usage = {name: one.outcome.usage for name, one in done.items() if one.outcome.usage}
     outcome.output = {
         inner.id: done[inner.id].outcome.output if inner.id in done else None

@@ -211,6 +211,18 @@ class ThreadStore:
             raise not_found(thread)
         return found.checkpoint["channel_values"]
 
+    async def begin_again(self, thread: Thread) -> None:
+        """A thread that has failed runs again: if it is killed, it was interrupted.
+
+        LangGraph keeps the error beside the checkpoint, and has no way to delete it.
+        """
+        from langgraph.checkpoint.serde.types import ERROR
+
+        found = await self._newest(thread.key)
+        for task_id, channel, _ in (found.pending_writes or ()) if found else ():
+            if channel == ERROR:
+                await self.saver.aput_writes(found.config, [(ERROR, "")], task_id)
+
     async def delete(self, thread: Thread) -> None:
         """
         Raises:
