@@ -34,8 +34,9 @@ async def work(context: Context) -> Outcome:
     outputs = [one.output if one else None for one in found]
     each = [part.as_item() for part in given]
     if failed is not None:
-        items = [{**item, "output": output} for item, output in zip(each, outputs, strict=True)]
-        failed.within = Outcome(items=items)
+        failed.within = Outcome(
+            items=[{**one, "output": output} for one, output in zip(each, outputs, strict=True)]
+        )
         raise failed
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)

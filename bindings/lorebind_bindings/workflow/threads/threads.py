@@ -215,11 +215,16 @@ class ThreadStore:
         """A thread that has failed runs again: if it is killed, it was interrupted.
 
         LangGraph keeps the error beside the checkpoint, and has no way to delete it.
+
+        Raises:
+            NotFoundError: there is no such thread.
         """
         from langgraph.checkpoint.serde.types import ERROR
 
         found = await self._newest(thread.key)
-        for task_id, channel, _ in (found.pending_writes or ()) if found else ():
+        if found is None:
+            raise not_found(thread)
+        for task_id, channel, _ in found.pending_writes or ():
             if channel == ERROR:
                 await self.saver.aput_writes(found.config, [(ERROR, "")], task_id)
 
