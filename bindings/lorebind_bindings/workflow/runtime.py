@@ -81,13 +81,14 @@ class Workflows:
             MissingDependencyError: LangGraph is not installed.
         """
         declared = self._loaded.workflow(workflow)
-        values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
         _check_tasks(declared, interrupt_before)
         thread = self._thread(workflow, uuid.uuid4().hex if thread_id is None else thread_id)
         store = await self._store(declared)
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
                 raise ThreadRefusedError(_still_open(self._loaded, thread, info))
+            # Only now: for a thread that waits the answer is missing, and no input.
+            values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
             given = {"input": values, "status": "running", **(kept or {})}
             bus = bus or EventBus(thread.id)
             turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, seed)
