@@ -18,7 +18,7 @@ from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, k
 from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -162,8 +162,20 @@ async def _once(context: Context) -> Outcome:
         )
         raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # whatever functions of a project, models and searches raise
-        raise failure(context, error) from error
+        raise failure(context, _explained(error)) from error
     return outcome
+
+
+def _explained(error: Exception) -> Exception:
+    """The error, or what to do instead of what it is a signal of."""
+    from langgraph.errors import GraphBubbleUp
+
+    if not isinstance(error, GraphBubbleUp):
+        return error
+    return UsageError(
+        "LangGraph's interrupts cannot stop a task; ask in a task of its own before it: "
+        "{ id: ask, type: wait, prompt: ... }"
+    )
 
 
 def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:
