@@ -7,8 +7,10 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.types import interrupt
 
 from lorebind_bindings.workflow.events.bus import EventBus
+from lorebind_knowledge.errors import ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
     collection,
@@ -20,6 +22,7 @@ from .workflow_helpers import (
     statuses,
     task_fails,
     to,
+    wait,
     workflows,
 )
 
@@ -178,3 +181,35 @@ async def test_a_failed_thread_that_is_cut_off_was_interrupted(tmp_path: Path, k
         await flows.resume("w", "t")
     assert await status() == failed
     await flows.close()
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+async def test_interrupts_of_langgraph_are_refused(colour: str) -> None:
+    """A function that calls `interrupt()` fails its task, and the message names `wait` tasks."""
+
+    async def asks() -> Any:
+        return interrupt("who?")
+
+    with task_fails(UsageError, "task 't' .*LangGraph's interrupts cannot stop a task.*type: wait"):
+        await run(python("t", asks if colour == "async" else lambda: interrupt("who?")))
+
+
+async def test_code_that_is_not_there_is_named_once() -> None:
+    """The task is named by what says that it failed, and not again by what says why."""
+    task = python("t", says(1))
+    task["call"] = f"{says.__module__}:nope"
+    with task_fails(UsageError, "task 't' of workflow 'w' failed: module .* has no 'nope'"):
+        await run(task)
+
+
+async def test_an_input_is_missing_only_where_it_is_taken() -> None:
+    """A thread that waits is refused for that, whether inputs are given or not."""
+    flows = workflows(flow(wait("ask"), input={"x": {}}))
+    await flows.run("w", {"x": "1"}, thread_id="t")
+    for inputs in ({}, {"x": "1"}, {"y": 1}):
+        with pytest.raises(ThreadRefusedError, match="waits for answers"):
+            await flows.run("w", inputs, thread_id="t")
+    with pytest.raises(UsageError, match="needs the input 'x'"):
+        await flows.run("w", {}, thread_id="u")
+    (found,) = await flows.threads("w")
+    assert found.thread_id == "t"

@@ -11,7 +11,7 @@ from lorebind_knowledge.configuration import fill
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows.flow import Flow
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, UsageError
 from lorebind_knowledge.redaction import without
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ class Parts:
             UsageError: it cannot be imported, or belongs to the standard library or to Lorebind.
         """
         if id(task) not in self._functions:
-            named = named_part(task, self.loaded.environment, ("call",))
+            try:
+                named = named_part(task, self.loaded.environment, ("call",))
+            except UsageError as error:  # messages on tasks that fail name the task already
+                raise UsageError(str(error).replace(f"task {task.id!r}: ", "", 1)) from error
             self._functions[id(task)] = named
         return self._functions[id(task)]
 
