@@ -1,8 +1,8 @@
 """One turn of a thread: the node of the LangGraph graph that every workflow compiles to.
 
-LangGraph keeps the thread, carries interrupts, and ends the turn. All tasks of a turn
-are one superstep of it, each finished one a pending write of its checkpoint: so a join never waits
-for tasks that have nothing to do with it, and what has ended is written once.
+LangGraph keeps the thread, carries interrupts, and ends the turn. All tasks of a turn are one
+superstep of it, each finished one a pending write of its checkpoint: so a join never waits for
+tasks that have nothing to do with it, and what has ended is written once.
 """
 
 from __future__ import annotations

@@ -267,6 +267,7 @@ Converted = dict[str, _Kept]
 changes, and is dropped with them."""
 
 _ROOM = 10_000
+"""How many values of items are taken at least before the rest is converted again."""
 
 
 @lru_cache(maxsize=1024)
