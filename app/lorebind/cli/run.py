@@ -19,6 +19,7 @@ from lorebind.cli.options import (
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import WorkflowDeclaration
 
 
@@ -75,7 +76,8 @@ def run(
         raise UsageError("--stream prints text or lines of JSON; use --output json")
     with open_project(project) as loaded:
         declared = loaded.config.workflow(workflow)
-        _check_thread(loaded.config, declared, thread, resumed, inputs)
+        if resumed:
+            _check_kept(loaded.config, declared)
         thread_id = thread or uuid.uuid4().hex
         completed_by(f"this resumes it: {how_to_resume(loaded.config, workflow, thread_id)}")
         shared: dict[str, Any] = {
@@ -116,26 +118,14 @@ def _check_options(
         )
 
 
-def _check_thread(
-    config: Any,
-    declared: WorkflowDeclaration,
-    thread: str | None,
-    resumed: bool,
-    inputs: list[str] | None,
-) -> None:
+def _check_kept(config: LoadedProject, declared: WorkflowDeclaration) -> None:
     """
     Raises:
-        UsageError: the thread cannot be there, or it was probably meant to be resumed.
+        UsageError: the thread cannot be there.
     """
     kept = declared.checkpointer or config.project.checkpointer
-    if resumed and kept.type == "memory":
+    if kept.type == "memory":
         raise UsageError(
             f"the threads of workflow {declared.id!r} are kept in memory and ended with the "
             "command that ran them; to resume them, declare checkpointer: { type: sqlite }"
-        )
-    needed = [name for name, one in declared.input.items() if one.required and one.default is None]
-    if thread is not None and not resumed and needed and not inputs:
-        raise UsageError(
-            f"workflow {declared.id!r} needs the input {needed[0]!r}: add "
-            f"--input {needed[0]}=VALUE; or, to go on with thread {thread!r}, --resume"
         )
