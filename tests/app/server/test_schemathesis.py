@@ -32,7 +32,9 @@ def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory)
                 str(schemathesis),
                 *("--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
                 *("run", f"{server.url}/api/v0/openapi.json"),
-                *("--checks", "all", "--phases", PHASES, "--max-examples", str(EXAMPLES)),
+                # A run that was cancelled by DELETE can still be read: it says how far it came.
+                *("--checks", "all", "--exclude-checks", "use_after_free"),
+                *("--phases", PHASES, "--max-examples", str(EXAMPLES)),
                 *("--no-color", "--seed", "1"),
             ],
             capture_output=True,
