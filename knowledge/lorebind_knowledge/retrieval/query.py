@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lorebind_knowledge.cosines import score_of, scores_of
+from lorebind_knowledge.cosines import best_first, score_of, scores_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import DocumentMatch
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.declarations import RetrievalDeclaration
-    from lorebind_knowledge.index.view import Found, View
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector
 
 _NAMES = ("kb_id", "uri")
@@ -75,10 +76,7 @@ class Candidates(Sequence[Candidate]):
 
     def order(self, figures: NDArray[np.float64]) -> list[int]:
         """The positions in the order of some figures, best first, ties by id."""
-        ids = [name for *_, name in self.passages]
-        return [
-            at for *_, at in sorted(zip((-figures).tolist(), ids, range(len(self)), strict=True))
-        ]
+        return best_first(figures, [name for _, _, name in self.passages])
 
 
 Ranking: TypeAlias = "Sequence[Candidate]"
@@ -100,12 +98,9 @@ class Query:
 
     def nearest(self, k: int) -> Ranking:
         """The nearest passages by cosine, best first, ties by id."""
-        found = [
-            Candidate(kb_id, one.number, one.id, score_of(one.figure), {"dense": one.figure})
-            for kb_id, view in self.views.items()
-            for one in view.nearest(self.vector, k, self.settings.filters)
-        ]
-        return sorted(found, key=lambda one: (-one.score, one.id))[:k]
+        found = _joined([self._nearest(kb_id, k) for kb_id in self.views])
+        scores = scores_of(found.figures["dense"])
+        return replace(found, scores=scores).at(found.order(scores)[:k])
 
     def worded(self, k: int) -> Ranking:
         """The passages that match the words best by BM25, each with its cosine too.
@@ -161,28 +156,31 @@ class Query:
         for start in range(0, len(candidates), at_once):
             yield from self.passages(candidates[start : start + at_once])
 
+    def _nearest(self, kb_id: str, k: int) -> Candidates:
+        found = self.views[kb_id].nearest(self.vector, k, self.settings.filters)
+        return _candidates(kb_id, found.numbers, found.ids, dense=found.figures)
+
     def _worded(self, kb_id: str, k: int) -> Candidates:
         view = self.views[kb_id]
-        found = view.worded(self.question, k, self.settings.filters)
-        near = view.cosines(self.vector, [one.number for one in found])
-        dense, lexical = [near[one.number] for one in found], [one.figure for one in found]
-        return _candidates(kb_id, found, lexical=np.array(lexical), dense=np.array(dense))
+        numbers, ids, figures = view.worded(self.question, k, self.settings.filters)
+        dense = view.cosines(self.vector, numbers)
+        return _candidates(kb_id, numbers, ids, lexical=figures, dense=dense)
 
     def _both(self, kb_id: str, depth: int) -> Candidates:
         view, where = self.views[kb_id], self.settings.filters
         nearest = view.nearest(self.vector, depth, where)
-        near = {one.number: one.figure for one in nearest}
         worded = view.worded(self.question, depth, where)
-        found = [*nearest, *(one for one in worded if one.number not in near)]
-        numbers = [one.number for one in found]
-        near |= view.cosines(self.vector, numbers[len(nearest) :])
+        near = set(nearest.numbers.tolist())
+        more = [at for at, number in enumerate(worded.numbers.tolist()) if number not in near]
+        others = worded.at(more)
+        numbers = np.concatenate([nearest.numbers, others.numbers])
         figures = {
-            "dense": np.array([near[number] for number in numbers]),
+            "dense": np.concatenate([nearest.figures, view.cosines(self.vector, others.numbers)]),
             "lexical": view.word_figures(self.question, numbers),
         }
         if self.settings.fusion.counts_documents:
             figures["document"] = view.document_figures(self.question, numbers)
-        return _candidates(kb_id, found, **figures)
+        return _candidates(kb_id, numbers, nearest.ids + others.ids, **figures)
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
@@ -222,9 +220,11 @@ def weighed(
     return Candidates(candidates.passages, scores, known).at(order)
 
 
-def _candidates(kb_id: str, found: Sequence[Found], **figures: NDArray[np.float64]) -> Candidates:
-    passages = [(kb_id, one.number, one.id) for one in found]
-    return Candidates(passages, np.zeros(len(found)), figures)
+def _candidates(
+    kb_id: str, numbers: NDArray[np.int64], ids: Sequence[str], **figures: NDArray[np.float64]
+) -> Candidates:
+    passages = list(zip(repeat(kb_id), numbers.tolist(), ids))
+    return Candidates(passages, np.zeros(len(passages)), figures)
 
 
 def _joined(parts: Sequence[Candidates]) -> Candidates:
