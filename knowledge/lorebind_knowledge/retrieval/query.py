@@ -29,6 +29,10 @@ _DECIMALS = 9
 """Of a score: more than the 6 of the relative figures, so that different ones stay different."""
 
 
+Place: TypeAlias = tuple[str, int, str]
+"""Of a passage its knowledge base, its number there, and its id."""
+
+
 class Candidate(NamedTuple):
     """A passage that was found and has not been read yet."""
 
@@ -49,8 +53,7 @@ class Candidate(NamedTuple):
 class Candidates(Sequence[Candidate]):
     """Candidates as columns: most are only compared, and each is made when it is looked at."""
 
-    passages: Sequence[tuple[str, int, str]]
-    """Of each its knowledge base, number and id."""
+    passages: Sequence[Place]
     scores: NDArray[np.float64]
     figures: Mapping[str, NDArray[np.float64]]
     """By name, each of all candidates."""
@@ -126,27 +129,27 @@ class Query:
             found = found.at(sorted({*found.order(near)[:depth], *worded}))
         return found
 
-    def vectors(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Their unit vectors, shape (candidates, dimension)."""
+    def vectors(self, passages: Sequence[Place]) -> Matrix:
+        """Their unit vectors, shape (passages, dimension)."""
         known: dict[tuple[str, int], Any] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].vectors(numbers)
             known |= {(kb_id, number): vector for number, vector in given.items()}
-        return np.array([known[one.kb_id, one.number] for one in candidates])
+        return np.array([known[kb_id, number] for kb_id, number, _ in passages])
 
-    def documents(self, candidates: Sequence[Candidate]) -> list[tuple[str, int]]:
+    def documents(self, passages: Sequence[Place]) -> list[tuple[str, int]]:
         """The documents that they belong to: the same for two of one document."""
         known: dict[tuple[str, int], int] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].documents(numbers)
             known |= {(kb_id, number): document for number, document in given.items()}
-        return [(one.kb_id, known[one.kb_id, one.number]) for one in candidates]
+        return [(kb_id, known[kb_id, number]) for kb_id, number, _ in passages]
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """The candidates with their texts and metadata."""
         candidates = list(candidates)
         chunks: dict[tuple[str, int], StoredChunk] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb([one[:3] for one in candidates]).items():
             given = self.views[kb_id].chunks(numbers)
             chunks |= {(kb_id, number): chunk for number, chunk in given.items()}
         return [self._passage(one, chunks[one.kb_id, one.number]) for one in candidates]
@@ -234,8 +237,8 @@ def _joined(parts: Sequence[Candidates]) -> Candidates:
     return Candidates(passages, np.zeros(len(passages)), figures)
 
 
-def _by_kb(candidates: Iterable[Candidate]) -> dict[str, list[int]]:
+def _by_kb(passages: Iterable[Place]) -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
-    for one in candidates:
-        numbers.setdefault(one.kb_id, []).append(one.number)
+    for kb_id, number, _ in passages:
+        numbers.setdefault(kb_id, []).append(number)
     return numbers
