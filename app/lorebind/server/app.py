@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, FastAPI
 
 from lorebind.server.doors.callers import Callers
-from lorebind.server.doors.door import Door
+from lorebind.server.doors.door import REQUEST_SECONDS, Door
 from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.failures import answer_failures
 from lorebind.server.problems import MEDIA_TYPE, STATUS
-from lorebind.server.routes import health, knowledge_bases, runs
+from lorebind.server.routes import bindings, health, knowledge_bases, runs, workflows
+from lorebind.server.server import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from lorebind.server.server import Server
 
-
-PREFIX = "/api/v0"
 
 _PROBLEM: dict[str, Any] = {
     "description": "What went wrong, by RFC 9457, with a stable code.",
@@ -47,12 +46,15 @@ _PROBLEM: dict[str, Any] = {
 }
 
 
-def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
+def make_app(
+    server: Server, hosts: Sequence[str] = (), seconds: float = REQUEST_SECONDS
+) -> ASGIApp:
     """The application that serves a project.
 
     Args:
         server: the project and its state.
         hosts: names under which it is called, beside those that are declared.
+        seconds: how long an answer may take to begin.
     """
     declared = server.project.config.project.server
 
@@ -79,6 +81,8 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
     api = APIRouter(prefix=PREFIX)
     api.include_router(knowledge_bases.router)
     api.include_router(runs.router)
+    api.include_router(workflows.router)
+    api.include_router(bindings.router)
     app.include_router(api)
     app.include_router(health.router)
     limit = declared.rate_limit
@@ -88,4 +92,5 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
         callers=Callers(server.tokens),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
+        seconds=seconds,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
+from lorebind.server.connected import Connected
 from lorebind.server.doors.callers import Caller
 from lorebind.server.ingests import Ingests
 from lorebind.server.problems import ProblemError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind.server.state.knowledge_bases import Made
 
+PREFIX = "/api/v0"
+
 
 class Server:
     """A project that is served."""
@@ -36,6 +39,7 @@ class Server:
         self.tokens = Tokens(self.database)
         self.made = MadeKnowledgeBases(self.database, project.name)
         self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
+        self.connected = Connected()
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
@@ -84,6 +88,7 @@ class Server:
     async def stop(self) -> None:
         """Close everything."""
         await self.drain()
+        await self.connected.stop()
         if self.starting is not None:
             self.starting.cancel()
             await asyncio.wait({self.starting})
