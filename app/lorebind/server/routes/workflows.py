@@ -26,9 +26,9 @@ from lorebind.server.paging import (
     slice_of,
 )
 from lorebind.server.problems import ProblemError
+from lorebind.server.routes.run_responses import RUN, RUN_JSON
 from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
 from lorebind_bindings import RunResult, ThreadInfo
-from lorebind_bindings.workflow.events.events import event_schema
 from lorebind_bindings.workflow.how_to_resume import served_at
 from lorebind_bindings.workflow.outline import summary
 from lorebind_knowledge.errors import did_you_mean
@@ -55,21 +55,6 @@ ThreadId = Annotated[
     ),
 ]
 _BEFORE = "Ids of tasks before which the run is paused."
-
-_RUN: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "It has completed; or its events, where `Accept` prefers them. The last is "
-        "`run_end`, whose data has the `result`; `error`, a problem document, follows it if the "
-        "run has failed.",
-        "model": RunResult,
-        "content": {MEDIA_TYPE: {"itemSchema": event_schema()}},
-    },
-    202: {
-        "description": "It waits for answers, or is paused: see `waiting` and `paused`",
-        "model": RunResult,
-        "headers": {"Location": {"description": "The thread", "schema": {"type": "string"}}},
-    },
-}
 
 
 class RunRequest(Body):
@@ -112,7 +97,7 @@ async def list_workflows(
     return slice_of(found, Cursor.read(cursor), limit, _id).response(request)
 
 
-@router.post("/{workflow_id}/runs", responses=_RUN)
+@router.post("/{workflow_id}/runs", responses=RUN)
 async def run_workflow(
     request: Request,
     server: TheServer,
@@ -175,7 +160,7 @@ async def get_thread(
     return conditional(request, shown)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/resume", responses=_RUN)
+@router.post("/{workflow_id}/threads/{thread_id}/resume", responses=RUN)
 async def resume_thread(
     request: Request,
     server: TheServer,
@@ -198,7 +183,7 @@ async def resume_thread(
     return await _answer(request, server, workflow_id, thread_id, work)
 
 
-@router.post("/{workflow_id}/threads/{thread_id}/replay", responses=_RUN)
+@router.post("/{workflow_id}/threads/{thread_id}/replay", responses=RUN_JSON)
 async def replay_thread(
     request: Request,
     server: TheServer,
