@@ -34,12 +34,19 @@ class Body(BaseModel):
         return data
 
 
-def check_texts(data: Any) -> None:
+_DEEPEST = 200
+
+
+def check_texts(data: Any, depth: int = 0) -> None:
     """Refuse lone surrogates, which no encoding has, NUL, which PostgreSQL has not, and NaN.
+
+    What is nested so deeply that reading it may fail is refused too.
 
     Raises:
         ValueError: there is one.
     """
+    if depth > _DEEPEST:
+        raise ValueError(f"lists and mappings are nested deeper than {_DEEPEST}")
     if isinstance(data, str):
         if "\0" in data:
             raise ValueError("a text holds the character NUL, which cannot be stored")
@@ -52,11 +59,11 @@ def check_texts(data: Any) -> None:
             raise ValueError("NaN and infinite numbers are no JSON")
     elif isinstance(data, dict):
         for key, value in data.items():
-            check_texts(key)
-            check_texts(value)
+            check_texts(key, depth + 1)
+            check_texts(value, depth + 1)
     elif isinstance(data, list):
         for value in data:
-            check_texts(value)
+            check_texts(value, depth + 1)
 
 
 async def read_json(request: Request) -> Any:

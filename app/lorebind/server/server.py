@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from lorebind.server.changes import Changes
+from lorebind.server.connected import Connected
 from lorebind.server.doors.callers import Caller
 from lorebind.server.ingests import Ingests
 from lorebind.server.problems import ProblemError
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind.server.state.knowledge_bases import Made
 
+PREFIX = "/api/v0"
+
 
 class Server:
     """A project that is served."""
@@ -39,6 +44,7 @@ class Server:
         self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
         self.changes = Changes()
         """Documents that are being added or deleted."""
+        self.connected = Connected()
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
@@ -76,6 +82,8 @@ class Server:
         self.starting = asyncio.create_task(self._start())
 
     async def _start(self) -> None:
+        if self.project.config.workflows:
+            await call(_import_langgraph)
         for kb in self.project.config.project.knowledge_bases:
             await self.project.knowledge.start(kb.id)
 
@@ -88,11 +96,18 @@ class Server:
     async def stop(self) -> None:
         """Close everything."""
         await self.drain()
+        await self.connected.stop()
         if self.starting is not None:
             self.starting.cancel()
             await asyncio.wait({self.starting})
         await self.project.aclose()
         await call(self.database.close)
+
+
+def _import_langgraph() -> None:
+    """Do now what takes a second and would hold up all requests during the first run."""
+    with suppress(ImportError):  # a run will say what to install
+        import_module("langgraph.graph")
 
 
 _READ = 1000
