@@ -48,6 +48,7 @@ PAGES = {
     "docs/vector-databases.md": "examples/langchain",
     "docs/workflows.md": "examples/workflows",
     "examples/adopting/README.md": "examples/adopting",
+    "examples/audit/README.md": "examples/audit",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
 }
