@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ import pytest
 
 from lorebind import Project
 from lorebind_knowledge.embedders import local
-from tests.app.doc_blocks import Block, blocks, commands, run, steady
+from tests.app.doc_blocks import Block, blocks, commands, in_background, run, steady
 from tests.app.forked_python import ForkedPython
 from tests.density import DENSE
 
@@ -51,6 +52,8 @@ PAGES = {
     "examples/audit/README.md": "examples/audit",
     "examples/quickstart/README.md": "examples/quickstart",
     "examples/support/README.md": "examples/support",
+    # After the page of the same folder that shows its first ingest.
+    "docs/server.md": "examples/workflows",
 }
 """Every page with blocks, and the folder its commands are run in."""
 
@@ -128,11 +131,22 @@ def test_the_blocks_of_a_page(
 ) -> None:
     """Each block runs, in order; each command prints what stands below it."""
     folder = clone / PAGES[page]
+    with ExitStack() as stack:
+        _check_blocks(page, folder, shell_python, strict_python, stack)
+
+
+def _check_blocks(
+    page: str,
+    folder: Path,
+    shell_python: ForkedPython,
+    strict_python: ForkedPython,
+    stack: ExitStack,
+) -> None:
     for block in blocks(ROOT / page):
         place = f"{page}:{block.line}"
         match block.language:
             case "console":
-                _check_console(ROOT / page, block, folder, place, shell_python)
+                _check_console(ROOT / page, block, folder, place, shell_python, stack)
             case "python":
                 _check_python(block, folder, place, strict_python)
             case "yaml":
@@ -146,11 +160,20 @@ def test_the_blocks_of_a_page(
 
 
 def _check_console(
-    page: Path, block: Block, folder: Path, place: str, python: ForkedPython
+    page: Path,
+    block: Block,
+    folder: Path,
+    place: str,
+    python: ForkedPython,
+    stack: ExitStack,
 ) -> None:
+    """Commands in the background run to the end of the page; they print one line."""
     written: list[str] = []
     for command in commands(block):
-        printed = run(command.line, folder, python.commands)
+        if command.line.endswith(" &"):
+            printed = stack.enter_context(in_background(command.line, folder))
+        else:
+            printed = run(command.line, folder, python.commands)
         written.append(f"$ {command.line}\n{printed.strip(chr(10))}\n")
         if not ALL and command.line == INGEST:
             assert uncounted(printed) == uncounted(command.output), f"{place}: $ {command.line}"
