@@ -47,12 +47,15 @@ _PROBLEM: dict[str, Any] = {
 }
 
 
-def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
+def make_app(
+    server: Server, hosts: Sequence[str] = (), *, open_without_tokens: bool = True
+) -> ASGIApp:
     """The application that serves a project.
 
     Args:
         server: the project and its state.
         hosts: names under which it is called, beside those that are declared.
+        open_without_tokens: whether anybody may do everything as long as there is no token.
     """
     declared = server.project.config.project.server
 
@@ -85,7 +88,8 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
     return Door(
         app,
         hosts=Hosts([*declared.hosts, *hosts]),
-        callers=Callers(server.tokens),
+        callers=Callers(server.tokens, open_without_tokens=open_without_tokens),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
+        log_failure=server.log_failure,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from lorebind.server.doors.door import too_large
+from lorebind.server.doors.door import internal_error, too_large
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind_knowledge.configuration.at_run_time import pointer
 from lorebind_knowledge.errors import LorebindError
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import Response
-
-log = logging.getLogger("lorebind.server")
 
 _BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_type"}
 
@@ -41,9 +38,8 @@ def answer_failures(app: FastAPI) -> None:
         return _http(app, request, cast("HTTPException", error)).response(request.url.path)
 
     def mistake(request: Request, error: Exception) -> Response:
-        log.error("a request failed", exc_info=error)
-        detail = "this is a mistake in Lorebind or in the project's code; the server's log has more"
-        return ProblemError("internal_error", detail).response(request.url.path)
+        # It is raised again after this, and the door logs it.
+        return internal_error().response(request.url.path)
 
     app.add_exception_handler(ProblemError, refused)
     app.add_exception_handler(LorebindError, failed)
@@ -97,9 +93,10 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
 
 def _methods(app: FastAPI, request: Request) -> set[str]:
     """The methods of all routes with the path of a request."""
-    return {
+    found = {
         method.upper()
         for path, operations in app.openapi()["paths"].items()
         if compile_path(path)[0].match(request.url.path)
         for method in operations
     }
+    return found | {"HEAD"} if "GET" in found else found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from lorebind.server.app import make_app
-from lorebind.server.doors.hosts import LOOPBACK
+from lorebind.server.listening import close, is_loopback, listen, listening_at
 from lorebind.server.server import Server
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
@@ -16,10 +19,12 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable
+    from types import FrameType
 
     from lorebind.project import Project
 
 DRAIN_SECONDS = 30
+_INTERRUPTED = 130
 
 
 async def serve(
@@ -32,10 +37,12 @@ async def serve(
 ) -> None:
     """Serve a project until SIGTERM or SIGINT. Requests under way end first.
 
+    A second SIGINT ends the process at once, with exit code 130.
+
     Args:
         project: it is closed at the end.
         host, port: where to listen. Port 0 is any free one.
-        uds: a Unix socket to listen at instead.
+        uds: a Unix socket to listen at instead. Only this user can connect to it.
         tell: told where it listens.
 
     Raises:
@@ -43,59 +50,72 @@ async def serve(
         LorebindError: a knowledge base with `ingest: on_start` could not be ingested.
     """
     server = Server(project)
-    if uds is None and host not in LOOPBACK and not await call(server.tokens.any):
-        raise UsageError(
-            f"other machines could call the server at {host}, and there are no tokens; make one "
-            "with: lorebind token create NAME --rights read"
-        )
-    config = uvicorn.Config(
-        make_app(server, [host]),
-        host=host,
-        port=port,
-        uds=uds,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-        lifespan="on",
-    )
-    running = _Uvicorn(config, server, tell)
-    await running.serve()
-    if server.starting is not None and not server.starting.cancelled():
-        server.starting.result()
+    try:
+        with ExitStack() as stack:
+            if uds is None:
+                sockets = listen(host, port)
+                stack.callback(close, sockets)
+            else:
+                sockets = [stack.enter_context(listening_at(uds))]
+            is_local = is_loopback(sockets)
+            if not is_local and not await call(server.tokens.all):
+                raise UsageError(
+                    f"other machines could call the server at {host}, and there are no tokens; "
+                    "make one with: lorebind token create NAME --rights read"
+                )
+            app = make_app(server, [host], open_without_tokens=is_local)
+            config = uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",  # we start and stop the project ourselves
+                log_config=None,
+                log_level="critical",  # it has nothing to say that the door does not log
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+            where = f"unix:{uds}" if uds else _url(sockets[0])
+            running = _Uvicorn(config, server, lambda: tell(where))
+            await server.start()
+            assert server.starting is not None
+            server.starting.add_done_callback(running.stop_if_failed)
+            await running.serve(sockets)
+            if server.starting.done() and not server.starting.cancelled():
+                server.starting.result()
+    finally:
+        await server.stop()
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says where it listens, refuses new requests as soon as it is to stop, and stops where the
-    project cannot start."""
+    """Says when it serves, and stops if the project cannot start.
 
-    def __init__(self, config: uvicorn.Config, server: Server, tell: Callable[[str], None]) -> None:
+    When it is to stop, it refuses new requests at once.
+    """
+
+    def __init__(self, config: uvicorn.Config, server: Server, tell: Callable[[], None]) -> None:
         super().__init__(config)
         self._served, self._tell = server, tell
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        except SystemExit:  # it has logged why, where nobody reads it
-            where = self.config.uds or f"{self.config.host}:{self.config.port}"
-            raise UsageError(f"cannot listen at {where}; is another server there?") from None
-        if self.started:
-            self._tell(self._where())
-            assert self._served.starting is not None
-            self._served.starting.add_done_callback(self._stop_if_failed)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            os._exit(_INTERRUPTED)
+        self.should_exit = True
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._captured_signals.clear()  # they have what they ask for; the process exits with 0
-        await self._served.drain()
-        await super().shutdown(sockets)
-
-    def _stop_if_failed(self, starting: asyncio.Task[None]) -> None:
+    def stop_if_failed(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and starting.exception() is not None:
             self.should_exit = True
 
-    def _where(self) -> str:
-        if self.config.uds:
-            return f"unix:{self.config.uds}"
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._served.drain()
+        await super().shutdown(sockets)
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
