@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorebind.server")
 
 _KNOWN_SECONDS = 0.5
-"""For so long tokens are not read again; one that was revoked is refused after that."""
+"""For so long known tokens are not read again; one that was revoked is refused after that."""
+_APART_SECONDS = 0.1
+"""The least time between two readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,10 @@ class Caller:
 
 
 class Callers:
-    """Finds who calls, among all tokens there are; those are read twice a second at most.
+    """Finds who calls, among all tokens there are, which are kept for half a second.
 
-    So a flood of wrong tokens costs the database nothing, and keeps nothing in memory.
+    They are read again for a token that is not among them, but ten times a second at most: a flood
+    of wrong tokens costs the database no more than that, and keeps nothing in memory.
     """
 
     def __init__(self, tokens: Tokens, *, open_without_tokens: bool = True) -> None:
@@ -63,7 +66,7 @@ class Callers:
         self._tokens = tokens
         self._open = open_without_tokens
         self._known: dict[str, Token] = {}
-        self._read_at = -math.inf
+        self._read_at = self._tried_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
 
     async def of(self, headers: Headers) -> Caller:
@@ -74,10 +77,14 @@ class Callers:
         """
         wanted = _tenant(headers)
         given = headers.getlist("authorization")
-        known = await self._current()
+        text, now = _bearer(given), time.monotonic()
+        await self._read_since(now - _KNOWN_SECONDS)
         if not given and self._open:
             return Caller(wanted or DEFAULT_TENANT, None)
-        token = find_token(_bearer(given), known)
+        token = find_token(text, self._known)
+        if token is None and text:  # it may have been made just now
+            await self._read_since(now)
+            token = find_token(text, self._known)
         if token is None:
             raise _unauthenticated(given)
         if wanted is None and len(token.tenants) > 1:
@@ -87,17 +94,17 @@ class Callers:
             raise ProblemError("tenant_forbidden", "this token is not for that tenant")
         return Caller(wanted or token.tenants[0], token)
 
-    async def _current(self) -> dict[str, Token]:
-        """The tokens by id, as they were half a second ago at the earliest."""
-        if time.monotonic() - self._read_at > _KNOWN_SECONDS:
+    async def _read_since(self, moment: float) -> None:
+        """Read the tokens, unless that was begun at a moment or later."""
+        while self._read_at < moment:
             # Of many requests at once, one reads for all; its end must not end the reading.
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
             await asyncio.shield(self._reading)
-        return self._known
 
     async def _read(self) -> None:
-        now = time.monotonic()
+        await asyncio.sleep(self._tried_at + _APART_SECONDS - time.monotonic())
+        self._tried_at = now = time.monotonic()
         try:
             found = await call(self._tokens.all)
         except LorebindError as error:

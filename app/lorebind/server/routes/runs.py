@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
@@ -52,6 +52,17 @@ Prefer = Annotated[
 Workflow = Annotated[
     str | None, Field(description="The workflow that declares the knowledge base, where one does.")
 ]
+
+
+async def _found(
+    server: TheServer, project: SeenProject, kb_id: str, run_id: str, workflow: str | None = None
+) -> RequestedRun:
+    run: RequestedRun = await _find(server, _namespace(project, kb_id, workflow), run_id)
+    return run
+
+
+FoundRun = Annotated[RequestedRun, Depends(_found)]
+"""The run of the path. It is looked for before the answer begins, which a stream needs."""
 
 
 class ReindexRequest(Body):
@@ -121,46 +132,25 @@ async def list_runs(
 
 
 @router.get("/runs/{run_id}")
-async def get_run(
-    request: Request,
-    server: TheServer,
-    project: SeenProject,
-    _: Reader,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
-) -> Any:
+async def get_run(request: Request, _: Reader, run: FoundRun) -> Any:
     """A run: `running`, `interrupted`, or how it ended, with its report or its error."""
-    run = await _find(server, _namespace(project, kb_id, workflow), run_id)
     return conditional(request, _shown(run))
 
 
 @router.delete("/runs/{run_id}")
-async def cancel_run(
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
-) -> Any:
+async def cancel_run(server: TheServer, _: Writer, run: FoundRun) -> Any:
     """Cancel a run that is under way. What it finished is kept."""
-    namespace = _namespace(project, kb_id, workflow)
-    run = await _find(server, namespace, run_id)
     if run.finished_at is None:
         await server.ingests.cancel(run)
-        run = await _find(server, namespace, run_id)
+        run = await _find(server, run.namespace, run.run_id)
     return json_response(_shown(run))
 
 
 @router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
 async def run_events(
     server: TheServer,
-    project: SeenProject,
     _: Reader,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
+    run: FoundRun,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """What happens in a run, as server-sent events named as the hooks of extensions; then `end`.
@@ -168,8 +158,6 @@ async def run_events(
     A client that comes again sends the number of its last event, and misses nothing of the last
     1024. Events of a run that another server works on are not told here, only its `end`.
     """
-    namespace = _namespace(project, kb_id, workflow)
-    run = await _find(server, namespace, run_id)
     last = last_event_id or 0
     while run.finished_at is None:
         events = server.ingests.events(run)
