@@ -128,7 +128,9 @@ def _remove_left(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise UsageError(f"cannot listen at {path}: there is a file; choose another --uds")
+        raise UsageError(
+            f"cannot listen at {path}: it is there, and no socket; choose another --uds"
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
         try:
             trying.connect(path)

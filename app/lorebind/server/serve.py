@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -16,9 +17,8 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from lorebind.project import Project
@@ -27,7 +27,7 @@ DRAIN_SECONDS = 30
 _INTERRUPTED = 130
 
 
-async def serve(
+def serve(
     project: Project,
     *,
     host: str,
@@ -35,9 +35,10 @@ async def serve(
     uds: str | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Serve a project until SIGTERM or SIGINT. Requests under way end first.
+    """Serve a project until SIGTERM or SIGINT. Requests under way end first. Blocks.
 
-    A second SIGINT ends the process at once, with exit code 130.
+    It has to be called in the main thread, which gets the signals. A second SIGINT ends the
+    process at once, with exit code 130.
 
     Args:
         project: it is closed at the end.
@@ -49,6 +50,18 @@ async def serve(
         UsageError: others could call it and there are no tokens, or it cannot listen there.
         LorebindError: a knowledge base with `ingest: on_start` could not be ingested.
     """
+    with _Signals().watched() as signals:
+        asyncio.run(_serve(project, signals, host, port, uds, tell))
+
+
+async def _serve(
+    project: Project,
+    signals: _Signals,
+    host: str,
+    port: int,
+    uds: str | None,
+    tell: Callable[[str], None],
+) -> None:
     server = Server(project)
     try:
         with ExitStack() as stack:
@@ -77,7 +90,7 @@ async def serve(
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
             where = f"unix:{uds}" if uds else _url(sockets[0])
-            running = _Uvicorn(config, server, lambda: tell(where))
+            running = _Uvicorn(config, server, signals, lambda: tell(where))
             await server.start()
             assert server.starting is not None
             server.starting.add_done_callback(running.stop_if_failed)
@@ -88,20 +101,52 @@ async def serve(
         await server.stop()
 
 
+class _Signals:
+    """SIGTERM and SIGINT: the first asks the server to stop, a second SIGINT ends the process.
+
+    To the very end: where code of others runs in a thread, the process waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    @contextmanager
+    def watched(self) -> Iterator[_Signals]:
+        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _handle(self, which: int, frame: FrameType | None) -> None:
+        if self.came and which == signal.SIGINT:
+            os._exit(_INTERRUPTED)
+        self.came = True
+
+
 class _Uvicorn(uvicorn.Server):
     """Says when it serves, and stops if the project cannot start.
 
     When it is to stop, it refuses new requests at once.
     """
 
-    def __init__(self, config: uvicorn.Config, server: Server, tell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server: Server,
+        signals: _Signals,
+        tell: Callable[[], None],
+    ) -> None:
         super().__init__(config)
-        self._served, self._tell = server, tell
+        self._served, self._signals, self._tell = server, signals, tell
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.should_exit and sig == signal.SIGINT:
-            os._exit(_INTERRUPTED)
-        self.should_exit = True
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # they are watched already, and longer than it would
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._signals.came
 
     def stop_if_failed(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and starting.exception() is not None:

@@ -65,13 +65,22 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, **environ: str) -> Iterator[Process]:
-    """A server of the project in a folder, which is ready; it ends in order."""
+def serving(
+    folder: Path, *options: str, socket: Path | None = None, **environ: str
+) -> Iterator[Process]:
+    """A server of the project in a folder, which is ready; it ends in order.
+
+    Args:
+        folder: the project's.
+        options: more of them.
+        socket: where it listens; None is a new place.
+        environ: more variables.
+    """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
-        socket = Path(short) / "s"
+        socket = socket or Path(short) / "s"
         command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket)]
         process = subprocess.Popen(
-            [*command, "--project", str(folder)],
+            [*command, "--project", str(folder), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
