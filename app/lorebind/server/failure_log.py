@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from functools import cached_property
@@ -12,9 +13,13 @@ from lorebind_knowledge.configuration.templates import mentions, shown
 from lorebind_knowledge.redaction import without
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lorebind_knowledge.configuration import LoadedProject
 
 log = logging.getLogger("lorebind.server")
+
+_SHORT = 4
 
 
 class FailureLog:
@@ -23,15 +28,21 @@ class FailureLog:
     def __init__(self, config: LoadedProject) -> None:
         self._config = config
 
-    def __call__(self, said: str, error: BaseException) -> None:
+    def __call__(self, said: str, error: BaseException, sent: Iterable[str] = ()) -> None:
         """Log an error that was caught.
 
         Args:
             said: what failed.
             error: its words may quote values of variables, which are taken out.
+            sent: texts of the caller, which are taken out too.
         """
-        lines = "".join(traceback.format_exception(error)).rstrip()
-        log.error("%s\n%s", said, without(lines, self._values))
+        # The longest first, one may hold another. The shortest would be found in other words.
+        hidden = sorted((one for one in sent if len(one) >= _SHORT), key=len, reverse=True)
+        parts = [
+            _without_sent(without(part, self._values), hidden)
+            for part in traceback.format_exception(error)
+        ]
+        log.error("%s\n%s", said, "".join(parts).rstrip())
 
     @cached_property
     def _values(self) -> dict[str, str]:
@@ -45,3 +56,13 @@ class FailureLog:
                     ):
                         found[value] = shown((scope, *name))
         return found
+
+
+def _without_sent(part: str, sent: Iterable[str]) -> str:
+    """A part of a traceback. What code it went through stays, whatever words were sent."""
+    if part.lstrip(" |").startswith(("File ", "Traceback ")):
+        return part
+    for text in sent:
+        for form in (text, repr(text)[1:-1], json.dumps(text)[1:-1]):
+            part = part.replace(form, "[request]")
+    return part

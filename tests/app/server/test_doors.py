@@ -341,7 +341,7 @@ def door(app: ASGIApp, tokens: Tokens, failures: Failures | None = None, **optio
         callers=Callers(tokens),
         rates=options.pop("rates", None),
         is_draining=options.pop("is_draining", lambda: False),
-        log_failure=lambda said, error: told.append((said, error)),
+        log_failure=lambda said, error, sent: told.append((said, error)),
         **options,
     )
 
@@ -425,6 +425,7 @@ async def test_a_thread_delays_no_answer(tokens: Tokens) -> None:
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
+    scope["query_string"] = b""
     around = door(answering(stuck), tokens, seconds=0.1)
     await asyncio.gather(around(scope, receive, keep), told_first())
 

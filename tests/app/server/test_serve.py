@@ -295,14 +295,16 @@ async def test_mistakes_are_logged_without_secrets(
     kbs = [{**PROJECT["knowledge_bases"][0], "vector_db": "there"}]
     async with served(tmp_path, {**more, "knowledge_bases": kbs}) as here:
 
-        def broken(tenant: str) -> Any:
-            raise RuntimeError(f"cannot open {dsn} as 'pa55word'")
+        def broken(*_: object) -> Any:
+            raise RuntimeError(f"cannot open {dsn} as 'pa55word' for {question!r} and {more_of_it}")
 
-        here.server.made.of = broken  # type: ignore[method-assign]
-        answer = await here.client().get("/knowledge-bases")
+        question, more_of_it = 'Who\'s "who"?', "in the query"
+        here.server.made.put = broken  # type: ignore[method-assign]
+        path = f"/knowledge-bases/tours?q={more_of_it}"
+        answer = await here.client().put(path, json={**TOURS, "description": question})
         assert problem(answer) == (500, "internal_error")
-        assert "pa55word" not in answer.text + caplog.text
-        assert "db.internal" not in answer.text + caplog.text
+        for hidden in ("pa55word", "db.internal", question, "who", more_of_it):
+            assert hidden not in answer.text + caplog.text
         (record,) = [one for one in caplog.records if one.name == "lorebind.server"]
         assert record.levelno == logging.ERROR
         said = record.getMessage()

@@ -9,15 +9,17 @@ import re
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
+from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,7 +49,7 @@ class Door:
         callers: Callers,
         rates: Rates | None,
         is_draining: Callable[[], bool],
-        log_failure: Callable[[str, BaseException], None],
+        log_failure: Callable[[str, BaseException, Iterable[str]], None],
         seconds: float = REQUEST_SECONDS,
     ) -> None:
         """
@@ -57,7 +59,7 @@ class Door:
             callers: finds who calls.
             rates: how often; None is no limit.
             is_draining: whether the server is about to stop.
-            log_failure: told of errors that nobody expected.
+            log_failure: told of errors that nobody expected, and what the caller had sent.
             seconds: how long an answer may take to begin.
         """
         self._app = app
@@ -104,7 +106,7 @@ class Door:
         except ProblemError as problem:
             await passing.refuse(problem)
         except Exception as error:  # a mistake of ours, or of the project's code
-            self._log_failure(f"request {passing.request_id} failed", error)
+            self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
             await passing.refuse(internal_error())
 
     async def _let_in(self, passing: _Passing) -> None:
@@ -123,7 +125,7 @@ class Door:
             raise ProblemError("draining", "the server is about to stop", headers=_AGAIN)
         _check_length(headers)
         with tenant(caller.tenant):
-            await self._app(scope, _bounded(passing.receive), passing.send)
+            await self._app(scope, passing.receive_bounded, passing.send)
 
 
 class _Passing:
@@ -139,6 +141,7 @@ class _Passing:
         }
         self.begun = asyncio.Event()
         self.receive = receive
+        self._body = bytearray()
         self._send = send
         self._method = scope["method"]
         # HEAD is answered like GET, without the body.
@@ -147,6 +150,23 @@ class _Passing:
         self._is_over = False
         """Whether what the application says is dropped."""
         self._since = time.monotonic()
+
+    async def receive_bounded(self) -> Message:
+        """What comes of the body, up to the most that one may have."""
+        message = await self.receive()
+        self._body += message.get("body", b"")
+        if len(self._body) > MOST_BYTES:
+            # FastAPI lets only this one through while it reads a body.
+            raise HTTPException(413)
+        return message
+
+    def sent(self) -> list[str]:
+        """The texts of the query and of the body, as far as that has been read."""
+        found = [value for _, value in parse_qsl(self.scope["query_string"].decode("latin-1"))]
+        try:
+            return found + [text for _, text in texts(json.loads(self._body))]
+        except (ValueError, RecursionError):
+            return [*found, self._body.decode("latin-1")]
 
     async def send(self, message: Message) -> None:
         """Send what the application says."""
@@ -199,22 +219,6 @@ def _check_length(headers: Headers) -> None:
         raise ProblemError("invalid_header", "Content-Length must be the number of bytes")
     if int(declared) > MOST_BYTES:
         raise too_large()
-
-
-def _bounded(receive: Receive) -> Receive:
-    """What is received of a body, up to the most that one may have."""
-    received = 0
-
-    async def bounded() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > MOST_BYTES:
-            # FastAPI lets only this one through while it reads a body.
-            raise HTTPException(413)
-        return message
-
-    return bounded
 
 
 def internal_error() -> ProblemError:
