@@ -373,6 +373,7 @@ async def send(
 
     await app(scope, receive, keep)
     start, *rest = sent
+    assert {one["type"] for one in rest} <= {"http.response.body"}
     told = {name.decode(): value.decode() for name, value in start["headers"]}
     return start["status"], told, b"".join(one.get("body", b"") for one in rest)
 
@@ -547,6 +548,10 @@ async def test_a_flood_of_wrong_tokens_costs_nothing() -> None:
     statuses = await asyncio.gather(*map(with_token, wrong), with_token(text))
     assert statuses == [401] * 2000 + [200]
     assert tokens.reads <= 2 + (time.monotonic() - began) / 0.1
+    tokens.reads, began = 0, time.monotonic()
+    for given in wrong[:12]:
+        assert await with_token(given) == 401
+    assert tokens.reads <= 1 + (time.monotonic() - began) / 0.1
     assert list(callers._known) == [text.split("_")[1]]
 
 
