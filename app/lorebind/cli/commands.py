@@ -17,6 +17,7 @@ from lorebind.cli import (
     run,
     schema,
     serve,
+    token,
     trust,
     validate,
     workflow,
@@ -63,7 +64,8 @@ app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")
 app.add_typer(workflow.app, name="workflow")
-for one in (app, knowledge.app, bindings.app, workflow.app):
+app.add_typer(token.app, name="token")
+for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:
         assert command.callback
         command.callback = with_shared_options(command.callback)

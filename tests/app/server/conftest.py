@@ -67,16 +67,23 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **environ: str) -> Iterator[Process]:
+def serving(
+    folder: Path, *options: str, socket: Path | None = None, **environ: str
+) -> Iterator[Process]:
     """A server of the project in a folder, which is ready; it ends in order.
 
-    With other `options` than a Unix socket it cannot be reached from here.
+    Args:
+        folder: the project's.
+        options: more of them. With a port it cannot be reached from here.
+        socket: where it listens; None is a new place.
+        environ: more variables.
     """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
-        socket = Path(short) / "s"
-        where = options or ("--uds", str(socket))
+        socket = socket or Path(short) / "s"
+        where = () if "--port" in options else ("--uds", str(socket))
+        command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "lorebind", "serve", *where, "--project", str(folder)],
+            [*command, *where, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
