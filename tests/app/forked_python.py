@@ -1,7 +1,7 @@
 """Python programs, each in a forked child of a process that has their libraries imported.
 
-Importing LangChain, LangGraph and the like takes two seconds of processor time, and what our pages
-show are many small programs. Nothing of ours is imported before a program asks for it.
+Importing LangChain, LangGraph and the like takes two seconds of processor time, importing ours half
+a second, and what our pages show are many small programs.
 
 Run as a program, this file is the process that forks. `python` and `lorebind` in `commands` are
 scripts that hand their arguments, folder, variables and streams to it, and exit as the child does.
@@ -27,16 +27,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+OURS = (
+    *("lorebind.cli.commands", "lorebind.langchain_methods", "lorebind.project"),
+    *("lorebind.workflow_methods", "wcmatch.glob"),
+)
+"""What is imported to run any command, with a library that is imported late."""
 LIBRARIES = (
     *("chromadb", "langchain.agents", "langchain_chroma", "langchain_text_splitters"),
     *("langchain_core.prompts", "langchain_core.runnables", "langchain_core.vectorstores"),
     *("langgraph.checkpoint.memory", "langgraph.graph", "langgraph.prebuilt"),
-    *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml"),
+    *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml", *OURS),
 )
 OF_COMMANDS = (
     *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
-    *("typer", "yaml"),
+    *("typer", "yaml", *OURS),
 )
 """Those that commands of ours need."""
 
@@ -93,6 +98,9 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     """Answer requests, each in a child that runs a program, and one that waits for its end."""
     for name in libraries:
         import_module(name)
+    from lorebind_knowledge.tokenizing import encode
+
+    encode("o200k_base", "")  # reading the encoding takes half a second, once per process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
