@@ -63,11 +63,14 @@ with socket.socket(socket.AF_UNIX) as server:
 class ForkedPython:
     """The process that forks, and the folder of the scripts that have it run programs."""
 
-    def __init__(self, *options: str, libraries: Sequence[str] = LIBRARIES) -> None:
+    def __init__(
+        self, *options: str, libraries: Sequence[str] = LIBRARIES, around: Sequence[str] = ()
+    ) -> None:
         """
         Args:
             options: of the interpreter, as `-W`, `error`.
             libraries: the modules that are imported.
+            around: a command that runs the interpreter, as `setpriv` with its options.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
         folder = Path(self._folder.name)
@@ -80,7 +83,7 @@ class ForkedPython:
             script.write_text(SCRIPT.format(python=sys.executable, before=before, address=address))
             script.chmod(0o755)
         self._process = subprocess.Popen(
-            [sys.executable, *options, __file__, address, *libraries],
+            [*around, sys.executable, *options, __file__, address, *libraries],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
