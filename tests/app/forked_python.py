@@ -159,7 +159,7 @@ def _run(arguments: list[str]) -> int:
         file = program.__file__ = arguments[0]
         code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
     sys.argv = arguments
-    sys.path[0] = folder
+    sys.path[:1] = [folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.modules["__main__"] = program
     try:
         exec(compile(code, file, "exec"), program.__dict__)
