@@ -92,8 +92,10 @@ def in_background(line: str, folder: Path) -> Iterator[str]:
         text=True,
     ) as process:
         assert process.stdout is not None
-        yield process.stdout.readline()
-        process.terminate()
+        try:
+            yield process.stdout.readline()
+        finally:
+            process.terminate()
 
 
 def steady(output: str) -> str:

@@ -11,14 +11,14 @@ from lorebind_knowledge.declarations.catalogs import CatalogDeclaration
 
 
 class RateLimitDeclaration(Declaration):
-    """How often each token may be used."""
+    """A number of requests at once, and more as time goes by."""
 
     per_second: float = Field(gt=0, allow_inf_nan=False, description="Requests a second.")
     burst: int = Field(10, ge=1, le=1_000_000, description="How many requests may come at once.")
 
 
 class ServerDeclaration(Declaration):
-    """How `lorebind serve` serves the project."""
+    """What `lorebind serve` keeps, and what it lets in."""
 
     label: ClassVar[str] = "server"
 
