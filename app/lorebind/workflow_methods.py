@@ -134,13 +134,45 @@ class WorkflowMethods:
         start = self._resumption(workflow, thread_id, answers, interrupt_before, sinks)
         return RunStream(start, thread_id)
 
-    async def athreads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
+    async def athreads(
+        self,
+        workflow: str,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> list[ThreadInfo]:
         """The threads of a workflow that the tenant has, the newest first.
+
+        Args:
+            workflow: its id.
+            limit: how many at most.
+            before: only those whose `turn` is smaller: the next page.
+            after: only those whose `turn` is larger, the nearest ones to it: the page before.
 
         Raises:
             NotFoundError: no such workflow.
         """
-        return await self._workflows.threads(workflow, limit=limit)
+        return await self._workflows.threads(workflow, limit=limit, before=before, after=after)
+
+    async def athread(self, workflow: str, thread_id: str) -> ThreadInfo:
+        """The status of a thread, and what it waits for.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        return await self._workflows.thread(workflow, thread_id)
+
+    async def astate(self, workflow: str, thread_id: str) -> dict[str, Any]:
+        """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
+
+        Those that no turn has left yet are not there.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        state = await self._workflows.state(workflow, thread_id)
+        return {name: state[name] for name in _LEFT if name in state}
 
     async def ahistory(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
         """The tasks that ended in a thread, in that order: `turn`, `step`, `path`, `output`, …
@@ -150,20 +182,23 @@ class WorkflowMethods:
         """
         return await self._workflows.history(workflow, thread_id)
 
-    async def areplay(self, workflow: str, thread_id: str, step: int) -> RunResult:
+    async def areplay(
+        self, workflow: str, thread_id: str, step: int, *, new_id: str | None = None
+    ) -> RunResult:
         """Run the last turn of a thread again from after a step, as a new thread.
 
         Args:
             workflow: its id.
             thread_id: the thread's, which stays as it is.
             step: of `history`; the tasks that ended up to it do not run again. 0 keeps none.
+            new_id: of the new thread; None makes one up.
 
         Raises:
             NotFoundError: no such workflow or thread.
             UsageError: the last turn has no such step.
             TaskError: a task failed.
         """
-        return await self._workflows.replay(workflow, thread_id, step)
+        return await self._workflows.replay(workflow, thread_id, step, new_id=new_id)
 
     def graph(
         self, workflow: str, *, checkpointer: BaseCheckpointSaver[Any] | None = None
@@ -216,8 +251,13 @@ class WorkflowMethods:
     run = sync(arun)
     resume = sync(aresume)
     threads = sync(athreads)
+    thread = sync(athread)
+    state = sync(astate)
     history = sync(ahistory)
     replay = sync(areplay)
+
+
+_LEFT = ("output", "messages", "extra", "errors", "channels")
 
 
 def _attaching(sinks: Sequence[SinkLike], run: Callable[..., Awaitable[RunResult]]) -> Start:

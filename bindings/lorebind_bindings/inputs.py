@@ -27,7 +27,8 @@ def check_inputs(
     for name in inputs:
         if name not in declared.input:
             hint = did_you_mean(name, declared.input)
-            raise UsageError(f"workflow {declared.id!r} has no input {name!r}; {hint}")
+            message = f"workflow {declared.id!r} has no input {name!r}; {hint}"
+            raise UsageError(message, at=("input", name))
     values: dict[str, Any] = {}
     for name, expected in declared.input.items():
         if name in inputs:
@@ -35,12 +36,14 @@ def check_inputs(
             if not expected.accepts(values[name]):
                 raise UsageError(
                     f"input {name!r} of workflow {declared.id!r} must be of type {expected.type}, "
-                    f"got {_described(values[name])}"
+                    f"got {_described(values[name])}",
+                    at=("input", name),
                 )
         elif not expected.required or expected.default is not None:
             values[name] = expected.default
         elif need_all:
-            raise UsageError(f"workflow {declared.id!r} needs the input {name!r}")
+            message = f"workflow {declared.id!r} needs the input {name!r}"
+            raise UsageError(message, at=("input", name))
     return values
 
 

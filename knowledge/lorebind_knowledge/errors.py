@@ -63,6 +63,11 @@ class ConfigurationError(LorebindError, ValueError):
 class UsageError(LorebindError, ValueError):
     """An argument that cannot be right, whatever the configuration."""
 
+    def __init__(self, message: str, *, at: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.at = at
+        """The argument, and the key within it, where the error is about one: `input`, `ticket`."""
+
 
 class NotFoundError(LorebindError, LookupError):
     """A knowledge base, workflow, task, agent or document of that id is not there."""

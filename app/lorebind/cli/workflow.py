@@ -43,22 +43,12 @@ def workflow() -> None:
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the workflows of a project, with the inputs that they take."""
     from lorebind.cli.printing import print_data, print_line, print_table
+    from lorebind_bindings.workflow.outline import summary
     from lorebind_knowledge.configuration import load_project
 
     # Nothing of the project is made for it: none of its code runs.
     declared = load_project(project, need_variables=False).workflows.values()
-    found = [
-        {
-            "id": one.id,
-            "description": one.description,
-            "inputs": {
-                name: {"type": given.type, "required": given.required and given.default is None}
-                for name, given in one.input.items()
-            },
-            "tasks": [task.id for task in one.tasks],
-        }
-        for one in declared
-    ]
+    found = [summary(one) for one in declared]
     if output is not Output.table:
         print_data({"workflows": found}, output)
         return
@@ -116,7 +106,8 @@ def threads(
         found = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
         shown = [
-            {name: one for name, one in asdict(info).items() if name != "graph"} for info in found
+            {name: one for name, one in asdict(info).items() if name not in ("graph", "turn")}
+            for info in found
         ]
         print_data({"threads": shown}, output)
         return

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, FastAPI
 
 from lorebind.server.doors.callers import Callers
-from lorebind.server.doors.door import Door
+from lorebind.server.doors.door import REQUEST_SECONDS, Door
 from lorebind.server.doors.hosts import Hosts
 from lorebind.server.doors.rates import Rates
 from lorebind.server.failures import answer_failures
 from lorebind.server.problems import MEDIA_TYPE, STATUS
-from lorebind.server.routes import documents, health, knowledge_bases, queries, runs
+from lorebind.server.routes import (
+    bindings,
+    documents,
+    health,
+    knowledge_bases,
+    queries,
+    runs,
+    workflows,
+)
+from lorebind.server.server import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -23,8 +32,6 @@ if TYPE_CHECKING:
 
     from lorebind.server.server import Server
 
-
-PREFIX = "/api/v0"
 
 _PROBLEM: dict[str, Any] = {
     "description": "What went wrong, by RFC 9457, with a stable code.",
@@ -47,12 +54,15 @@ _PROBLEM: dict[str, Any] = {
 }
 
 
-def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
+def make_app(
+    server: Server, hosts: Sequence[str] = (), seconds: float = REQUEST_SECONDS
+) -> ASGIApp:
     """The application that serves a project.
 
     Args:
         server: the project and its state.
         hosts: names under which it is called, beside those that are declared.
+        seconds: how long an answer may take to begin.
     """
     declared = server.project.config.project.server
 
@@ -77,7 +87,7 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for one in (knowledge_bases, runs, documents, queries):
+    for one in (knowledge_bases, runs, documents, queries, workflows, bindings):
         api.include_router(one.router)
     app.include_router(api)
     app.include_router(health.router)
@@ -88,4 +98,5 @@ def make_app(server: Server, hosts: Sequence[str] = ()) -> ASGIApp:
         callers=Callers(server.tokens),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
+        seconds=seconds,
     )

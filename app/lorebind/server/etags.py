@@ -38,7 +38,9 @@ def conditional(request: Request, value: Any, headers: Mapping[str, str] | None 
 def json_response(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate, which models and functions may give, stays as JSON escapes it.
+    body = text.encode(errors="backslashreplace")
     return Response(body, status, dict(headers or {}), "application/json")
 
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from lorebind.server.doors.door import too_large
-from lorebind.server.problems import ProblemError, problem_of
+from lorebind.server.problems import ProblemError, mistake, problem_of
 from lorebind_knowledge.configuration.at_run_time import pointer
 from lorebind_knowledge.errors import LorebindError
 
@@ -42,16 +42,15 @@ def answer_failures(app: FastAPI) -> None:
     def http(request: Request, error: Exception) -> Response:
         return _http(app, request, cast("HTTPException", error)).response(request.url.path)
 
-    def mistake(request: Request, error: Exception) -> Response:
+    def unexpected(request: Request, error: Exception) -> Response:
         log.error("a request failed", exc_info=error)
-        detail = "this is a mistake in Lorebind or in the project's code; the server's log has more"
-        return ProblemError("internal_error", detail).response(request.url.path)
+        return mistake().response(request.url.path)
 
     app.add_exception_handler(ProblemError, refused)
     app.add_exception_handler(LorebindError, failed)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, mistake)
+    app.add_exception_handler(Exception, unexpected)
 
 
 def invalid_request(error: RequestValidationError) -> ProblemError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from lorebind_knowledge import errors
+from lorebind_knowledge.configuration.at_run_time import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,6 @@ _CODES: tuple[tuple[type[errors.LorebindError], str], ...] = (
     (errors.IngestRefusedError, "mass_delete_refused"),
     (errors.RateLimitError, "rate_limited"),
     (errors.ModelError, "model_failed"),
-    (errors.TaskError, "task_failed"),
     (errors.ThreadRefusedError, "thread_refused"),
 )
 
@@ -115,6 +115,8 @@ class ProblemError(Exception):
 
 def problem_of(error: errors.LorebindError) -> ProblemError:
     """The problem document of an error of Lorebind; its text says what to do."""
+    if isinstance(error, errors.TaskError):
+        return _of_task(error)
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     more: dict[str, Any] = {}
     headers: dict[str, str] = {}
@@ -124,12 +126,31 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
             for one in error.problems
         ]
         return ProblemError(code, "what was sent is not valid; see errors", more)
-    if code == "invalid_request":
-        more["errors"] = [{"pointer": "", "message": str(error), "hint": ""}]
+    if isinstance(error, errors.UsageError):
+        more["errors"] = [{"pointer": pointer(error.at), "message": str(error), "hint": ""}]
     elif isinstance(error, errors.RateLimitError):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     elif code in ("ingest_running", "store_unavailable"):
         headers["Retry-After"] = str(RETRY_SECONDS)
-    if isinstance(error, errors.TaskError):
-        more |= {"task": error.task, "path": error.path, "thread_id": error.thread_id}
     return ProblemError(code, str(error), more, headers)
+
+
+def _of_task(error: errors.TaskError) -> ProblemError:
+    """What became of a task: the outage that it met, or else that it failed."""
+    more = {"task": error.task, "path": error.path, "thread_id": error.thread_id}
+    cause = error.__cause__
+    # What a task itself asked for in a wrong way is no mistake of the request.
+    if isinstance(cause, errors.LorebindError):
+        met = problem_of(cause)
+        if met.code not in _OF_REQUESTS:
+            return ProblemError(met.code, str(error), more, met.headers)
+    return ProblemError("task_failed", str(error), more)
+
+
+_OF_REQUESTS = ("invalid_request", "not_found", "thread_refused")
+
+
+def mistake() -> ProblemError:
+    """What a caller is told of an error that nobody expected."""
+    detail = "this is a mistake in Lorebind or in the project's code; the server's log has more"
+    return ProblemError("internal_error", detail)

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from lorebind.server.changes import Changes
+from lorebind.server.connected import Connected
 from lorebind.server.doors.callers import Caller
 from lorebind.server.ingests import Ingests
 from lorebind.server.problems import ProblemError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from lorebind.project import Project
     from lorebind.server.state.knowledge_bases import Made
 
+PREFIX = "/api/v0"
+
 
 class Server:
     """A project that is served."""
@@ -39,6 +42,7 @@ class Server:
         self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
         self.changes = Changes()
         """Documents that are being added or deleted."""
+        self.connected = Connected()
         self.is_draining = False
         """Whether it is about to stop."""
         self.starting: asyncio.Task[None] | None = None
@@ -88,6 +92,7 @@ class Server:
     async def stop(self) -> None:
         """Close everything."""
         await self.drain()
+        await self.connected.stop()
         if self.starting is not None:
             self.starting.cancel()
             await asyncio.wait({self.starting})

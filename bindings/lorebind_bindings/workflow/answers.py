@@ -34,7 +34,8 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
             why += "; it is text, as is all on the command line that is not JSON"
         raise UsageError(
             f"the answer to task {question['path']!r} does not match its schema: {why}; the thread "
-            "still waits, answer it again"
+            "still waits, answer it again",
+            at=("answers", question["path"]),
         )
 
 
@@ -60,10 +61,12 @@ def answers_by_path(
         questions = [one for one in waiting if name in (one["path"], one["task"])]
         if not questions:
             known = {one[key] for one in waiting for key in ("task", "path")}
-            raise UsageError(f"no task {name!r} waits for an answer; {did_you_mean(name, known)}")
+            message = f"no task {name!r} waits for an answer; {did_you_mean(name, known)}"
+            raise UsageError(message, at=("answers", name))
         if len(questions) > 1 and all(one["path"] != name for one in questions):
             several = ", ".join(one["path"] for one in questions)
-            raise UsageError(f"several tasks {name!r} wait for an answer; name one: {several}")
+            message = f"several tasks {name!r} wait for an answer; name one: {several}"
+            raise UsageError(message, at=("answers", name))
         question = next((one for one in questions if one["path"] == name), questions[0])
         path = question["path"]
         found[path] = checked(answer, f"the answer to task {path!r}")

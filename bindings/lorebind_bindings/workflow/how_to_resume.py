@@ -1,12 +1,14 @@
-"""The command that goes on with a thread, for messages."""
+"""The command or the request that goes on with a thread, for messages."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from lorebind_knowledge.configuration import PROJECT_FILE
 from lorebind_knowledge.namespace import DEFAULT_TENANT, current_tenant
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.configuration import LoadedProject
 
+served_at: ContextVar[str] = ContextVar("served_at", default="")
+"""Where the REST API serves workflows; empty for callers who do not use it."""
+
 
 def how_to_resume(
     loaded: LoadedProject,
@@ -23,12 +28,14 @@ def how_to_resume(
     thread_id: str,
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """What to type, or to write for a project that no file declares.
+    """What to type, to send, or to write for a project that no file declares.
 
     Args:
         loaded, workflow, thread_id: of the thread.
         waiting: what it waits for.
     """
+    if place := served_at.get():
+        return f"POST {place}/{quote(workflow)}/threads/{quote(thread_id, safe='')}/resume"
     if loaded.file is None:
         answers = "".join(f", {{{name!r}: ...}}" for name in _names(waiting)[:1])
         return f"project.resume({workflow!r}, {thread_id!r}{answers})"
@@ -37,6 +44,14 @@ def how_to_resume(
     for name, question in zip(_names(waiting), waiting, strict=True):
         line += f" --answer {shlex.quote(name)}={shlex.quote(_form(question['schema']))}"
     return line + which_project(loaded)
+
+
+def how_to_list(workflow: str, tenant: str) -> str:
+    """What lists the threads of a tenant's workflow."""
+    if place := served_at.get():
+        return f"`GET {place}/{quote(workflow)}/threads`"
+    whose = f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else ""
+    return f"`lorebind workflow threads {workflow}{whose}`"
 
 
 def which_project(loaded: LoadedProject) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import TaskBase
+    from lorebind_knowledge.declarations import TaskBase, WorkflowDeclaration
 
 _LONGEST = 80
 
@@ -79,6 +79,19 @@ class WorkflowOutline:
     description: str
     inputs: list[str]
     flow: FlowOutline
+
+
+def summary(declared: WorkflowDeclaration) -> dict[str, Any]:
+    """A workflow in a list: `id`, `description`, `inputs` by name, and the ids of its `tasks`."""
+    return {
+        "id": declared.id,
+        "description": declared.description,
+        "inputs": {
+            name: {"type": given.type, "required": given.required and given.default is None}
+            for name, given in declared.input.items()
+        },
+        "tasks": [task.id for task in declared.tasks],
+    }
 
 
 def outline(loaded: LoadedProject, workflow: str) -> WorkflowOutline:

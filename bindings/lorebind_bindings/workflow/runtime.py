@@ -150,6 +150,15 @@ class Workflows:
         store = await self._store(self._loaded.workflow(workflow))
         return await store.find(self._thread(workflow, thread_id))
 
+    async def thread(self, workflow: str, thread_id: str) -> ThreadInfo:
+        """The status of a thread that is there.
+
+        Raises:
+            NotFoundError: no such workflow or thread.
+        """
+        store = await self._store(self._loaded.workflow(workflow))
+        return await self._found(store, self._thread(workflow, thread_id))
+
     async def state(self, workflow: str, thread_id: str) -> dict[str, Any]:
         """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
 
@@ -159,8 +168,15 @@ class Workflows:
         store = await self._store(self._loaded.workflow(workflow))
         return await store.state(self._thread(workflow, thread_id))
 
-    async def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
-        """The threads of a workflow, the newest first.
+    async def threads(
+        self,
+        workflow: str,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> list[ThreadInfo]:
+        """The threads of a workflow, the newest first, see `ThreadStore.list`.
 
         Raises:
             NotFoundError: no such workflow.
@@ -168,7 +184,7 @@ class Workflows:
         declared = self._loaded.workflow(workflow)
         store = await self._store(declared)
         thread = self._thread(workflow, "")
-        return await store.list(thread.tenant, thread.project, workflow, limit)
+        return await store.list(thread.tenant, thread.project, workflow, limit, before, after)
 
     async def history(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
         """The tasks that ended in a thread, in that order.
@@ -199,13 +215,20 @@ class Workflows:
         ]
 
     async def replay(
-        self, workflow: str, thread_id: str, step: int, *, bus: EventBus | None = None
+        self,
+        workflow: str,
+        thread_id: str,
+        step: int,
+        *,
+        new_id: str | None = None,
+        bus: EventBus | None = None,
     ) -> RunResult:
         """Run the last turn of a thread again from after a step, as a thread of its own.
 
         Args:
             workflow, thread_id: of the thread, which stays as it is.
             step: how many of the tasks that ended are kept, see `history`; 0 keeps none.
+            new_id: of the new thread; None makes one up.
             bus: where the run tells its events.
 
         Raises:
@@ -222,12 +245,15 @@ class Workflows:
         if not 0 <= step <= len(steps):
             raise UsageError(
                 f"thread {thread_id!r} has no step {step} in its last turn; expected 0 to "
-                f"{len(steps)}"
+                f"{len(steps)}",
+                at=("step",),
             )
         keys = {done["key"] for done in steps[:step]}
         seed = [one for one in turn.records.values() if one["key"].partition("|")[0] in keys]
         kept = {name: turn.state.get(name) for name in ("messages", "extra")}
-        return await self.run(workflow, turn.state["input"], seed=seed, kept=kept, bus=bus)
+        return await self.run(
+            workflow, turn.state["input"], thread_id=new_id, seed=seed, kept=kept, bus=bus
+        )
 
     def _refuse_changed(self, info: ThreadInfo) -> None:
         """

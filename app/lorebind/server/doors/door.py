@@ -29,6 +29,9 @@ MOST_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 OPEN = frozenset({"/healthz", "/readyz"})
 """The paths that anyone may read."""
+LATE = "late"
+"""Where a route leaves, in the state of its request, the problem that says what becomes of the work
+if the answer does not begin in time."""
 
 log = logging.getLogger("lorebind.server")
 
@@ -105,7 +108,8 @@ class Door:
                 {task, begun}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
             )
             if not task.done() and not passing.begun.is_set():
-                raise ProblemError("timeout", f"this took longer than {self._seconds:g} s")
+                late = ProblemError("timeout", f"this took longer than {self._seconds:g} s")
+                raise passing.scope["state"].get(LATE, late)
             await task
         finally:
             begun.cancel()

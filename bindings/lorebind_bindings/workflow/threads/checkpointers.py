@@ -154,15 +154,22 @@ class MemoryThreads(InMemorySaver):
         self.claims = MemoryClaims()
         self._turn = threading.Lock()
 
-    def newest(self, prefix: str, limit: int) -> Sequence[str]:
-        """The keys that begin like this, the one whose last turn began last first."""
+    def newest(
+        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
+    ) -> Sequence[str]:
+        """See `KeptThreads`."""
         with self._turn:
             found = {
                 key: max(spaces[""])
                 for key, spaces in self.storage.items()
                 if key.startswith(prefix) and spaces.get("")
             }
-        return sorted(found, key=found.__getitem__, reverse=True)[:limit]
+        keys = sorted(found, key=found.__getitem__, reverse=True)
+        if before is not None:
+            keys = [key for key in keys if found[key] < before]
+        if after is not None:
+            return [key for key in keys if found[key] > after][-limit:]
+        return keys[:limit]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._turn:

@@ -79,16 +79,23 @@ class PostgresThreads(PostgresSaver):
         copy["channel_values"] = {name: encoded(value) for name, value in values}
         return super().put(config, copy, metadata, new_versions)
 
-    def newest(self, prefix: str, limit: int) -> Sequence[str]:
-        """The keys that begin like this, the one whose last turn began last first."""
+    def newest(
+        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
+    ) -> Sequence[str]:
+        """See `KeptThreads`."""
+        order = "desc" if after is None else "asc"
         with self._cursor() as cursor:
             cursor.execute(
                 "select thread_id from checkpoints"
-                " where checkpoint_ns = '' and starts_with(thread_id, %s)"
-                " group by thread_id order by max(checkpoint_id) desc limit %s",
-                [prefix, limit],
+                " where checkpoint_ns = '' and starts_with(thread_id, %(prefix)s)"
+                " group by thread_id"
+                " having (%(before)s::text is null or max(checkpoint_id) < %(before)s)"
+                " and (%(after)s::text is null or max(checkpoint_id) > %(after)s)"
+                f" order by max(checkpoint_id) {order} limit %(limit)s",
+                {"prefix": prefix, "before": before, "after": after, "limit": limit},
             )
-            return [row["thread_id"] for row in cursor.fetchall()]
+            keys = [row["thread_id"] for row in cursor.fetchall()]
+            return keys if after is None else keys[::-1]
 
     def take(self, key: str) -> bool:
         """Whether the claim was free; it is taken now."""

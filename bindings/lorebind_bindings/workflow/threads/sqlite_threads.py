@@ -70,16 +70,28 @@ class SqliteThreads(SqliteSaver):
             if one is not None:
                 yield one
 
-    def newest(self, prefix: str, limit: int) -> Sequence[str]:
-        """The keys that begin like this, the one whose last turn began last first."""
+    def newest(
+        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
+    ) -> Sequence[str]:
+        """See `KeptThreads`."""
+        order = "DESC" if after is None else "ASC"
         with self.cursor(transaction=False) as cursor:
             cursor.execute(
                 "SELECT thread_id FROM checkpoints"
-                " WHERE checkpoint_ns = '' AND thread_id >= ? AND thread_id < ?"
-                " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT ?",
-                [prefix, prefix + "\U0010ffff", limit],
+                " WHERE checkpoint_ns = '' AND thread_id >= :prefix AND thread_id < :beyond"
+                " GROUP BY thread_id HAVING (:before IS NULL OR max(checkpoint_id) < :before)"
+                " AND (:after IS NULL OR max(checkpoint_id) > :after)"
+                f" ORDER BY max(checkpoint_id) {order} LIMIT :limit",
+                {
+                    "prefix": prefix,
+                    "beyond": prefix + "\U0010ffff",
+                    "before": before,
+                    "after": after,
+                    "limit": limit,
+                },
             )
-            return [key for (key,) in cursor]
+            keys = [key for (key,) in cursor]
+            return keys if after is None else keys[::-1]
 
     def close(self) -> None:
         self._database.close()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lorebind_bindings.workflow.how_to_resume import how_to_list
 from lorebind_bindings.workflow.threads.journal import CHANNEL, Journal, Record, records_of
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import NotFoundError, ThreadRefusedError, UsageError
 from lorebind_knowledge.extras import import_extra
 from lorebind_knowledge.identity import digest
-from lorebind_knowledge.namespace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -69,7 +69,8 @@ class Thread(NamedTuple):
         if not self.id.strip() or not self.id.isprintable() or len(self.id) > _LONGEST_ID:
             raise UsageError(
                 f"{self.id[:_LONGEST_ID]!r} cannot be the id of a thread; "
-                f"use 1 to {_LONGEST_ID} printable characters"
+                f"use 1 to {_LONGEST_ID} printable characters",
+                at=("thread_id",),
             )
 
 
@@ -88,6 +89,8 @@ class ThreadInfo:
     """What it waits for: `task`, `path`, `prompt`, `schema` of each."""
     paused: list[str]
     """The tasks it stopped before."""
+    turn: str
+    """Names the last turn; that of a thread whose last turn began later is larger."""
     graph: dict[str, str] | None
     """By the path of a task a hash of it, as the workflow was when the last turn began."""
     error: str = ""
@@ -142,8 +145,9 @@ class ThreadStore:
             await self._in_thread(take)
             if taken != [True]:
                 raise ThreadRefusedError(
-                    f"thread {thread.id!r} of workflow {thread.workflow!r} is running; "
-                    f"wait until it ends ({_how_to_follow(thread)} shows it), or begin another one"
+                    f"thread {thread.id!r} of workflow {thread.workflow!r} is running; wait until "
+                    f"it ends ({how_to_list(thread.workflow, thread.tenant)} shows it), or begin "
+                    "another one"
                 )
             yield await self._info(thread, thread.key, running=False)
         finally:
@@ -156,11 +160,25 @@ class ThreadStore:
         return await self._info(thread, thread.key, running=running)
 
     async def list(
-        self, tenant: str, project: str, workflow: str, limit: int = 100
+        self,
+        tenant: str,
+        project: str,
+        workflow: str,
+        limit: int = 100,
+        before: str | None = None,
+        after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads of a tenant's workflow, newest first."""
+        """The threads of a tenant's workflow, newest first.
+
+        Args:
+            tenant, project, workflow: whose threads.
+            limit: how many at most.
+            before: only those whose `turn` is smaller.
+            after: only those whose `turn` is larger, the nearest ones to it.
+        """
         any_of_them = Thread(tenant, project, workflow, "")
-        keys = await self._in_thread(self._kept.newest, any_of_them.prefix, limit)
+        find = partial(self._kept.newest, any_of_them.prefix, limit, before, after)
+        keys = await self._in_thread(find)
         found = []
         for key in keys:
             running = await self._in_thread(self._kept.claims.is_held, key)
@@ -252,8 +270,17 @@ class KeptThreads(Protocol):
     @property
     def claims(self) -> Claims: ...
 
-    def newest(self, prefix: str, limit: int) -> Sequence[str]:
-        """The keys that begin like this, the one whose last turn began last first."""
+    def newest(
+        self, prefix: str, limit: int, before: str | None = None, after: str | None = None
+    ) -> Sequence[str]:
+        """The keys that begin like this, the one whose last turn began last first.
+
+        Args:
+            prefix: what they begin with.
+            limit: how many at most.
+            before: only those whose last turn has a smaller name.
+            after: only those whose last turn has a larger name, the nearest ones to it.
+        """
 
     def close(self) -> None: ...
 
@@ -298,14 +325,9 @@ def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
 
 def not_found(thread: Thread) -> NotFoundError:
     return NotFoundError(
-        f"workflow {thread.workflow!r} has no thread {thread.id!r}; {_how_to_follow(thread)} "
-        "lists those that it has"
+        f"workflow {thread.workflow!r} has no thread {thread.id!r}; "
+        f"{how_to_list(thread.workflow, thread.tenant)} lists those that it has"
     )
-
-
-def _how_to_follow(thread: Thread) -> str:
-    whose = f" --tenant {shlex.quote(thread.tenant)}" if thread.tenant != DEFAULT_TENANT else ""
-    return f"`lorebind workflow threads {thread.workflow}{whose}`"
 
 
 def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
@@ -340,6 +362,7 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
         updated=_updated(found),
         waiting=waiting,
         paused=paused,
+        turn=found.checkpoint["id"],
         graph=metadata.get("graph"),
         error=error.removeprefix("TaskFailed: "),  # the name of an exception of ours
     )

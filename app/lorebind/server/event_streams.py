@@ -1,0 +1,142 @@
+"""Runs of workflows as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+
+from lorebind.plain_data import as_data
+from lorebind.server.problems import ProblemError, mistake, problem_of
+from lorebind_knowledge.errors import LorebindError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from lorebind.server.server import Server
+    from lorebind_bindings.workflow.events.events import RunEvent
+    from lorebind_bindings.workflow.run_stream import RunStream
+
+log = logging.getLogger("lorebind.server")
+
+MEDIA_TYPE = "text/event-stream"
+
+_PING_SECONDS = 15.0
+"""After so long without an event a comment is sent, so that no proxy ends the connection."""
+
+
+def prefers_events(request: Request) -> bool:
+    """Whether `Accept` names `text/event-stream`, and with a higher weight than JSON, or before."""
+    places: dict[str, tuple[float, int]] = {}
+    for number, part in enumerate(",".join(request.headers.getlist("accept")).split(",")):
+        kind, *parameters = (one.strip().lower() for one in part.split(";"))
+        places.setdefault(kind, (_weight(parameters), -number))
+    events = places.get(MEDIA_TYPE, (0.0, 0))
+    json_ = places.get("application/json")
+    if json_ is None:
+        rest = places.get("application/*") or places.get("*/*") or (0.0, 0)
+        return events[0] > 0 and events[0] >= rest[0]
+    return events[0] > 0 and events > json_
+
+
+def _weight(parameters: list[str]) -> float:
+    for one in parameters:
+        if one.startswith("q="):
+            with suppress(ValueError):
+                return float(one.removeprefix("q="))
+    return 1.0
+
+
+async def answer_with_events(request: Request, server: Server, run: RunStream) -> EventStream:
+    """The events of a run, once it has begun.
+
+    Raises:
+        LorebindError: it could not begin.
+    """
+    events = run.__aiter__()
+    first = await anext(events)
+    return EventStream(server, _told(request, run, first, events))
+
+
+class EventStream(StreamingResponse):
+    """Events, until they end or the caller has gone."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, server: Server, content: AsyncGenerator[bytes, None]) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Vary": "Accept"}
+        super().__init__(content, headers=headers)
+        self._server, self._content = server, content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(ClientDisconnect):
+            await self._server.connected.do(receive, self.stream_response(send))
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        finally:
+            await self._content.aclose()
+
+
+async def _told(
+    request: Request, run: RunStream, first: RunEvent, events: AsyncGenerator[RunEvent, None]
+) -> AsyncGenerator[bytes, None]:
+    """What is sent: the events, then `run_end` with the result, or with the `error` after it.
+
+    `run_end` is sent when the thread is free, so that the caller can resume it at once. Closing
+    this cancels the run.
+    """
+    event: RunEvent | None = first
+    following: asyncio.Task[RunEvent | None] | None = None
+    end: dict[str, Any] = {}
+    problem: ProblemError | None = None
+    try:
+        while event is not None:
+            if event.type == "run_end":
+                end = event.as_json()
+            else:
+                yield _event(event.type, event.as_json())
+            following = asyncio.create_task(_next(events))
+            while not (await asyncio.wait({following}, timeout=_PING_SECONDS))[0]:
+                yield KEEPALIVE_COMMENT
+            event = following.result()
+        end["data"]["result"] = as_data(run.result)
+    except LorebindError as error:
+        problem = problem_of(error)
+    except asyncio.CancelledError:  # the server stops, or nobody reads this any more
+        detail = "the server stopped, and the run with it; what ended is kept: resume the thread"
+        problem = ProblemError("draining", detail)
+    except Exception as error:
+        log.error("a run failed", exc_info=error)
+        problem = mistake()
+    finally:
+        if following is not None and not following.done():
+            following.cancel()
+            await asyncio.wait({following})
+        await events.aclose()
+    if end:
+        yield _event("run_end", end)
+    if problem is not None:
+        document = problem.document(request.url.path) | {"thread_id": run.thread_id}
+        yield _event("error", document)
+
+
+async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:
+    return await anext(events, None)
+
+
+def _event(kind: str, data: Mapping[str, Any]) -> bytes:
+    number = data.get("seq")
+    return format_sse_event(
+        data_str=json.dumps(data), event=kind, id=None if number is None else str(number)
+    )

@@ -1,0 +1,67 @@
+"""What the OpenAPI document says of the answers to runs."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from lorebind.server.event_streams import MEDIA_TYPE
+from lorebind_bindings.workflow.events.events import EventType
+
+_RESULT = {
+    "type": "object",
+    "required": ["status", "thread_id", "output", "tasks", "citations", "waiting", "paused"],
+    "properties": {
+        "status": {"enum": ["completed", "waiting", "paused"]},
+        "thread_id": {"type": "string"},
+        "output": {"description": "The declared outputs by name, or that of the last task."},
+        "tasks": {"type": "object", "description": "What each task gave, by its id."},
+        "citations": {"type": "array", "items": {"type": "object"}},
+        "usage": {"type": "object", "description": "The tokens of each task, by its id."},
+        "waiting": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["task", "path", "prompt", "schema"],
+                "properties": {
+                    "task": {"type": "string"},
+                    "path": {"type": "string"},
+                    "prompt": {"type": "string"},
+                    "schema": {"description": "JSON Schema of the answer; null takes any."},
+                },
+            },
+        },
+        "paused": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"enum": [*get_args(EventType), "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+
+RUN_JSON: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "It has completed",
+        "content": {"application/json": {"schema": _RESULT}},
+    },
+    202: {
+        "description": "It waits for answers, or is paused: see `waiting` and `paused`",
+        "content": {"application/json": {"schema": _RESULT}},
+        "headers": {"Location": {"description": "The thread", "schema": {"type": "string"}}},
+    },
+}
+
+RUN: dict[int | str, dict[str, Any]] = {
+    **RUN_JSON,
+    200: {
+        "description": "It has completed; or its events, where `Accept` prefers them. The last is "
+        "`run_end`, whose data has the `result`. If the run fails, `error` follows it: a problem "
+        "document",
+        "content": {**RUN_JSON[200]["content"], MEDIA_TYPE: {"itemSchema": _EVENT}},
+    },
+}

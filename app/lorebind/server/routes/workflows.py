@@ -1,0 +1,268 @@
+"""`/workflows`: run, watched and resumed, and the threads that their runs leave."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Coroutine
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from lorebind.plain_data import as_data
+from lorebind.server.bodies import Body
+from lorebind.server.doors.door import LATE
+from lorebind.server.etags import conditional, json_response
+from lorebind.server.event_streams import MEDIA_TYPE, answer_with_events, prefers_events
+from lorebind.server.paging import (
+    LIMIT,
+    Cursor,
+    CursorParameter,
+    LimitParameter,
+    page_of,
+    slice_of,
+)
+from lorebind.server.problems import ProblemError
+from lorebind.server.routes.run_responses import RUN, RUN_JSON
+from lorebind.server.server import PREFIX, Reader, Server, TheServer, Writer
+from lorebind_bindings import RunResult, ThreadInfo
+from lorebind_bindings.workflow.how_to_resume import served_at
+from lorebind_bindings.workflow.outline import summary
+from lorebind_knowledge.errors import did_you_mean
+
+_PLACE = f"{PREFIX}/workflows"
+_GONE = 499
+"""What the log says of a caller that has gone, as nginx does."""
+
+
+async def _say_where() -> None:
+    """Let errors say which request goes on with a thread."""
+    served_at.set(_PLACE)
+
+
+router = APIRouter(prefix="/workflows", tags=["workflows"], dependencies=[Depends(_say_where)])
+
+ThreadId = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern="^[^/]+$",
+        description="Any text, by which the run can be resumed; one is made up if it is left out.",
+    ),
+]
+_BEFORE = "Ids of tasks before which the run is paused."
+
+
+class RunRequest(Body):
+    """What a run is given."""
+
+    input: dict[str, Any] = Field({}, description="The inputs that the workflow declares.")
+    thread_id: ThreadId = None
+    interrupt_before: list[str] = Field([], description=_BEFORE)
+
+
+class ResumeRequest(Body):
+    """How to go on with a thread."""
+
+    answers: dict[str, Any] = Field(
+        {}, description="For tasks that wait, by their id or their path. The others go on waiting."
+    )
+    interrupt_before: list[str] = Field([], description=_BEFORE)
+
+
+class ReplayRequest(Body):
+    """What to run again."""
+
+    step: Annotated[
+        int, Field(ge=0, description="The tasks that ended up to this step do not run again.")
+    ]
+    thread_id: ThreadId = None
+
+
+@router.get("")
+async def list_workflows(
+    request: Request,
+    server: TheServer,
+    _: Reader,
+    limit: LimitParameter = LIMIT,
+    cursor: CursorParameter = None,
+) -> Any:
+    """The workflows of the project with the inputs that they take, by id."""
+    declared = server.project.config.workflows.values()
+    found = sorted(map(summary, declared), key=_id)
+    return slice_of(found, Cursor.read(cursor), limit, _id).response(request)
+
+
+@router.post("/{workflow_id}/runs", responses=RUN)
+async def run_workflow(
+    request: Request,
+    server: TheServer,
+    _: Writer,
+    workflow_id: str,
+    body: RunRequest | None = None,
+) -> Any:
+    """Run a workflow: begin a thread, or a new turn of one that has completed.
+
+    The run is cancelled when you go away; it can be resumed.
+    """
+    body = body or RunRequest()
+    _check_tasks(server, workflow_id, body.interrupt_before)
+    thread_id = _new_id(body.thread_id)
+    options: dict[str, Any] = {
+        "thread_id": thread_id,
+        "interrupt_before": body.interrupt_before,
+    }
+    project = server.project
+    if prefers_events(request):
+        run = project.run_stream(workflow_id, body.input, **options)
+        return await answer_with_events(request, server, run)
+    work = project.arun(workflow_id, body.input, **options)
+    return await _answer(request, server, workflow_id, thread_id, work)
+
+
+@router.get("/{workflow_id}/threads")
+async def list_threads(
+    request: Request,
+    server: TheServer,
+    _: Reader,
+    workflow_id: str,
+    limit: LimitParameter = LIMIT,
+    cursor: CursorParameter = None,
+) -> Any:
+    """The threads of a workflow that the tenant has; the one whose last turn began last first."""
+    at = Cursor.read(cursor)
+    before, after = (None, at.key) if at.backwards else (at.key, None)
+    found = await server.project.athreads(workflow_id, limit=limit + 1, before=before, after=after)
+    found.sort(key=_turn, reverse=True)
+    return page_of(found, at, limit, _turn).response(request, _shown)
+
+
+@router.get("/{workflow_id}/threads/{thread_id}")
+async def get_thread(
+    request: Request, server: TheServer, _: Reader, workflow_id: str, thread_id: str
+) -> Any:
+    """A thread: its status, what it waits for, the tasks that ended, and the state it has left."""
+    project = server.project
+    info = await project.athread(workflow_id, thread_id)
+    state = await project.astate(workflow_id, thread_id)
+    output = state.pop("output", None)
+    history = await project.ahistory(workflow_id, thread_id)
+    shown = {
+        **_shown(info),
+        "output": output if info.status == "completed" else None,
+        "state": state,
+        "history": history,
+    }
+    return conditional(request, shown)
+
+
+@router.post("/{workflow_id}/threads/{thread_id}/resume", responses=RUN)
+async def resume_thread(
+    request: Request,
+    server: TheServer,
+    _: Writer,
+    workflow_id: str,
+    thread_id: str,
+    body: ResumeRequest | None = None,
+) -> Any:
+    """Resume a thread that waits, is paused, failed or was interrupted.
+
+    Tasks that ended do not run again.
+    """
+    body = body or ResumeRequest()
+    _check_tasks(server, workflow_id, body.interrupt_before)
+    project, before = server.project, body.interrupt_before
+    if prefers_events(request):
+        run = project.resume_stream(workflow_id, thread_id, body.answers, interrupt_before=before)
+        return await answer_with_events(request, server, run)
+    work = project.aresume(workflow_id, thread_id, body.answers, interrupt_before=before)
+    return await _answer(request, server, workflow_id, thread_id, work)
+
+
+@router.post("/{workflow_id}/threads/{thread_id}/replay", responses=RUN_JSON)
+async def replay_thread(
+    request: Request,
+    server: TheServer,
+    _: Writer,
+    workflow_id: str,
+    thread_id: str,
+    body: ReplayRequest,
+) -> Any:
+    """Run the last turn of a thread again from after a step, as a new thread."""
+    new_id = _new_id(body.thread_id)
+    work = server.project.areplay(workflow_id, thread_id, body.step, new_id=new_id)
+    return await _answer(request, server, workflow_id, new_id, work)
+
+
+async def _answer(
+    request: Request,
+    server: Server,
+    workflow_id: str,
+    thread_id: str,
+    work: Coroutine[Any, Any, RunResult],
+) -> Response:
+    """The result of a run as JSON."""
+    place = f"{_PLACE}/{quote(workflow_id)}/threads/{quote(thread_id, safe='')}"
+    late = (
+        "the run took too long for one answer and was cancelled; what ended is kept: resume it "
+        f"with POST {place}/resume, and with Accept: {MEDIA_TYPE} for as long as it takes"
+    )
+    setattr(request.state, LATE, ProblemError("timeout", late, {"thread_id": thread_id}))
+    try:
+        result = await server.connected.do(request.receive, work)
+    except ClientDisconnect:
+        return Response(status_code=_GONE)
+    headers = {"Vary": "Accept"}
+    if result.status == "completed":
+        return json_response(as_data(result), headers=headers)
+    return json_response(as_data(result), 202, headers | {"Location": place})
+
+
+def _check_tasks(server: Server, workflow_id: str, names: list[str]) -> None:
+    """
+    Raises:
+        NotFoundError: no such workflow.
+        ProblemError: it has no such task.
+    """
+    known = [task.id for task in server.project.config.workflow(workflow_id).every_task()]
+    errors = [
+        {
+            "pointer": f"/interrupt_before/{number}",
+            "message": f"workflow {workflow_id!r} has no task {name!r}",
+            "hint": did_you_mean(name, known),
+        }
+        for number, name in enumerate(names)
+        if name not in known
+    ]
+    if errors:
+        detail = "what was sent is not valid; see errors"
+        raise ProblemError("invalid_request", detail, {"errors": errors})
+
+
+def _new_id(given: str | None) -> str:
+    return uuid.uuid4().hex if given is None else given
+
+
+def _id(workflow: dict[str, Any]) -> str:
+    return str(workflow["id"])
+
+
+def _turn(thread: ThreadInfo) -> str:
+    return thread.turn
+
+
+def _shown(thread: ThreadInfo) -> dict[str, Any]:
+    """A thread without its fingerprint and its place in the list."""
+    return {
+        "thread_id": thread.thread_id,
+        "workflow": thread.workflow,
+        "status": thread.status,
+        "updated": thread.updated,
+        "waiting": thread.waiting,
+        "paused": thread.paused,
+        "error": thread.error,
+    }

@@ -1,0 +1,452 @@
+"""`/workflows` and `/bindings` against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+
+from lorebind import Project
+from lorebind.server.app import make_app
+from lorebind.server.event_streams import prefers_events
+from lorebind.server.server import Server
+
+from .conftest import serving
+from .desk import write_desk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+EVENTS = {"Accept": "text/event-stream"}
+QUESTION = {"input": {"question": "Within how many days can I return goods?"}}
+REFUND = {"input": {"ticket": "refund"}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_desk(tmp_path_factory.mktemp("desk"))
+
+
+@pytest.fixture(scope="module")
+def api(folder: Path) -> Iterator[httpx.Client]:
+    with serving(folder) as server, server.client() as api:
+        yield api
+
+
+def test_workflows_are_listed_with_their_inputs(api: httpx.Client) -> None:
+    page = api.get("/workflows", params={"limit": 1})
+    (answer,) = page.json()["items"]
+    assert (answer["id"], answer["description"]) == ("answer", "Answers from the handbook.")
+    assert answer["inputs"]["question"] == {"type": "string", "required": True}
+    assert answer["inputs"]["count"] == {"type": "integer", "required": False}
+    following = api.get("http://localhost" + page.links["next"]["url"])
+    assert [one["id"] for one in following.json()["items"]] == ["broken"]
+    again = api.get(
+        "/workflows", params={"limit": 1}, headers={"If-None-Match": page.headers["etag"]}
+    )
+    assert again.status_code == 304
+
+
+def test_a_run_that_completes_gives_its_result(api: httpx.Client) -> None:
+    ran = api.post("/workflows/answer/runs", json={**QUESTION, "thread_id": "done"})
+    assert ran.status_code == 200
+    result = ran.json()
+    assert (result["status"], result["thread_id"]) == ("completed", "done")
+    assert "within 30 days" in result["output"]
+    assert result["citations"][0]["uri"] == "inline:returns"
+    assert result["tasks"]["say"]["verdict"] == "hit"
+    thread = api.get("/workflows/answer/threads/done").json()
+    assert (thread["status"], thread["output"]) == ("completed", result["output"])
+    assert [one["path"] for one in thread["history"]] == ["say"]
+    assert api.post("/workflows/answer/runs", json={**QUESTION, "thread_id": "done"}).is_success
+    assert len(api.get("/workflows/answer/threads/done").json()["history"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("workflow", "body", "pointer"),
+    [
+        ("answer", {"input": {}}, "/input/question"),
+        ("answer", {"input": {"question": 1}}, "/input/question"),
+        ("answer", {"input": {"question": "a", "a/b": 1}}, "/input/a~1b"),
+        ("answer", {"input": {"question": "\0"}}, ""),
+        ("answer", {**QUESTION, "interrupt_before": ["say", "sya"]}, "/interrupt_before/1"),
+        ("answer", {**QUESTION, "thread_id": "a/b"}, "/thread_id"),
+        ("answer", {**QUESTION, "thread_id": " "}, "/thread_id"),
+        ("answer", {**QUESTION, "inputs": {}}, "/inputs"),
+        ("answer", {"input": []}, "/input"),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, EVENTS])
+def test_what_is_wrong_in_a_request_is_pointed_at(
+    api: httpx.Client, workflow: str, body: dict[str, Any], pointer: str, headers: dict[str, str]
+) -> None:
+    """A stream is refused in the same way, before it begins."""
+    refused = api.post(f"/workflows/{workflow}/runs", json=body, headers=headers)
+    assert problem(refused) == (422, "invalid_request")
+    assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+def test_a_question_is_asked_and_answered(api: httpx.Client) -> None:
+    asked = api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "t 1"})
+    assert asked.status_code == 202
+    assert asked.headers["location"] == "/api/v0/workflows/triage/threads/t%201"
+    (question,) = asked.json()["waiting"]
+    assert (question["task"], question["prompt"]) == ("approve", "Pay? refund")
+
+    place = "http://localhost" + asked.headers["location"]
+    thread = api.get(place)
+    assert (thread.json()["status"], thread.json()["waiting"]) == ("waiting", [question])
+    unchanged = api.get(place, headers={"If-None-Match": thread.headers["etag"]})
+    assert unchanged.status_code == 304
+    other = api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "t 1"})
+    assert problem(other) == (409, "thread_refused")
+    resume = "/api/v0/workflows/triage/threads/t%201/resume"
+    assert other.json()["detail"].endswith(f"resume it: POST {resume}")
+
+    unanswered = api.post(f"{place}/resume")
+    assert (unanswered.status_code, unanswered.json()["waiting"]) == (202, [question])
+    wrong = api.post(f"{place}/resume", json={"answers": {"approve": {"ok": 1}}})
+    assert problem(wrong) == (422, "invalid_request")
+    assert wrong.json()["errors"][0]["pointer"] == "/answers/approve"
+    unknown = api.post(f"{place}/resume", json={"answers": {"aprove": 1}})
+    assert unknown.json()["errors"][0]["pointer"] == "/answers/aprove"
+
+    answered = api.post(f"{place}/resume", json={"answers": {"approve": {"ok": True}}})
+    assert answered.status_code == 200
+    assert answered.json()["output"] == {"answers": None, "paid": {"ok": True}}
+    assert problem(api.post(f"{place}/resume")) == (409, "thread_refused")
+
+
+def test_a_run_is_paused_before_a_task_and_waits_after_it(api: httpx.Client) -> None:
+    body = {**REFUND, "interrupt_before": ["kind"]}
+    paused = api.post("/workflows/triage/runs", json=body)
+    assert (paused.status_code, paused.json()["paused"]) == (202, ["kind"])
+    place = "http://localhost" + paused.headers["location"]
+    assert api.get(place).json()["status"] == "paused"
+    assert api.post(f"{place}/resume").json()["status"] == "waiting"
+
+
+def test_a_thread_is_replayed_as_another(api: httpx.Client) -> None:
+    api.post("/workflows/triage/runs", json={**REFUND, "thread_id": "first"})
+    place = "/workflows/triage/threads/first/replay"
+    again = api.post(place, json={"step": 1, "thread_id": "second"})
+    assert again.status_code == 202
+    assert again.headers["location"] == "/api/v0/workflows/triage/threads/second"
+    assert api.get("/workflows/triage/threads/second").json()["status"] == "waiting"
+    far = api.post(place, json={"step": 9})
+    assert problem(far) == (422, "invalid_request")
+    assert far.json()["errors"][0]["pointer"] == "/step"
+
+
+def test_a_run_is_followed_event_by_event(api: httpx.Client) -> None:
+    with api.stream("POST", "/workflows/answer/runs", json=QUESTION, headers=EVENTS) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        told = list(events_of(stream))
+    assert [number for number, _, _ in told] == list(range(1, len(told) + 1))
+    names = [name for _, name, _ in told]
+    assert (names[0], names[-1]) == ("run_start", "run_end")
+    assert {"task_start", "retrieval", "model_chunk", "task_end"} <= set(names)
+    assert all((data["type"], data["seq"]) == (name, number) for number, name, data in told)
+    end = told[-1][2]["data"]
+    assert (end["status"], "within 30 days" in end["result"]["output"]) == ("completed", True)
+
+
+def test_a_run_can_be_resumed_as_soon_as_its_stream_ends(api: httpx.Client) -> None:
+    """`run_end` comes when the thread is free, with what is waited for."""
+    for number in range(5):
+        thread = f"s{number}"
+        body = {**REFUND, "thread_id": thread}
+        with api.stream("POST", "/workflows/triage/runs", json=body, headers=EVENTS) as stream:
+            told = list(events_of(stream))
+        assert told[-1][2]["data"]["result"]["waiting"][0]["task"] == "approve"
+        with api.stream(
+            "POST",
+            f"/workflows/triage/threads/{thread}/resume",
+            json={"answers": {"approve": {"ok": False}}},
+            headers=EVENTS,
+        ) as stream:
+            told = list(events_of(stream))
+        assert told[-1][2]["data"]["result"]["output"]["paid"] == {"ok": False}
+
+
+def test_a_run_that_fails_in_its_stream_ends_with_the_problem(api: httpx.Client) -> None:
+    with api.stream("POST", "/workflows/broken/runs", headers=EVENTS) as stream:
+        assert stream.status_code == 200
+        told = list(events_of(stream))
+    assert [name for _, name, _ in told][-2:] == ["run_end", "error"]
+    document = told[-1][2]
+    assert (document["status"], document["code"], document["task"]) == (502, "task_failed", "break")
+    thread = api.get(f"/workflows/broken/threads/{document['thread_id']}").json()
+    assert thread["status"] == "failed"
+    assert "no ticket" in thread["error"]
+
+
+@pytest.mark.parametrize(
+    ("workflow", "expected", "task"),
+    [
+        ("broken", (502, "task_failed"), "break"),
+        ("unready", (409, "not_ingested"), "say"),
+        ("mute", (502, "model_failed"), "say"),
+    ],
+)
+def test_a_failure_has_the_code_of_what_failed(
+    api: httpx.Client, workflow: str, expected: tuple[int, str], task: str
+) -> None:
+    failed = api.post(f"/workflows/{workflow}/runs")
+    assert problem(failed) == expected
+    document = failed.json()
+    assert (document["task"], document["path"]) == (task, task)
+    place = f"/api/v0/workflows/{workflow}/threads/{document['thread_id']}/resume"
+    assert document["detail"].endswith(f"resume with: POST {place}")
+    assert problem(api.post("http://localhost" + place)) == expected
+
+
+def test_what_is_not_there_is_not_found(api: httpx.Client) -> None:
+    for headers in ({}, EVENTS):
+        assert problem(api.post("/workflows/no/runs", headers=headers)) == (404, "not_found")
+        resumed = api.post("/workflows/triage/threads/no/resume", headers=headers)
+        assert problem(resumed) == (404, "not_found")
+    for path in ("no/threads", "triage/threads/no", "no/threads/no"):
+        assert problem(api.get(f"/workflows/{path}")) == (404, "not_found")
+    assert problem(api.get("/bindings?workflow=no")) == (404, "not_found")
+
+
+def test_a_function_may_give_half_a_character(api: httpx.Client) -> None:
+    ran = api.post("/workflows/slow/runs", json={"input": {"seconds": 0, "name": "half"}})
+    assert (ran.status_code, ran.json()["output"]) == (200, "\ud800")
+
+
+def test_threads_are_listed_in_pages_that_lead_both_ways(api: httpx.Client) -> None:
+    headers = {"X-Tenant-ID": "pages"}
+    for number in range(5):
+        body = {**REFUND, "thread_id": f"p{number}"}
+        api.post("/workflows/triage/runs", json=body, headers=headers)
+    answers = {"answers": {"approve": {"ok": True}}}
+    api.post("/workflows/triage/threads/p2/resume", json=answers, headers=headers)
+    page = api.get("/workflows/triage/threads?limit=2", headers=headers)
+    pages = [page.json()["items"]]
+    while page.json()["next"]:
+        page = api.get("http://localhost" + page.links["next"]["url"], headers=headers)
+        pages.append(page.json()["items"])
+    seen = [one["thread_id"] for items in pages for one in items]
+    assert seen == ["p2", "p4", "p3", "p1", "p0"]
+    assert pages[0][0]["status"] == "completed"
+    assert pages[0][1]["waiting"][0]["task"] == "approve"
+    while page.json()["previous"]:
+        page = api.get("http://localhost" + page.links["prev"]["url"], headers=headers)
+        pages.pop()
+        assert page.json()["items"] == pages[-1]
+    assert len(pages) == 1
+
+
+def test_threads_belong_to_their_tenant(api: httpx.Client) -> None:
+    mine, other = {"X-Tenant-ID": "mine"}, {"X-Tenant-ID": "other"}
+    body = {**REFUND, "thread_id": "t"}
+    assert api.post("/workflows/triage/runs", json=body, headers=mine).status_code == 202
+    place = "/workflows/triage/threads/t"
+    assert api.get(place, headers=mine).status_code == 200
+    assert problem(api.get(place, headers=other)) == (404, "not_found")
+    assert problem(api.post(f"{place}/resume", headers=other)) == (404, "not_found")
+    replayed = api.post(f"{place}/replay", json={"step": 0}, headers=other)
+    assert problem(replayed) == (404, "not_found")
+    assert api.get("/workflows/triage/threads", headers=other).json()["items"] == []
+    with api.stream(
+        "POST", "/workflows/triage/runs", json=body, headers={**other, **EVENTS}
+    ) as stream:
+        assert list(events_of(stream))[-1][2]["data"]["status"] == "waiting"
+    assert len(api.get("/workflows/triage/threads", headers=other).json()["items"]) == 1
+
+
+def test_bindings_are_explained(api: httpx.Client) -> None:
+    (bound,) = api.get("/bindings", params={"workflow": "answer", "task": "say"}).json()["items"]
+    assert (bound["id"], bound["settings"]["strategy"]) == ("handbook", "hybrid")
+    assert bound["provenance"]["top_k"]["scope"] == "default"
+    assert api.get("/bindings").json()["items"] == []
+    assert problem(api.get("/bindings?task=say")) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("headers", [{}, EVENTS])
+def test_a_client_that_goes_away_cancels_its_run(
+    api: httpx.Client, folder: Path, headers: dict[str, str]
+) -> None:
+    """What ended is kept, and does not run again when the thread is resumed."""
+    name = f"gone-{len(headers)}"
+    body = {"input": {"seconds": 3, "name": name}, "thread_id": name}
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        api.stream("POST", "/workflows/slow/runs", json=body, headers=headers, timeout=1) as stream,
+    ):
+        list(events_of(stream))
+    place = f"/workflows/slow/threads/{name}"
+    wait_for(api, place, "interrupted")
+    resumed = api.post(f"{place}/resume")
+    assert (resumed.status_code, resumed.json()["output"]) == (200, "\ud800")
+    assert noted(folder, name) == 1
+
+
+def test_nothing_blocks_while_fifty_runs_are_followed(api: httpx.Client) -> None:
+    def follow(number: int) -> str:
+        body = {"input": {"seconds": 2, "name": f"many-{number}"}}
+        with api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream:
+            return str(list(events_of(stream))[-1][2]["data"]["status"])
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(50) as threads:
+        runs = [threads.submit(follow, number) for number in range(50)]
+        time.sleep(0.5)
+        slowest = 0.0
+        while not all(run.done() for run in runs):
+            asked = time.monotonic()
+            assert api.get("/workflows").status_code == 200
+            slowest = max(slowest, time.monotonic() - asked)
+        assert {run.result() for run in runs} == {"completed"}
+    assert slowest < 2
+    assert time.monotonic() - began < 30  # one after the other it would be 100 s
+
+
+def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    folder = write_desk(tmp_path / "killed")
+    body = {"input": {"seconds": 2, "name": "killed"}, "thread_id": "k"}
+    with serving(folder) as server, server.client() as api:
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream,
+        ):
+            for _, name, data in events_of(stream):
+                if (name, data["task"]) == ("task_start", "wait"):
+                    server.process.kill()
+        server.process.communicate()
+    with serving(folder) as server, server.client() as api:
+        assert api.get("/workflows/slow/threads/k").json()["status"] == "interrupted"
+        assert api.post("/workflows/slow/threads/k/resume").status_code == 200
+    assert noted(folder, "killed") == 1
+
+
+def test_a_server_that_is_told_to_stop_lets_runs_end(tmp_path: Path) -> None:
+    body = {"input": {"seconds": 2, "name": "drained"}}
+    with serving(write_desk(tmp_path)) as server, server.client() as api:
+        with api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream:
+            told = []
+            for event in events_of(stream):
+                told.append(event)
+                if event[1] == "run_start":
+                    server.process.terminate()
+        assert told[-1][2]["data"]["status"] == "completed"
+        server.process.communicate(timeout=10)
+        assert server.process.returncode == 0
+
+
+@asynccontextmanager
+async def in_process(folder: Path, seconds: float = 30) -> AsyncIterator[tuple[Server, Any]]:
+    """A server without a process, whose answers have to begin within some seconds."""
+    server = Server(Project.load(write_desk(folder)))
+    await server.start()
+    transport = httpx.ASGITransport(make_app(server, seconds=seconds))
+    url = "http://localhost/api/v0"
+    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=60) as api:
+        yield server, api
+    await server.stop()
+
+
+async def test_a_run_that_takes_too_long_can_be_resumed(tmp_path: Path) -> None:
+    async with in_process(tmp_path, seconds=1) as (_, api):
+        body = {"input": {"seconds": 2, "name": "late"}}
+        late = await api.post("/workflows/slow/runs", json=body)
+        assert problem(late) == (504, "timeout")
+        place = f"/workflows/slow/threads/{late.json()['thread_id']}"
+        assert f"POST /api/v0{place}/resume" in late.json()["detail"]
+        assert (await api.get(place)).json()["status"] == "interrupted"
+        resumed = await api.post(f"{place}/resume", headers=EVENTS)
+        assert "event: run_end" in resumed.text
+        assert (await api.get(place)).json()["status"] == "completed"
+    assert noted(tmp_path, "late") == 1
+
+
+async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: Path) -> None:
+    async with in_process(tmp_path) as (server, api):
+        body = {"input": {"seconds": 20, "name": "cut"}, "thread_id": "c"}
+        asking = asyncio.create_task(api.post("/workflows/slow/runs", json=body, headers=EVENTS))
+        await asyncio.sleep(1)
+        began = time.monotonic()
+        await server.connected.stop()
+        told = (await asking).text
+        assert time.monotonic() - began < 5
+        assert told.rstrip().splitlines()[-2] == "event: error"
+        document = json.loads(told.rstrip().splitlines()[-1].removeprefix("data: "))
+        assert (document["code"], document["thread_id"]) == ("draining", "c")
+        assert (await api.get("/workflows/slow/threads/c")).json()["status"] == "interrupted"
+
+
+async def test_runs_need_the_right_to_write(tmp_path: Path) -> None:
+    async with in_process(tmp_path) as (server, api):
+        _, text = server.tokens.create("reader", "read")
+        api.headers["Authorization"] = f"Bearer {text}"
+        assert (await api.get("/workflows")).status_code == 200
+        for path in ("answer/runs", "answer/threads/t/resume", "answer/threads/t/replay"):
+            refused = await api.post(
+                f"/workflows/{path}", json={"step": 0} if "replay" in path else {}
+            )
+            assert problem(refused) == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("accept", "events"),
+    [
+        ([], False),
+        (["*/*"], False),
+        (["application/json"], False),
+        (["text/event-stream"], True),
+        (["TEXT/Event-Stream; q=0.5"], True),
+        (["text/event-stream;q=0"], False),
+        (["text/event-stream, */*"], True),
+        (["text/event-stream;q=0.5, */*"], False),
+        (["text/event-stream, application/json"], True),
+        (["application/json, text/event-stream"], False),
+        (["application/json;q=0.5", "text/event-stream"], True),
+        (["text/event-stream;q=x, application/json;q=0.1"], True),
+    ],
+)
+def test_the_caller_chooses_between_json_and_events(accept: list[str], events: bool) -> None:
+    headers = [(b"accept", one.encode()) for one in accept]
+    assert prefers_events(Request({"type": "http", "headers": headers})) is events
+
+
+def events_of(stream: httpx.Response) -> Iterator[tuple[int | None, str, dict[str, Any]]]:
+    """The number, the name and the data of each event."""
+    fields: dict[str, str] = {}
+    for line in stream.iter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif "event" in fields:
+            number = int(fields["id"]) if "id" in fields else None
+            yield number, fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def wait_for(api: httpx.Client, place: str, status: str) -> None:
+    deadline = time.monotonic() + 10
+    while (found := api.get(place).json()["status"]) != status:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def noted(folder: Path, name: str) -> int:
+    """How often the task `first` ran."""
+    return (folder / "noted").read_text().splitlines().count(name)
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["status"] == response.status_code
+    return response.status_code, document["code"]
