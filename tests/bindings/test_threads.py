@@ -216,6 +216,21 @@ async def test_threads_are_listed_newest_first_and_deleted(store: ThreadStore) -
     assert len(await store.list("default", "shop", "triage")) == 3
 
 
+async def test_threads_are_listed_from_a_turn_on_in_both_directions(store: ThreadStore) -> None:
+    threads = [THREAD._replace(id=f"t{number}") for number in range(5)]
+    for thread in [*threads, threads[1]]:  # its last turn began last
+        await Triage(store, thread).turn(thread.id)
+
+    async def listed(**where: Any) -> list[str]:
+        return [one.thread_id for one in await store.list("default", "shop", "triage", **where)]
+
+    assert await listed() == ["t1", "t4", "t3", "t2", "t0"]
+    turns = {one.thread_id: one.turn for one in await store.list("default", "shop", "triage")}
+    assert await listed(limit=2, before=turns["t4"]) == ["t3", "t2"]
+    assert await listed(limit=2, after=turns["t2"]) == ["t4", "t3"]
+    assert await listed(before=turns["t0"]) == await listed(after=turns["t1"]) == []
+
+
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\0", "\ud800", "x" * 201])
 async def test_an_id_that_cannot_be_shown_is_refused(store: ThreadStore, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the id of a thread"):

@@ -18,6 +18,10 @@ _STOP_SECONDS = 10
 """How long `stop` waits for work that it has cancelled."""
 
 
+class StoppedError(Exception):
+    """The server stops, and has cancelled the work."""
+
+
 class Connected:
     """The work that is under way."""
 
@@ -33,6 +37,7 @@ class Connected:
 
         Raises:
             ClientDisconnect: the caller has gone, and the work was cancelled.
+            StoppedError: see `stop`.
         """
         task = asyncio.create_task(work)
         self._under_way.add(task)
@@ -42,6 +47,8 @@ class Connected:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise ClientDisconnect
+            if task.cancelled():
+                raise StoppedError
             return task.result()
         finally:
             gone.cancel()
@@ -55,7 +62,8 @@ class Connected:
         """Cancel everything that is under way, and wait for its end."""
         stopping = set(self._under_way)
         for task in stopping:
-            task.cancel()
+            if not task.cancelling():  # its last steps are not to be cancelled too
+                task.cancel()
         if stopping:
             await asyncio.wait(stopping, timeout=_STOP_SECONDS)
 

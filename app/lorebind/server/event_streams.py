@@ -114,8 +114,7 @@ async def _told(
     except LorebindError as error:
         problem = problem_of(error)
     except asyncio.CancelledError:  # the server stops, or nobody reads this any more
-        detail = "the server stopped, and the run with it; what ended is kept: resume the thread"
-        problem = ProblemError("draining", detail)
+        problem = stopped(run.thread_id)
     except Exception as error:
         log.error("a run failed", exc_info=error)
         problem = mistake()
@@ -127,8 +126,14 @@ async def _told(
     if end:
         yield _event("run_end", end)
     if problem is not None:
-        document = problem.document(request.url.path) | {"thread_id": run.thread_id}
-        yield _event("error", document)
+        document = problem.document(request.url.path)
+        yield _event("error", {"thread_id": run.thread_id, **document})
+
+
+def stopped(thread_id: str) -> ProblemError:
+    """The problem of a run that ends because the server does."""
+    detail = "the server stops, and has cancelled the run; what ended is kept: resume the thread"
+    return ProblemError("draining", detail, {"thread_id": thread_id}, {"Retry-After": "5"})
 
 
 async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:

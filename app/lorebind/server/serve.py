@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -13,13 +14,15 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
     from collections.abc import Callable
 
     from lorebind.project import Project
 
 DRAIN_SECONDS = 30
+"""How long requests may go on when the server is told to stop."""
+_LAST_SECONDS = 5
+"""How long they may then take to say that they were cut off."""
 
 
 async def serve(
@@ -57,7 +60,7 @@ async def serve(
         access_log=False,
         server_header=False,
         date_header=True,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS + _LAST_SECONDS,
         lifespan="on",
     )
     running = _Uvicorn(config, server, tell)
@@ -88,7 +91,15 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._captured_signals.clear()  # they have what they ask for; the process exits with 0
         await self._served.drain()
-        await super().shutdown(sockets)
+        ending = asyncio.create_task(self._end_runs())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_runs(self) -> None:
+        await asyncio.sleep(DRAIN_SECONDS)
+        await self._served.connected.stop()
 
     def _stop_if_failed(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and starting.exception() is not None:

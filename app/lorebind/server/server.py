@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
@@ -80,6 +82,8 @@ class Server:
         self.starting = asyncio.create_task(self._start())
 
     async def _start(self) -> None:
+        if self.project.config.workflows:
+            await call(_import_langgraph)
         for kb in self.project.config.project.knowledge_bases:
             await self.project.knowledge.start(kb.id)
 
@@ -98,6 +102,12 @@ class Server:
             await asyncio.wait({self.starting})
         await self.project.aclose()
         await call(self.database.close)
+
+
+def _import_langgraph() -> None:
+    """Do now what takes a second and would hold up all requests during the first run."""
+    with suppress(ImportError):  # a run will say what to install
+        import_module("langgraph.graph")
 
 
 _READ = 1000

@@ -316,13 +316,13 @@ def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     folder = write_desk(tmp_path / "killed")
     body = {"input": {"seconds": 2, "name": "killed"}, "thread_id": "k"}
     with serving(folder) as server, server.client() as api:
-        with (
-            pytest.raises(httpx.RemoteProtocolError),
-            api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream,
-        ):
-            for _, name, data in events_of(stream):
-                if (name, data["task"]) == ("task_start", "wait"):
-                    server.process.kill()
+        with api.stream("POST", "/workflows/slow/runs", json=body, headers=EVENTS) as stream:
+            told = events_of(stream)
+            while next(told)[2]["task"] != "wait":
+                pass
+            server.process.kill()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(told)
         server.process.communicate()
     with serving(folder) as server, server.client() as api:
         assert api.get("/workflows/slow/threads/k").json()["status"] == "interrupted"
@@ -374,6 +374,8 @@ async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: 
     async with in_process(tmp_path) as (server, api):
         body = {"input": {"seconds": 20, "name": "cut"}, "thread_id": "c"}
         asking = asyncio.create_task(api.post("/workflows/slow/runs", json=body, headers=EVENTS))
+        body = {**body, "thread_id": "j"}
+        other = asyncio.create_task(api.post("/workflows/slow/runs", json=body))
         await asyncio.sleep(1)
         began = time.monotonic()
         await server.connected.stop()
@@ -382,7 +384,10 @@ async def test_a_run_that_is_cut_off_by_the_end_of_the_server_says_so(tmp_path: 
         assert told.rstrip().splitlines()[-2] == "event: error"
         document = json.loads(told.rstrip().splitlines()[-1].removeprefix("data: "))
         assert (document["code"], document["thread_id"]) == ("draining", "c")
-        assert (await api.get("/workflows/slow/threads/c")).json()["status"] == "interrupted"
+        assert problem(await other) == (503, "draining")
+        for thread in "cj":
+            found = await api.get(f"/workflows/slow/threads/{thread}")
+            assert found.json()["status"] == "interrupted"
 
 
 async def test_runs_need_the_right_to_write(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
+from lorebind.server.connected import StoppedError
 from lorebind.server.doors.door import LATE
 from lorebind.server.etags import conditional, json_response
-from lorebind.server.event_streams import MEDIA_TYPE, answer_with_events, prefers_events
+from lorebind.server.event_streams import MEDIA_TYPE, answer_with_events, prefers_events, stopped
 from lorebind.server.paging import (
     LIMIT,
     Cursor,
@@ -216,6 +217,8 @@ async def _answer(
         result = await server.connected.do(request.receive, work)
     except ClientDisconnect:
         return Response(status_code=_GONE)
+    except StoppedError:
+        raise stopped(thread_id) from None
     headers = {"Vary": "Accept"}
     if result.status == "completed":
         return json_response(as_data(result), headers=headers)
