@@ -19,7 +19,9 @@ from lorebind.cli.options import (
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from collections.abc import Mapping
+
+    from lorebind.cli.given import AnyProject
 
 
 def run(
@@ -62,22 +64,21 @@ def run(
     A run that waits or is paused exits with 3, a run that fails with 1. Both print the command
     that resumes the run; finished tasks are kept.
     """
+    from lorebind.cli.given import given_project
     from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.opening import open_project
     from lorebind.cli.run_result import show_result
     from lorebind.cli.streaming import show_events
-    from lorebind_bindings.workflow.how_to_resume import how_to_resume
 
     given = answer_values(answers)
     resumed = resume or bool(answers)
     _check_options(workflow, thread, resumed, inputs)
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
-    with open_project(project) as loaded:
-        declared = loaded.config.workflow(workflow)
-        _check_thread(loaded.config, declared, thread, resumed, inputs)
+    with given_project(project) as loaded:
+        takes = loaded.workflow_inputs(workflow)
+        _check_thread(loaded, workflow, takes, thread, resumed, inputs)
         thread_id = thread or uuid.uuid4().hex
-        completed_by(f"this resumes it: {how_to_resume(loaded.config, workflow, thread_id)}")
+        completed_by(f"this resumes it: {loaded.how_to_resume(workflow, thread_id)}")
         shared: dict[str, Any] = {
             "interrupt_before": interrupt_before or (),
             "sinks": [events] if events else [],
@@ -86,11 +87,11 @@ def run(
             start = loaded.resume_stream if stream else loaded.resume
             begun: Any = start(workflow, thread_id, given, **shared)
         else:
-            values = input_values(inputs, declared)
+            values = input_values(inputs, takes)
             begin = loaded.run_stream if stream else loaded.run
             begun = begin(workflow, values, thread_id=thread_id, **shared)
         result = show_events(begun, output) if stream else begun
-        show_result(loaded.config, workflow, result, output, compact=stream)
+        show_result(loaded, workflow, result, output, compact=stream)
 
 
 def _check_options(
@@ -117,8 +118,9 @@ def _check_options(
 
 
 def _check_thread(
-    config: Any,
-    declared: WorkflowDeclaration,
+    project: AnyProject,
+    workflow: str,
+    takes: Mapping[str, Mapping[str, Any]],
     thread: str | None,
     resumed: bool,
     inputs: list[str] | None,
@@ -127,15 +129,14 @@ def _check_thread(
     Raises:
         UsageError: the thread cannot be there, or it was probably meant to be resumed.
     """
-    kept = declared.checkpointer or config.project.checkpointer
-    if resumed and kept.type == "memory":
+    if resumed and not project.keeps_threads(workflow):
         raise UsageError(
-            f"the threads of workflow {declared.id!r} are kept in memory and ended with the "
+            f"the threads of workflow {workflow!r} are kept in memory and ended with the "
             "command that ran them; to resume them, declare checkpointer: { type: sqlite }"
         )
-    needed = [name for name, one in declared.input.items() if one.required and one.default is None]
+    needed = [name for name, one in takes.items() if one["required"]]
     if thread is not None and not resumed and needed and not inputs:
         raise UsageError(
-            f"workflow {declared.id!r} needs the input {needed[0]!r}: add "
+            f"workflow {workflow!r} needs the input {needed[0]!r}: add "
             f"--input {needed[0]}=VALUE; or, to go on with thread {thread!r}, --resume"
         )

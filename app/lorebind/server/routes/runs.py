@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
@@ -61,10 +62,15 @@ class ReindexRequest(Body):
     inputs: dict[str, Any] = Field({}, description="That workflow's inputs.")
 
 
-class IngestRequest(ReindexRequest):
-    """How to ingest."""
+class PlanRequest(ReindexRequest):
+    """Which ingest is planned."""
 
     strategy: Literal["upsert", "replace"] = "upsert"
+
+
+class IngestRequest(PlanRequest):
+    """How to ingest."""
+
     only_failed: bool = Field(False, description="Only what failed or was interrupted before.")
     allow_mass_delete: bool = Field(False, description="Let more than half of the documents go.")
 
@@ -99,6 +105,16 @@ async def reindex(
     """Build the index anew from everything, beside the one in use, and switch at the end."""
     asked = {"action": "reindex", **(body or ReindexRequest()).model_dump()}
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+
+
+@router.post("/plan")
+async def plan(project: SeenProject, _: Reader, kb_id: str, body: PlanRequest | None = None) -> Any:
+    """What an ingest would do now; the strategy `replace` is what a reindex would do.
+
+    It reads the sources, and changes nothing.
+    """
+    asked = (body or PlanRequest()).model_dump()
+    return json_response(as_data(await project.aplan(kb_id, **asked)))
 
 
 @router.get("/runs")
