@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.errors import ConfigurationError, LorebindError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Rewording:
     """A context manager: errors of its block name commands where the server names requests."""
 
-    def __init__(self, commands: Mapping[str, str]) -> None:
+    def __init__(self, commands: Mapping[str, Callable[[], str]]) -> None:
         """
         Args:
-            commands: by the request that each stands for.
+            commands: give the command that stands for each request.
         """
         self._commands = commands
 
@@ -29,7 +29,8 @@ class Rewording:
         elif isinstance(error, LorebindError):
             text = str(error)
             for request, command in self._commands.items():
-                text = text.replace(request, command)
+                if request in text:
+                    text = text.replace(request, command())
             error.args = (text,)
 
     def _refuse_tasks(self, error: ConfigurationError) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lorebind.remote.address import PREFIX
 from lorebind.remote.connection import Connection, read, segment
 from lorebind.remote.rewording import Rewording
-from lorebind_knowledge.errors import NotFoundError, did_you_mean
+from lorebind_knowledge.errors import LorebindError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -124,11 +125,20 @@ class RemoteWorkflows:
     def _rewording(self, workflow: str, thread_id: str) -> Rewording:
         """Errors that name requests to the server name commands instead."""
         place = f"{PREFIX}/workflows/{quote(workflow)}/threads"
-        commands = {f"GET {place}": f"lorebind workflow threads {workflow}{self.options}"}
-        if thread_id:
-            resume = f"POST {place}/{quote(thread_id, safe='')}/resume"
-            commands[resume] = self.how_to_resume(workflow, thread_id)
-        return Rewording(commands)
+
+        def how_to_resume() -> str:
+            waiting: list[Any] = []
+            with suppress(LorebindError):  # it is the other error that counts
+                thread = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
+                waiting = thread["waiting"]
+            return self.how_to_resume(workflow, thread_id, waiting)
+
+        return Rewording(
+            {
+                f"GET {place}": lambda: f"lorebind workflow threads {workflow}{self.options}",
+                f"POST {place}/{quote(thread_id, safe='')}/resume": how_to_resume,
+            }
+        )
 
 
 def _path(workflow: str) -> str:
