@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import re
 import shutil
-import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -45,7 +41,7 @@ PROJECT = {
     "empty.txt": "",
 }
 
-STEPS: list[str | dict[str, str]] = [
+STEPS: list[str | list[str] | dict[str, str]] = [
     # Nothing is ingested yet.
     "knowledge list",
     "knowledge list -o json",
@@ -127,7 +123,7 @@ STEPS: list[str | dict[str, str]] = [
     "query docs -q keys --strategy simlarity",
     "query docs -q keys --strategy rerank",
     "query docs -q=",
-    ["query", "docs", "-q", " "],  # type: ignore[list-item]
+    ["query", "docs", "-q", " "],
     "query dosc -q keys",
     "query birds -w own -q owls",
     "query birds -q owls",
@@ -213,9 +209,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Cli:
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line in a folder without a project."""
     return Cli(tmp_path, monkeypatch, capsys)
 
@@ -238,7 +232,8 @@ def _masked(text: str, *folders: Path) -> str:
 
 
 def words(step: str | list[str], here: Path) -> list[str]:
-    return step if isinstance(step, list) else [one.replace("{here}", str(here)) for one in step.split()]
+    given = step.split() if isinstance(step, str) else step
+    return [one.replace("{here}", str(here)) for one in given]
 
 
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=lambda number: str(STEPS[number])[:60])
