@@ -85,13 +85,26 @@ class Connection:
             if cursor is None or (most is not None and len(items) >= most):
                 return items[:most]
 
-    def post(self, path: str, body: Any, **parameters: Any) -> Any:
+    def post(self, path: str, body: Any) -> Any:
         """What the server answers to data.
 
         Raises:
             LorebindError: as for `get`.
         """
-        return self.send("POST", path, json=body, params=_given(parameters)).json()
+        return self.send("POST", path, json=body).json()
+
+    def post_patiently(self, path: str, body: Any) -> Any:
+        """The same where the server may take longer than it has for an answer.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        with self.events("POST", path, json=body) as events:
+            for event in events:
+                if event.name == "error":
+                    raise error_of(event.data)
+                return event.data
+        raise ConnectionLostError(f"the server at {self.url} went away before it had answered")
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """An answer; one that says when to come again is asked for again, a few times.
@@ -107,12 +120,9 @@ class Connection:
             with self._told():
                 response = self._client.request(method, path, **options)
             if response.is_success:
-                return self._checked(response)
-            wait = _wait(response)
-            if not left or wait is None or _has_begun(response):
                 break
-            time.sleep(wait)
-        raise self._error(response)
+            self._wait_or_raise(response, left)
+        return self._checked(response)
 
     @contextmanager
     def events(
@@ -130,14 +140,16 @@ class Connection:
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = after
-        with (
-            self._told(),
-            self._client.stream(method, path, headers=headers, **options) as response,
-        ):
-            if not response.is_success:
+        for left in reversed(range(_TRIES)):
+            with (
+                self._told(),
+                self._client.stream(method, path, headers=headers, **options) as response,
+            ):
+                if response.is_success:
+                    yield _events(_lines(response.iter_bytes()))
+                    return
                 response.read()
-                raise self._error(response)
-            yield _events(_lines(response.iter_bytes()))
+            self._wait_or_raise(response, left)
 
     def close(self) -> None:
         self._client.close()
@@ -147,13 +159,20 @@ class Connection:
         """In the block, what goes wrong with the connection becomes an error of one line."""
         try:
             yield
-        except (httpx.TransportError, OSError) as error:
+        except httpx.TransportError as error:
             why = str(error) or type(error).__name__
             raise ConnectionLostError(
                 f"the server at {self.url} cannot be reached: {why}"
             ) from None
         except httpx.InvalidURL as error:
             raise UsageError(f"the server cannot be asked for that: {error}") from None
+
+    def _wait_or_raise(self, response: httpx.Response, left: int) -> None:
+        """Wait as long as an answer says, if it is worth to try again and tries are left."""
+        wait = _wait(response)
+        if not left or wait is None or _has_begun(response):
+            raise self._error(response)
+        time.sleep(wait)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         kind = response.headers.get("content-type", "")

@@ -79,7 +79,7 @@ class RemoteDocuments:
         return read(KnowledgeStats, self._server.get(path, workflow=workflow))
 
     def purge(self, *, dry_run: bool = True) -> list[Undeclared]:
-        found = self._server.post("/purge", {"dry_run": dry_run})
+        found = self._server.post_patiently("/purge", {"dry_run": dry_run})
         return [read(Undeclared, one) for one in found["items"]]
 
     def _id(self, kb_id: str, document: str, workflow: str | None) -> str:

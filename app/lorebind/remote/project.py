@@ -91,7 +91,8 @@ class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
         strategy: str = "upsert",
     ) -> IngestPlan:
         body = {"workflow": workflow, "inputs": dict(inputs or {}), "strategy": strategy}
-        return read(IngestPlan, self._server.post(f"/knowledge-bases/{segment(kb_id)}/plan", body))
+        path = f"/knowledge-bases/{segment(kb_id)}/plan"
+        return read(IngestPlan, self._server.post_patiently(path, body))
 
     def query(
         self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any

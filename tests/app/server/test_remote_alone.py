@@ -23,7 +23,7 @@ from lorebind_knowledge.errors import LorebindError
 from lorebind_knowledge.events import Event, Extension
 from tests.app.test_exports import in_a_fresh_interpreter
 
-from .conftest import PROJECT, serving, write_project
+from .conftest import PROJECT, problem, serving, write_project
 from .test_runs import BATCH, DOCUMENTS, Slow
 
 if TYPE_CHECKING:
@@ -362,3 +362,19 @@ with contextlib.redirect_stdout(io.StringIO()):
 seen[:] = [n for n in sys.modules if n.split(".")[0] in ("httpx", "fastapi") or "remote" in n]
 """
     assert in_a_fresh_interpreter(code).endswith(" []")
+
+
+def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
+    """The same plan comes as JSON, or as an event that proxies and the server's door wait for."""
+    with shop.server.client() as api:
+        plan = api.post("/knowledge-bases/handbook/plan", json={"strategy": "replace"}).json()
+        asked = {"Accept": "text/event-stream"}
+        with api.stream("POST", "/knowledge-bases/handbook/plan", headers=asked) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = list(answer.iter_lines())
+        assert lines[0] == "event: result"
+        assert json.loads(lines[1].removeprefix("data: ")).keys() == plan.keys()
+        with api.stream("POST", "/knowledge-bases/none/plan", headers=asked) as answer:
+            assert next(answer.iter_lines()) == "event: error"
+        refused = api.post("/knowledge-bases/handbook/plan", json={"inputs": {"a": 1}})
+        assert problem(refused) == (422, "invalid_request")

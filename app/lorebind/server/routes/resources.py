@@ -9,7 +9,8 @@ from pydantic import Field
 
 from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
-from lorebind.server.etags import conditional, json_response
+from lorebind.server.etags import conditional
+from lorebind.server.patient_answers import PATIENT, patient_answer
 from lorebind.server.server import Admin, Reader, SeenProject, TheServer
 
 router = APIRouter(tags=["project"])
@@ -38,9 +39,10 @@ async def export(
     return conditional(request, await project.aexport(knowledge_base, workflow=workflow))
 
 
-@router.post("/purge")
-async def purge(server: TheServer, _: Admin, body: PurgeRequest | None = None) -> Any:
+@router.post("/purge", responses=PATIENT)
+async def purge(
+    request: Request, server: TheServer, _: Admin, body: PurgeRequest | None = None
+) -> Any:
     """Remove what is left of knowledge bases that are neither declared nor made over the API."""
-    dry_run = (body or PurgeRequest()).dry_run
-    found = await server.project.apurge(dry_run=dry_run)
-    return json_response({"items": as_data(found)})
+    work = server.project.apurge(dry_run=(body or PurgeRequest()).dry_run)
+    return await patient_answer(request, server, work, lambda found: {"items": as_data(found)})

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
-from lorebind.plain_data import as_data
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
+from lorebind.server.patient_answers import PATIENT, patient_answer
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
     Reader,
@@ -107,14 +107,21 @@ async def reindex(
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
 
 
-@router.post("/plan")
-async def plan(project: SeenProject, _: Reader, kb_id: str, body: PlanRequest | None = None) -> Any:
-    """What an ingest would do now; the strategy `replace` is what a reindex would do.
+@router.post("/plan", responses=PATIENT)
+async def plan(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    body: PlanRequest | None = None,
+) -> Any:
+    """What an ingest would do now; with the strategy `replace`, what a reindex would do.
 
     It reads the sources, and changes nothing.
     """
     asked = (body or PlanRequest()).model_dump()
-    return json_response(as_data(await project.aplan(kb_id, **asked)))
+    return await patient_answer(request, server, project.aplan(kb_id, **asked))
 
 
 @router.get("/runs")
