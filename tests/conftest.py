@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,8 +64,9 @@ def pytest_configure() -> None:
     """Be the same in every shell, and in the background too, where Ctrl-C is ignored."""
     for name in [name for name in os.environ if not SEEN.fullmatch(name)]:
         del os.environ[name]
-    # Commands that tests start would compile our modules each time.
+    # Commands that tests start would compile our modules each time, and each worker all tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # Every HTTP client reads the certificates that it trusts, which takes longer than most tests.
     # None of them leaves this machine: a folder without any is enough.
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)

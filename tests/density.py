@@ -12,6 +12,6 @@ def examples(most: int) -> int:
     """How many examples of a property are tried.
 
     Args:
-        most: of a dense run. Others try a third of them: each run tries others.
+        most: of a dense run. Others try a fifth of them: each run tries others.
     """
-    return most if DENSE else max(most // 3, min(most, 5))
+    return most if DENSE else max(most // 5, min(most, 5))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,18 @@ def scores_of(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same of many."""
     scores: NDArray[np.float64] = np.rint(np.clip(cosines, 0, 1) * _DECIMALS) / _DECIMALS
     return scores
+
+
+def best_first(figures: NDArray[np.float64], ids: Sequence[str]) -> list[int]:
+    """The positions in the order of some figures, best first, ties by id."""
+    order = np.argsort(-figures)
+    falling = figures[order]
+    if (falling[1:] == falling[:-1]).any():  # they seldom tie, and comparing ids takes long
+        return sorted(
+            range(len(ids)), key=list(zip((-figures).tolist(), ids, strict=True)).__getitem__
+        )
+    positions: list[int] = order.tolist()
+    return positions
 
 
 def direction_of(vector: Vector) -> NDArray[np.float64]:

@@ -120,6 +120,11 @@ class Events:
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
         self._extensions = list(extensions)
 
+    @property
+    def extensions(self) -> Sequence[Extension]:
+        """Those that are called."""
+        return tuple(self._extensions)
+
     def subscribe(self, extension: Extension) -> None:
         self._extensions.append(extension)
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import socket
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lorebind_knowledge.ingest.report import IngestReport
+
+pytestmark = pytest.mark.enable_socket
 
 LOCKED = pdf_bytes(
     ["locked"],
@@ -86,9 +88,8 @@ class World:
             return project.ingest("docs", **settings)
 
 
-@pytest.fixture
-def world(tmp_path: Path, socket_enabled: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Everything in order, and ingested once."""
+def resolving(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The addresses of names of hosts; the last of each is given again and again."""
     names = {"wiki.test": ["127.0.0.1"]}
     real = socket.getaddrinfo
 
@@ -99,16 +100,34 @@ def world(tmp_path: Path, socket_enabled: None, monkeypatch: pytest.MonkeyPatch)
         return real(answers.pop(0) if len(answers) > 1 else answers[0], port, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    web, inside = WebServer(), WebServer("127.0.0.2")
-    try:
-        made = World(tmp_path / "project", web, inside, names, monkeypatch)
-        made.declare()
-        assert made.ingest().status == "completed"
-        assert made.served().keys() == set(made.uris)
-        yield made
-    finally:
-        web.close()
-        inside.close()
+    return names
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Everything in order, and ingested once, to be copied."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        web, inside = WebServer(), WebServer("127.0.0.2")
+        try:
+            root = tmp_path_factory.mktemp("ingested") / "project"
+            made = World(root, web, inside, resolving(monkeypatch), monkeypatch)
+            made.declare()
+            assert made.ingest().status == "completed"
+            assert made.served().keys() == set(made.uris)
+            monkeypatch.undo()  # each test looks names up on its own
+            yield made
+        finally:
+            web.close()
+            inside.close()
+
+
+@pytest.fixture
+def world(ingested: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A copy of it, and its servers."""
+    routes = dict(ingested.web.routes)
+    root = shutil.copytree(ingested.root, tmp_path / "project")
+    yield replace(ingested, root=root, names=resolving(monkeypatch), monkeypatch=monkeypatch)
+    ingested.web.routes = routes
 
 
 # What goes wrong. Each is done to the world, and says which source or document is to be named.

@@ -43,16 +43,13 @@ def all_passages(project: Project, kb_id: str, revision: str) -> Passages:
 
     def read(view: View) -> list[DocumentMatch]:
         nearest = view.nearest(vector, 10**6)
-        chunks = view.chunks([one.number for one in nearest])
+        numbers = nearest.numbers.tolist()
+        whole = view.chunks(numbers)
         return [
-            DocumentMatch(
-                one.id,
-                score_of(one.figure),
-                {"dense": one.figure},
-                chunks[one.number].text,
-                chunks[one.number].metadata,
+            DocumentMatch(one.id, score_of(cosine), {"dense": cosine}, one.text, one.metadata)
+            for one, cosine in zip(
+                map(whole.__getitem__, numbers), nearest.figures.tolist(), strict=True
             )
-            for one in nearest
         ]
 
     found: Passages = defaultdict(list)

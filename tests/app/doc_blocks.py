@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # What differs from run to run and from machine to machine: times, rates, and the last digits of
@@ -71,6 +77,23 @@ def run(line: str, folder: Path, *found_first: Path) -> str:
         check=False,
     )
     return done.stdout
+
+
+@contextmanager
+def in_background(line: str, folder: Path) -> Iterator[str]:
+    """Let a command run while the block does; gives the first line that it prints."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with subprocess.Popen(
+        shlex.split(line.removesuffix(" &")),
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline()
+        process.terminate()
 
 
 def steady(output: str) -> str:

@@ -1,7 +1,7 @@
 """Python programs, each in a forked child of a process that has their libraries imported.
 
-Importing LangChain, LangGraph and the like takes two seconds of processor time, and what our pages
-show are many small programs. Nothing of ours is imported before a program asks for it.
+Importing LangChain, LangGraph and the like takes two seconds of processor time, importing ours half
+a second, and what our pages show are many small programs.
 
 Run as a program, this file is the process that forks. `python` and `lorebind` in `commands` are
 scripts that hand their arguments, folder, variables and streams to it, and exit as the child does.
@@ -27,16 +27,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+OURS = (
+    *("lorebind.cli.commands", "lorebind.langchain_methods", "lorebind.project"),
+    *("lorebind.workflow_methods", "wcmatch.glob"),
+)
+"""What is imported to run any command, with a library that is imported late."""
 LIBRARIES = (
     *("chromadb", "langchain.agents", "langchain_chroma", "langchain_text_splitters"),
     *("langchain_core.prompts", "langchain_core.runnables", "langchain_core.vectorstores"),
     *("langgraph.checkpoint.memory", "langgraph.graph", "langgraph.prebuilt"),
-    *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml"),
+    *("numpy", "onnxruntime", "pydantic", "tokenizers", "typer", "yaml", *OURS),
 )
 OF_COMMANDS = (
     *("langchain_core.language_models", "langchain_core.vectorstores", "langgraph.graph"),
     *("langchain.chat_models", "numpy", "onnxruntime", "pydantic", "rich.table", "tokenizers"),
-    *("typer", "yaml"),
+    *("typer", "yaml", *OURS),
 )
 """Those that commands of ours need."""
 
@@ -58,11 +63,14 @@ with socket.socket(socket.AF_UNIX) as server:
 class ForkedPython:
     """The process that forks, and the folder of the scripts that have it run programs."""
 
-    def __init__(self, *options: str, libraries: Sequence[str] = LIBRARIES) -> None:
+    def __init__(
+        self, *options: str, libraries: Sequence[str] = LIBRARIES, around: Sequence[str] = ()
+    ) -> None:
         """
         Args:
             options: of the interpreter, as `-W`, `error`.
             libraries: the modules that are imported.
+            around: a command that runs the interpreter, as `setpriv` with its options.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="lorebind-forked-", dir="/tmp")
         folder = Path(self._folder.name)
@@ -75,7 +83,7 @@ class ForkedPython:
             script.write_text(SCRIPT.format(python=sys.executable, before=before, address=address))
             script.chmod(0o755)
         self._process = subprocess.Popen(
-            [sys.executable, *options, __file__, address, *libraries],
+            [*around, sys.executable, *options, __file__, address, *libraries],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -93,6 +101,9 @@ def _serve(address: str, libraries: Sequence[str]) -> None:
     """Answer requests, each in a child that runs a program, and one that waits for its end."""
     for name in libraries:
         import_module(name)
+    from lorebind_knowledge.tokenizing import encode
+
+    encode("o200k_base", "")  # reading the encoding takes half a second, once per process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
@@ -148,7 +159,7 @@ def _run(arguments: list[str]) -> int:
         file = program.__file__ = arguments[0]
         code, folder = Path(file).read_text(encoding="utf-8"), str(Path(file).absolute().parent)
     sys.argv = arguments
-    sys.path[0] = folder
+    sys.path[:1] = [folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.modules["__main__"] = program
     try:
         exec(compile(code, file, "exec"), program.__dict__)

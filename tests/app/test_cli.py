@@ -43,6 +43,11 @@ COMMANDS: list[list[str]] = [
     ["query"],
     ["run"],
     ["eval"],
+    ["serve"],
+    ["token"],
+    ["token", "create"],
+    ["token", "list"],
+    ["token", "revoke"],
     ["knowledge"],
     ["knowledge", "list"],
     ["knowledge", "get"],
@@ -89,6 +94,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "threads": ["workflow", "threads", "reply"],
     "ask": ["ask", ".", QUESTION],
     "trust": ["trust", "."],
+    "tokens": ["token", "list"],
 }
 """Every command that prints a result; for those that need a thread see `test_cli_workflow`."""
 
@@ -129,6 +135,7 @@ FIELDS: dict[str, set[str]] = {
     "threads": {"threads"},
     "ask": {"ingests", "results", "answer", "verdict", "citations", "unknown_markers", "usage"},
     "trust": {"folder", "demands"},
+    "tokens": {"tokens"},
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from .forked_python import ForkedPython
     from .helpers import Cli
 
 FILES = {
@@ -257,13 +257,15 @@ with Project.build(json.loads(sys.argv[1]), root=".") as project:
 """
 
 
-def test_what_was_added_survives_a_kill(tmp_path: Path, vector_db: dict[str, Any]) -> None:
+def test_what_was_added_survives_a_kill(
+    tmp_path: Path, vector_db: dict[str, Any], forked: ForkedPython
+) -> None:
     """It is kept before it is ingested, and the next ingest goes on with it."""
     write(tmp_path, FILES)
     data = declared(vector_db)
-    command = [sys.executable, "-c", KILLED, json.dumps(data)]
+    command = [forked.commands / "python", "-c", KILLED, json.dumps(data)]
     killed = subprocess.run(command, cwd=tmp_path, timeout=60, check=False)
-    assert killed.returncode == -9
+    assert killed.returncode == 128 + 9
     with Project.build(data, root=tmp_path) as project:
         assert uris(project, "pending") == ["added:lunch.md"]
         project.ingest("docs", wait=True)

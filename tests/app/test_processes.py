@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -22,6 +21,8 @@ from .helpers import LOREBIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from .forked_python import ForkedPython
 
 BATCH = 2
 DOCUMENTS = 8
@@ -78,8 +79,9 @@ def documents(version: str) -> dict[str, str]:
 class Room:
     """A project folder with a slow embedder, and the processes at work in it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, forked: ForkedPython) -> None:
         self.root = root
+        self._forked = forked
         self.log = root / "embedded.jsonl"
         self.started: list[subprocess.Popen[str]] = []
         write(root, documents("one") | {"lorebind.yaml": PROJECT})
@@ -104,7 +106,10 @@ class Room:
         return process
 
     def lorebind(self, *arguments: str, **pace: Any) -> subprocess.Popen[str]:
-        return self.start(str(LOREBIND), *arguments, **pace)
+        return self.start(str(self._forked.commands / "lorebind"), *arguments, **pace)
+
+    def python(self, *arguments: str) -> subprocess.Popen[str]:
+        return self.start(str(self._forked.commands / "python"), *arguments)
 
     def embedded(self) -> list[list[str]]:
         """The texts of each call so far."""
@@ -128,8 +133,8 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
+def room(tmp_path: Path, forked: ForkedPython) -> Iterator[Room]:
+    room = Room(tmp_path, forked)
     yield room
     room.end()
 
@@ -149,7 +154,7 @@ def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def test_an_interrupted_ingest_is_completed_by_the_next(room: Room) -> None:
     """Ctrl-C ends with 130 and a sentence; what was done is there, and is not done again."""
-    first = room.lorebind("knowledge", "ingest", "docs", seconds=0.4)
+    first = room.start(str(LOREBIND), "knowledge", "ingest", "docs", seconds=0.4)
     wait_until(lambda: len(room.embedded()) >= 3 and room.ready() >= 1, first)
     first.send_signal(signal.SIGINT)
     code, out, err = result(first)
@@ -183,9 +188,7 @@ def test_queries_see_whole_documents_while_an_ingest_runs(room: Room) -> None:
     """Other processes may query meanwhile: each document is wholly old or wholly new."""
     assert result(room.lorebind("knowledge", "ingest", "docs"))[0] == 0
     write(room.root, documents("two"))
-    asking = {
-        room.root / name: room.start(sys.executable, "-c", ASKING, name) for name in ("one", "two")
-    }
+    asking = {room.root / name: room.python("-c", ASKING, name) for name in ("one", "two")}
     for looks, process in asking.items():
         wait_until(looks.exists, process)
     calls = len(room.embedded())

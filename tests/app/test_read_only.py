@@ -6,16 +6,18 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .helpers import LOREBIND, PROJECT, Cli, Done
+from .forked_python import OF_COMMANDS, ForkedPython
+from .helpers import PROJECT, Cli, Done, run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     ReadOnly = Callable[..., Done]
 
@@ -34,41 +36,51 @@ def without_rights(_: Path) -> list[str]:
     return ["setpriv", "--bounding-set", rights, "--inh-caps", rights] if os.geteuid() == 0 else []
 
 
-@pytest.fixture(params=[in_a_mount, without_rights])
-def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReadOnly]:
-    """Runs `lorebind` where a folder cannot be written, whose files may be changed meanwhile."""
+@pytest.fixture(scope="module", params=[in_a_mount, without_rights])
+def closed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, ForkedPython]]:
+    """A folder, and what runs commands that cannot write what is in it and has no such right."""
     around: Callable[[Path], list[str]] = request.param
-    probe = tmp_path / "probe"
-    probe.mkdir()
-    probe.chmod(0o555)
-    tools = around(probe)[:1]
-    if tools and shutil.which(tools[0]) is None:
-        pytest.skip(f"there is no {tools[0]} here")
-    done = subprocess.run([*around(probe), "true"], capture_output=True, check=False)
+    folder = tmp_path_factory.mktemp("closed")
+    probe = folder / "probe"
+    probe.mkdir(0o555)
+    command = around(folder)
+    if command and shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]} here")
+    done = subprocess.run([*command, "true"], capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"not permitted here: {done.stderr!r}")
-    touched = subprocess.run(
-        [*around(probe), "touch", probe / "x"], capture_output=True, check=False
-    )
-    assert touched.returncode, "it could be written all the same"
-    closed: list[Path] = []
+    forked = ForkedPython(libraries=OF_COMMANDS, around=command)
+    try:
+        touch = [forked.commands / "python", "-c", f"open({str(probe / 'x')!r}, 'w')"]
+        touched = subprocess.run(touch, capture_output=True, check=False)
+        assert touched.returncode, "it could be written all the same"
+        yield folder, forked
+    finally:
+        forked.close()
+
+
+@pytest.fixture
+def tmp_path(closed: tuple[Path, ForkedPython]) -> Iterator[Path]:
+    """A project's folder within it."""
+    with tempfile.TemporaryDirectory(dir=closed[0]) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def read_only(closed: tuple[Path, ForkedPython]) -> Iterator[ReadOnly]:
+    """Runs `lorebind` where a folder cannot be written, whose files may be changed meanwhile."""
+    shut: list[Path] = []
 
     def run(folder: Path, *arguments: str) -> Done:
-        closed.append(folder)
+        shut.append(folder)
         for name in (folder, *folder.rglob("*")):
             name.chmod(name.stat().st_mode & ~0o222)
-        done = subprocess.run(
-            [*around(folder), LOREBIND, *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return run_forked(closed[1], folder, *arguments)
 
     yield run
-    for folder in closed:
+    for folder in shut:
         for name in (folder, *folder.rglob("*")):
             name.chmod(name.stat().st_mode | 0o200)
 
@@ -129,7 +141,7 @@ def test_ask(ready_cli: Cli, read_only: ReadOnly) -> None:
     assert NOTICE in done.err
 
 
-def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly, tmp_path: Path) -> None:
+def test_beside_a_process_that_writes(ready_cli: Cli, read_only: ReadOnly) -> None:
     """What another process has committed and not yet moved into the file is found too."""
     with closing(sqlite3.connect(ready_cli.root / ".lorebind/lorebind.db")) as writer:
         writer.execute(

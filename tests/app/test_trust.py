@@ -19,6 +19,8 @@ from .helpers import DOCUMENTS, PROJECT, Cli
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .forked_python import ForkedPython
+
 QUESTION = "How often must the keys be rotated?"
 
 HOOKS = """\
@@ -238,7 +240,7 @@ def test_the_folder_is_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         trust._state_folder()
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_many_at_once_lose_nothing(tmp_path: Path, forked: ForkedPython) -> None:
     """Processes that trust projects at the same time, one of them all the time, keep all."""
     program = (
         "import sys\nfrom lorebind import trust\n"
@@ -250,7 +252,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "lorebind.yaml").write_text(PROJECT + EXTENSION)
     started = [
-        subprocess.Popen([sys.executable, "-c", program, *map(str, some)])
+        subprocess.Popen([forked.commands / "python", "-c", program, *map(str, some)])
         for some in (folders[:3], folders[2:4], folders[3:])
     ]
     assert [process.wait(120) for process in started] == [0, 0, 0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.types import Command, Interrupt
 
+from lorebind_bindings.workflow.answers import answered, passed_key
 from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
 from lorebind_knowledge.errors import (
     NotFoundError,
@@ -91,7 +92,7 @@ async def test_a_thread_that_fails_after_it_was_answered_has_failed(store: Threa
 async def test_a_task_that_waited_and_has_a_record_waits_no_more(store: ThreadStore) -> None:
     await Triage(store).turn("first")
     journal = await store.journal(THREAD)
-    await journal.put({"key": "approve", "output": True})
+    await journal.put(answered("approve", True))
     found = await store.find(THREAD)
     assert found is not None
     assert (found.status, found.waiting) == ("interrupted", [])
@@ -129,11 +130,11 @@ async def test_a_thread_is_paused_before_a_task(store: ThreadStore) -> None:
     assert newest is not None
     paused = Interrupt(value={"waiting": [], "paused": ["c2"]}, id="1")
     await store.saver.aput_writes(newest.config, [("__interrupt__", (paused,))], "other")
-    await (await store.journal(THREAD)).put({"key": "approve"})
+    await (await store.journal(THREAD)).put(answered("approve", True))
     found = await store.find(THREAD)
     assert found is not None
     assert (found.status, found.paused) == ("paused", ["c2"])
-    await (await store.journal(THREAD)).put({"key": "c2"})
+    await (await store.journal(THREAD)).put({"key": passed_key("c2")})
     assert await status(store) == "interrupted"
 
 

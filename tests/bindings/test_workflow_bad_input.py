@@ -51,7 +51,11 @@ async def test_items_that_are_no_list() -> None:
         assert (caught.value.task, caught.value.thread_id) == ("c", "t")
         (info,) = await flows.threads("w")
         assert info.status == "failed"
-        assert [one["path"] for one in await flows.history("w", "t")] == ["list"]
+        ended = await flows.history("w", "t")
+        assert [(one["path"], one["status"]) for one in ended] == [
+            ("list", "completed"),
+            ("c", "failed"),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -483,3 +484,21 @@ async def test_items_write_into_a_channel_in_their_order() -> None:
     both = r"tasks 'c\[0\].t' and 'c\[1\].t' both write channel 'seen'"
     with task_fails(UsageError, both):
         await run(lists, channels={"seen": {}})
+
+
+@pytest.mark.parametrize("where", ["filter", "condition"])
+async def test_a_long_list_in_a_condition_of_each_item(where: str) -> None:
+    """Naming it costs about as much as not naming it: it is converted once, not for each item."""
+
+    async def seconds(condition: str) -> float:
+        given = [{"id": at, "text": f"text {at}"} for at in range(800)]
+        rows = python("rows", says(given))
+        task = python("t", says(1), **({"condition": condition} if where == "condition" else {}))
+        chosen = {"filter": condition} if where == "filter" else {}
+        each = collection("c", "{{ .tasks.rows.output }}", task, **chosen)
+        began = time.process_time()
+        await run(rows, each)
+        return time.process_time() - began
+
+    few = await seconds("item.id < 3")
+    assert await seconds("item.id < 3 && size(tasks.rows.output) == 800") < few + 1.0

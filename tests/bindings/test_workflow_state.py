@@ -208,7 +208,7 @@ async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
     tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
     named = "tasks 'a' and 'b' both write channel 'seen', and neither is before the other"
     flows = workflows(flow(*tasks, **channel()))
-    with pytest.raises(Exception, match=named):
+    with task_fails(UsageError, named):
         await flows.run("w", {}, thread_id="t")
     (info,) = await flows.threads("w")
     assert info.status == "failed"

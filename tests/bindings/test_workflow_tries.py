@@ -311,7 +311,7 @@ async def test_a_loop_is_stopped() -> None:
     result = await run(*loop(10), max_steps=21)
     assert result.output == "end"
     counts["n"] = 0
-    with task_fails(RuntimeError, "more than 20 tasks ran; end the loop, or raise max_steps"):
+    with task_fails(UsageError, "more than 20 tasks ran; end the loop, or raise max_steps"):
         await run(*loop(10), max_steps=20)
     assert counts["n"] == 10
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lorebind_bindings import Update
+from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_knowledge.errors import NotFoundError, TaskError, ThreadRefusedError, UsageError
 
 from .workflow_helpers import (
@@ -158,6 +160,58 @@ async def test_an_answer_that_does_not_fit_changes_nothing(
     assert await info(flows) == before
     result = await flows.resume("w", "t", {"ask": {"ok": True}, "free": [1, {"x": None}]})
     assert result.output == {"ask": {"ok": True}, "free": [1, {"x": None}]}
+
+
+async def test_a_resume_tells_everything_once() -> None:
+    """Answers are there before anything runs: no task is told to start or to be skipped twice, and
+    what follows an answer does not wait for tasks that an earlier resume has left."""
+    started, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.wait_for(answered.wait(), 30)
+
+    async def tell() -> None:
+        answered.set()
+
+    route = {"id": "route", "type": "router", "condition": "1", "routes": {"1": "b", "2": "no"}}
+    second = [wait("b", on_success=to("tell")), python("tell", tell, final=True)]
+    branches = [[wait("a"), python("slow", slow)], [route, *second, wait("no", final=True)]]
+    flows, result = await begun(parallel("p", *branches), wait("last"))
+    assert paths(result) == ["p.a", "p.b"]
+    resumed = asyncio.create_task(flows.resume("w", "t", {"a": 1}))
+    await started.wait()
+    resumed.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await resumed
+    bus = EventBus("t")
+    with bus.subscribe() as events:
+        result = await flows.resume("w", "t", {"b": 2}, bus=bus)
+        await bus.close()
+        told = [(one.type, one.path) for one in events]
+    assert paths(result) == ["last"]
+    assert sorted(told) == sorted(set(told))
+    assert ("task_start", "p") in told
+
+
+async def test_an_answer_is_judged_by_the_schema_of_now(tmp_path: Path) -> None:
+    """If the schema has changed since the question was asked, the task asks again."""
+
+    def project(kind: str) -> Workflows:
+        tasks = flow(parallel("p", wait("ask", schema={"type": kind}), wait("go")))
+        return workflows(tasks, root=tmp_path, checkpointer={"type": "sqlite"})
+
+    flows = project("integer")
+    result = await flows.run("w", {}, thread_id="t")
+    await flows.close()
+    assert paths(result) == ["p.ask", "p.go"]
+    flows = project("string")
+    result = await flows.resume("w", "t", {"ask": 5})
+    assert paths(result) == ["p.ask", "p.go"]
+    assert (await info(flows)).waiting == result.waiting
+    result = await flows.resume("w", "t", {"ask": "five"})
+    assert paths(result) == ["p.go"]
+    await flows.close()
 
 
 async def test_a_waiting_thread_takes_no_input() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from lorebind_knowledge.configuration.conditions import (
     MAX_ITEMS,
     NAMES,
     ConditionError,
+    Converted,
     compile_condition,
 )
 from lorebind_knowledge.errors import MissingDependencyError, UsageError
@@ -298,3 +300,70 @@ def test_any_json_comes_back_as_it_was(data: Any) -> None:
 def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
     with contextlib.suppress(ConditionError):
         compile_condition(text).value(SCOPES)
+
+
+def test_what_all_items_share_is_converted_once() -> None:
+    """It is converted again if it is another object, and after so many values of items that what
+    the runtime keeps of them stays small; the values are the same either way."""
+    condition = compile_condition("item.id + index + size(input.list) + tasks.a.output")
+    kept = Converted()
+    used: list[Any] = []
+
+    def of(item: int, **given: Any) -> Any:
+        scopes = {"input": given, "tasks": {"a": {"output": 0}}, "item": {"id": item}, "index": 1}
+        value = condition.value(scopes, kept)
+        assert value == condition.value(scopes)
+        if kept[condition.text].activation not in used:
+            used.append(kept[condition.text].activation)
+        return value
+
+    long = list(range(100))
+    assert [of(item, list=long) for item in range(20)] == [item + 101 for item in range(20)]
+    assert len(used) == 1
+    assert of(5, list=[1]) == 7
+    assert len(used) == 2
+    with pytest.raises(ConditionError, match="there is no 'list'"):
+        of(5)
+    for item in range(4_000):
+        of(item, list=long)
+    assert 3 < len(used) < 100
+
+
+def test_items_are_freed() -> None:
+    """Neither the runtime nor a condition holds on to an item it was computed for."""
+    condition, kept = compile_condition("item != null && size(input.list) == 1"), Converted()
+    item = {"id": 1}
+
+    def used() -> int:
+        gc.collect()
+        return len(gc.get_referrers(item))
+
+    before = used()
+    assert condition.truth({"item": item, "index": 0, "input": {"list": [1]}}, kept)
+    assert used() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("input.list.exists(item, item == 3)", True),
+        ("[1].map(index, index + item.id)", [8]),
+        ("{'item': item.id, 'index': index}", {"item": 7, "index": 2}),
+        ("has(item.id) && !has(item.no) // item", True),
+        ("item.index == 3", "there is no 'index'"),
+    ],
+)
+def test_items_are_seen_as_all_other_values_are(text: str, expected: Any) -> None:
+    """Also beside macros whose variables have the same names, and in comments."""
+    scopes = {"item": {"id": 7}, "index": 2, "input": {"list": [3]}}
+    if isinstance(expected, str):
+        with pytest.raises(ConditionError, match=expected):
+            compile_condition(text).value(scopes)
+    else:
+        assert compile_condition(text).value(scopes) == expected
+
+
+def test_a_condition_cannot_ask_for_items_by_itself() -> None:
+    """The function by which the runtime is given them is none of the language."""
+    with pytest.raises(ConditionError, match="it calls unknown function 'given'"):
+        compile_condition("given('item') == [item]")

@@ -16,6 +16,7 @@ from lorebind_knowledge.configuration.task_graph import TaskGraph
 from lorebind_knowledge.declarations import WorkflowDeclaration
 from lorebind_knowledge.declarations.workflows.flow import Flow
 from lorebind_knowledge.errors import ConfigurationError
+from tests.density import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -722,7 +723,7 @@ CONSEQUENCES = {
 
 
 @given(graphs())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[str, Any]]) -> None:
     """And it has all kinds of problems that the model sees, and no others."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
@@ -737,7 +738,7 @@ def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[st
 
 
 @given(graphs().filter(lambda tasks: not refused_by_model(tasks)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_loading_and_running_see_the_same_graph(tasks: list[dict[str, Any]]) -> None:
     """Of a valid list of tasks, what loading goes by is what a run goes by, and what is true."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})

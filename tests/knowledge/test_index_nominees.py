@@ -146,7 +146,7 @@ class TestNominees(IndexTests):
                 return whole(numbers)
 
             view.chunks = chunks
-            return [one.id for one in view.nearest(vector(EAST), 5, {"n": {"$in": [7, 8, 9]}})]
+            return view.nearest(vector(EAST), 5, {"n": {"$in": [7, 8, 9]}}).ids
 
         assert to.index.read(HERE, ask) == ["007", "008", "009"]
         assert len(read) <= 3

@@ -33,8 +33,8 @@ SIZE = 4
 
 def state(view: View) -> str:
     """The generation of the one document, which must be whole however one asks."""
-    near = sorted(one.id for one in view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9))
-    worded = sorted(one.id for one in view.worded("passage", 9))
+    near = sorted(view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9).ids)
+    worded = sorted(view.worded("passage", 9).ids)
     whole = [one.id for one in view.document("a.md")]
     assert near == worded == whole
     chunks = view.named(whole)
@@ -170,4 +170,4 @@ class TestReaders(OnEveryCatalog):
 
 
 def ids_of(view: View) -> list[str]:
-    return [one.id for one in view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9)]
+    return view.nearest(vector([1.0, 0.0, 0.0, 0.0]), 9).ids

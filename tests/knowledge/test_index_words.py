@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from lorebind_knowledge.bm25.tokenize import VERSION, kept_words, wanted_words
@@ -47,7 +48,7 @@ def document_figures(to: Driver, question: str) -> dict[str, float]:
 
     def ask(view: View) -> dict[str, float]:
         _, numbers = view.rows()
-        figures = view.document_figures(question, numbers.tolist())
+        figures = view.document_figures(question, numbers)
         chunks = view.chunks(numbers.tolist())
         found: dict[str, set[float]] = {}
         for number, figure in zip(numbers.tolist(), figures.tolist(), strict=True):
@@ -173,9 +174,9 @@ class TestWords(OnEveryCatalog):
     def test_figures_of_others(self, to: Driver) -> None:
         """Any chunk is given its figure where it is asked for: 0 if it has none of the words."""
         question = "engines mechanic bread kitchen"
-        numbers = [one.number for one in to.fetch(*LIBRARY).values()]
+        numbers = np.array([*(one.number for one in to.fetch(*LIBRARY).values()), 10**6])
         figures = {match.id: match.figure for match in to.words(question)}
-        given = to.index.read(HERE, lambda view: view.word_figures(question, [*numbers, 10**6]))
+        given = to.index.read(HERE, lambda view: view.word_figures(question, numbers))
         expected = [figures.get(name, 0.0) for name in to.fetch(*LIBRARY)]
         assert given.tolist() == pytest.approx([*expected, 0.0])
         assert 0 < len(figures) < len(LIBRARY)
@@ -260,7 +261,8 @@ class TestWords(OnEveryCatalog):
         to.open(neighbour)
         to.publish("empty.md", namespace=neighbour)
         assert to.words("bread", namespace=neighbour) == []
-        assert not len(to.index.read(neighbour, lambda view: view.document_figures("bread", [])))
+        none = np.zeros(0, np.int64)
+        assert not len(to.index.read(neighbour, lambda view: view.document_figures("bread", none)))
         to.add(record("e", uri="e.md", text=""))
         assert document_figures(to, "bread") == {"e.md": 0.0}
 

@@ -85,6 +85,7 @@ async def test_a_search_is_one_trace(
     assert {span.name for span in below} == {"embeddings bag-of-words", "nearest"}
     (search,) = [span for span in provider.spans if span.name == "retrieval docs"]
     assert search.attributes["lorebind.tenant"] == "default"
+    assert search.attributes["gen_ai.data_source.id"] == search.attributes["lorebind.kb_ids"][0]
     assert search.attributes["lorebind.matches"] == 1
     assert search.attributes["lorebind.strategy"] == "hybrid"
     spans = {span.name: span.attributes for span in provider.spans}

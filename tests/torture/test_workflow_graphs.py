@@ -41,7 +41,7 @@ def appended(seen: list[Any], update: Any) -> list[Any]:
 def examples(request: pytest.FixtureRequest) -> settings:
     """So many as there is time for."""
     return settings(
-        max_examples=500 if request.config.getoption("torture") else 30,
+        max_examples=500 if request.config.getoption("torture") else 15,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

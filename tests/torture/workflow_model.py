@@ -99,7 +99,7 @@ class Expected:
     """What a graph does."""
 
     status: dict[str, str] = field(default_factory=dict)
-    """By task; without those in parallel tasks that fail."""
+    """By task, also of those in parallel tasks that fail."""
     past: dict[str, set[str]] = field(default_factory=dict)
     """By task that ran: all that it may see, which are those that led to it and what they held."""
     completed: set[str] = field(default_factory=set)
@@ -139,6 +139,7 @@ class Expected:
         for one in inner:
             self.past |= {task: past | self.past[name] for task, past in one.past.items()}
             self.completed |= one.completed
+            self.status |= one.status
         if node.fails == "always":
             self.status[name] = "failed"
             return "on_error"
@@ -146,9 +147,8 @@ class Expected:
         self.values[name] = name
         if node.branches:
             self.values[name] = {task: value for one in inner for task, value in one.values.items()}
-            self._held[name] = {task for one in inner for task in one.past if task in one.status}
-            for one in inner:
-                self.status |= one.status
+            held = (item for one in inner for item in one._held.items())
+            self._held[name] = {task for own, others in held for task in (own, *others)}
         self.status[name] = "completed"
         if node.kind != "router":
             return "on_success"

@@ -17,6 +17,7 @@ from lorebind.cli import (
     run,
     schema,
     serve,
+    token,
     trust,
     validate,
     workflow,
@@ -64,6 +65,7 @@ app.command("eval")(evaluate.evaluate)
 app.add_typer(knowledge.app, name="knowledge")
 app.add_typer(bindings.app, name="bindings")
 app.add_typer(workflow.app, name="workflow")
+app.add_typer(token.app, name="token")
 
 _AT_A_SERVER = (
     *(knowledge.ingest, knowledge.query, run.run),
@@ -71,7 +73,7 @@ _AT_A_SERVER = (
 )
 """The commands outside of `knowledge` and `bindings` that can ask a server."""
 
-for one in (app, knowledge.app, bindings.app, workflow.app):
+for one in (app, knowledge.app, bindings.app, workflow.app, token.app):
     for command in one.registered_commands:
         assert command.callback
         callback = command.callback

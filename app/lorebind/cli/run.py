@@ -19,8 +19,6 @@ from lorebind.cli.options import (
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lorebind.cli.given import AnyProject
 
 
@@ -76,7 +74,8 @@ def run(
         raise UsageError("--stream prints text or lines of JSON; use --output json")
     with given_project(project) as loaded:
         takes = loaded.workflow_inputs(workflow)
-        _check_thread(loaded, workflow, takes, thread, resumed, inputs)
+        if resumed:
+            _check_kept(loaded, workflow)
         thread_id = thread or uuid.uuid4().hex
         completed_by(f"this resumes it: {loaded.how_to_resume(workflow, thread_id)}")
         shared: dict[str, Any] = {
@@ -117,26 +116,13 @@ def _check_options(
         )
 
 
-def _check_thread(
-    project: AnyProject,
-    workflow: str,
-    takes: Mapping[str, Mapping[str, Any]],
-    thread: str | None,
-    resumed: bool,
-    inputs: list[str] | None,
-) -> None:
+def _check_kept(project: AnyProject, workflow: str) -> None:
     """
     Raises:
-        UsageError: the thread cannot be there, or it was probably meant to be resumed.
+        UsageError: the thread cannot be there.
     """
-    if resumed and not project.keeps_threads(workflow):
+    if not project.keeps_threads(workflow):
         raise UsageError(
             f"the threads of workflow {workflow!r} are kept in memory and ended with the "
             "command that ran them; to resume them, declare checkpointer: { type: sqlite }"
-        )
-    needed = [name for name, one in takes.items() if one["required"]]
-    if thread is not None and not resumed and needed and not inputs:
-        raise UsageError(
-            f"workflow {workflow!r} needs the input {needed[0]!r}: add "
-            f"--input {needed[0]}=VALUE; or, to go on with thread {thread!r}, --resume"
         )

@@ -21,7 +21,8 @@ def serve(
 ) -> None:
     """Serve the project as a REST API, until SIGTERM or Ctrl-C.
 
-    Without tokens only programs of this machine can call it, and may do everything.
+    Without tokens only programs of this machine can call it, and may do everything. A Unix socket
+    is for programs of the same user.
     """
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
@@ -34,7 +35,4 @@ def serve(
     def tell(where: str) -> None:
         print_line(f"serving at {where}")
 
-    import asyncio
-
-    loaded = open_project(project)
-    asyncio.run(serve_project(loaded, host=host, port=port, uds=uds, tell=tell))
+    serve_project(open_project(project), host=host, port=port, uds=uds, tell=tell)

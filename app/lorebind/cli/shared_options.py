@@ -33,12 +33,18 @@ _VERBOSE = Annotated[
 
 
 def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with `--tenant` and `--verbose` beside its own options."""
+    """The command with `--tenant` and `--verbose` beside its own options.
+
+    One that has an option `tenant` of its own keeps that.
+    """
+    own = inspect.signature(command, eval_str=True)
+    has_tenant = "tenant" in own.parameters
 
     @functools.wraps(command)
-    def run(*args: Any, tenant: str | None, verbose: int, **options: Any) -> Any:
+    def run(*args: Any, verbose: int, **options: Any) -> Any:
         from lorebind_knowledge.namespace import tenant as within
 
+        tenant = None if has_tenant else options.pop("tenant")
         with ExitStack() as stack:
             if verbose:
                 from lorebind_knowledge.extensions.standard_error import write_records
@@ -52,13 +58,12 @@ def with_shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 stack.enter_context(within(tenant))
             return command(*args, **options)
 
-    own = inspect.signature(command, eval_str=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
     more = [
         inspect.Parameter("tenant", keyword, default=None, annotation=_TENANT),
         inspect.Parameter("verbose", keyword, default=0, annotation=_VERBOSE),
     ]
-    parameters = [*own.parameters.values(), *more]
+    parameters = [*own.parameters.values(), *more[has_tenant:]]
     # `inspect` reads it where it is set, which the types of functions do not know.
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -56,13 +56,18 @@ _PROBLEM: dict[str, Any] = {
 
 
 def make_app(
-    server: Server, hosts: Sequence[str] = (), seconds: float = REQUEST_SECONDS
+    server: Server,
+    hosts: Sequence[str] = (),
+    *,
+    open_without_tokens: bool = True,
+    seconds: float = REQUEST_SECONDS,
 ) -> ASGIApp:
     """The application that serves a project.
 
     Args:
         server: the project and its state.
         hosts: names under which it is called, beside those that are declared.
+        open_without_tokens: whether anybody may do everything as long as there is no token.
         seconds: how long an answer may take to begin.
     """
     declared = server.project.config.project.server
@@ -96,8 +101,9 @@ def make_app(
     return Door(
         app,
         hosts=Hosts([*declared.hosts, *hosts]),
-        callers=Callers(server.tokens),
+        callers=Callers(server.tokens, open_without_tokens=open_without_tokens),
         rates=None if limit is None else Rates(limit),
         is_draining=lambda: server.is_draining,
         seconds=seconds,
+        log_failure=server.log_failure,
     )

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 B = TypeVar("B", bound="Body")
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 5.0 is 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class Body(BaseModel):
@@ -26,12 +34,19 @@ class Body(BaseModel):
         return data
 
 
-def check_texts(data: Any) -> None:
+_DEEPEST = 200
+
+
+def check_texts(data: Any, depth: int = 0) -> None:
     """Refuse lone surrogates, which no encoding has, NUL, which PostgreSQL has not, and NaN.
+
+    What is nested so deeply that reading it may fail is refused too.
 
     Raises:
         ValueError: there is one.
     """
+    if depth > _DEEPEST:
+        raise ValueError(f"lists and mappings are nested deeper than {_DEEPEST}")
     if isinstance(data, str):
         if "\0" in data:
             raise ValueError("a text holds the character NUL, which cannot be stored")
@@ -44,11 +59,11 @@ def check_texts(data: Any) -> None:
             raise ValueError("NaN and infinite numbers are no JSON")
     elif isinstance(data, dict):
         for key, value in data.items():
-            check_texts(key)
-            check_texts(value)
+            check_texts(key, depth + 1)
+            check_texts(value, depth + 1)
     elif isinstance(data, list):
         for value in data:
-            check_texts(value)
+            check_texts(value, depth + 1)
 
 
 async def read_json(request: Request) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi.exceptions import RequestValidationError
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.responses import Response
-
-log = logging.getLogger("lorebind.server")
 
 _BY_STATUS = {400: "invalid_json", 404: "not_found", 415: "unsupported_media_type"}
 
@@ -43,7 +40,7 @@ def answer_failures(app: FastAPI) -> None:
         return _http(app, request, cast("HTTPException", error)).response(request.url.path)
 
     def unexpected(request: Request, error: Exception) -> Response:
-        log.error("a request failed", exc_info=error)
+        # It is raised again after this, and the door logs it.
         return mistake().response(request.url.path)
 
     app.add_exception_handler(ProblemError, refused)
@@ -97,9 +94,10 @@ def _http(app: FastAPI, request: Request, error: HTTPException) -> ProblemError:
 
 def _methods(app: FastAPI, request: Request) -> set[str]:
     """The methods of all routes with the path of a request."""
-    return {
+    found = {
         method.upper()
         for path, operations in app.openapi()["paths"].items()
         if compile_path(path)[0].match(request.url.path)
         for method in operations
     }
+    return found | {"HEAD"} if "GET" in found else found

@@ -41,13 +41,20 @@ _REFUSED = (IngestRunningError, UsageError, NotFoundError, ConfigurationError)
 class Ingests:
     """Runs what is asked for, one ingest of a knowledge base at a time."""
 
-    def __init__(self, runs: RequestedRuns, seen_by: Callable[[str], Awaitable[Project]]) -> None:
+    def __init__(
+        self,
+        runs: RequestedRuns,
+        seen_by: Callable[[str], Awaitable[Project]],
+        log_failure: Callable[[str, BaseException], None],
+    ) -> None:
         """
         Args:
             runs: where they are kept.
             seen_by: the project as a tenant sees it.
+            log_failure: told of errors that nobody expected.
         """
         self.runs = runs
+        self._log_failure = log_failure
         self._seen_by = seen_by
         self._under_way: dict[str, _UnderWay] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -126,8 +133,8 @@ class Ingests:
                 for run in await call(self.runs.take_over):
                     log.info("going on with run %s", run.run_id)
                     self._start(run)
-            except LorebindError:  # an outage; what is under way has its own error
-                log.exception("the state of the server cannot be reached")
+            except LorebindError as error:  # an outage; what is under way has its own error
+                log.error("the state of the server cannot be reached: %s", error)
             await asyncio.sleep(BEAT_SECONDS)
 
     def _start(self, run: RequestedRun) -> _UnderWay:
@@ -151,7 +158,7 @@ class Ingests:
             under_way.error = error
             outcome = {"error": problem_of(error).document()}
         except Exception as error:  # a mistake of ours, or of the project's code
-            log.exception("run %s failed", run.run_id)
+            self._log_failure(f"run {run.run_id} failed", error)
             detail = f"{type(error).__name__}; the server's log says more"
             outcome = {"error": {"code": "internal_error", "status": 500, "detail": detail}}
         finally:

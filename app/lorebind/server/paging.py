@@ -50,6 +50,8 @@ class Cursor:
             if not isinstance(key, str) or not isinstance(backwards, bool):
                 raise ValueError
             key.encode()  # a lone surrogate is no text
+            if "\0" in key:  # which PostgreSQL has not
+                raise ValueError
         except (ValueError, TypeError, RecursionError):
             detail = "no page of this list has this cursor; begin without one"
             raise ProblemError("invalid_cursor", detail) from None

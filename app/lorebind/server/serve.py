@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from lorebind.server.app import make_app
-from lorebind.server.doors.hosts import LOOPBACK
+from lorebind.server.listening import close, is_loopback, listen, listening_at
 from lorebind.server.server import Server
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from lorebind.project import Project
 
@@ -23,9 +27,10 @@ DRAIN_SECONDS = 30
 """How long requests may go on when the server is told to stop."""
 _LAST_SECONDS = 5
 """How long they may then take to say that they were cut off."""
+_INTERRUPTED = 130
 
 
-async def serve(
+def serve(
     project: Project,
     *,
     host: str,
@@ -33,63 +38,128 @@ async def serve(
     uds: str | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Serve a project until SIGTERM or SIGINT. Requests under way end first.
+    """Serve a project until SIGTERM or SIGINT. Requests under way end first. Blocks.
+
+    It has to be called in the main thread, which gets the signals. A second SIGINT ends the
+    process at once, with exit code 130.
 
     Args:
         project: it is closed at the end.
         host, port: where to listen. Port 0 is any free one.
-        uds: a Unix socket to listen at instead.
+        uds: a Unix socket to listen at instead. Only this user can connect to it.
         tell: told where it listens.
 
     Raises:
         UsageError: others could call it and there are no tokens, or it cannot listen there.
         LorebindError: a knowledge base with `ingest: on_start` could not be ingested.
     """
+    with _Signals().watched() as signals:
+        asyncio.run(_serve(project, signals, host, port, uds, tell))
+
+
+async def _serve(
+    project: Project,
+    signals: _Signals,
+    host: str,
+    port: int,
+    uds: str | None,
+    tell: Callable[[str], None],
+) -> None:
     server = Server(project)
-    if uds is None and host not in LOOPBACK and not await call(server.tokens.any):
-        raise UsageError(
-            f"other machines could call the server at {host}, and there are no tokens; make one "
-            "with: lorebind token create NAME --rights read"
-        )
-    config = uvicorn.Config(
-        make_app(server, [host]),
-        host=host,
-        port=port,
-        uds=uds,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        timeout_graceful_shutdown=DRAIN_SECONDS + _LAST_SECONDS,
-        lifespan="on",
-    )
-    running = _Uvicorn(config, server, tell)
-    await running.serve()
-    if server.starting is not None and not server.starting.cancelled():
-        server.starting.result()
+    try:
+        with ExitStack() as stack:
+            if uds is None:
+                sockets = listen(host, port)
+                stack.callback(close, sockets)
+            else:
+                sockets = [stack.enter_context(listening_at(uds))]
+            is_local = is_loopback(sockets)
+            if not is_local and not await call(server.tokens.all):
+                raise UsageError(
+                    f"other machines could call the server at {host}, and there are no tokens; "
+                    "make one with: lorebind token create NAME --rights read"
+                )
+            app = make_app(server, [host], open_without_tokens=is_local)
+            config = uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",  # we start and stop the project ourselves
+                log_config=None,
+                log_level="critical",  # it has nothing to say that the door does not log
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=DRAIN_SECONDS + _LAST_SECONDS,
+            )
+            where = f"unix:{uds}" if uds else _url(sockets[0])
+            running = _Uvicorn(config, server, signals, lambda: tell(where))
+            await server.start()
+            assert server.starting is not None
+            server.starting.add_done_callback(running.stop_if_failed)
+            await running.serve(sockets)
+            if server.starting.done() and not server.starting.cancelled():
+                server.starting.result()
+    finally:
+        await server.stop()
+
+
+class _Signals:
+    """SIGTERM and SIGINT: the first asks the server to stop, a second SIGINT ends the process.
+
+    To the very end: where code of others runs in a thread, the process waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    @contextmanager
+    def watched(self) -> Iterator[_Signals]:
+        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _handle(self, which: int, frame: FrameType | None) -> None:
+        if self.came and which == signal.SIGINT:
+            os._exit(_INTERRUPTED)
+        self.came = True
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says where it listens, refuses new requests as soon as it is to stop, and stops where the
-    project cannot start."""
+    """Says when it serves, and stops if the project cannot start.
 
-    def __init__(self, config: uvicorn.Config, server: Server, tell: Callable[[str], None]) -> None:
+    When it is to stop, it refuses new requests at once.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server: Server,
+        signals: _Signals,
+        tell: Callable[[], None],
+    ) -> None:
         super().__init__(config)
-        self._served, self._tell = server, tell
+        self._served, self._signals, self._tell = server, signals, tell
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # they are watched already, and longer than it would
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._signals.came
+
+    def stop_if_failed(self, starting: asyncio.Task[None]) -> None:
+        if not starting.cancelled() and starting.exception() is not None:
+            self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        except SystemExit:  # it has logged why, where nobody reads it
-            where = self.config.uds or f"{self.config.host}:{self.config.port}"
-            raise UsageError(f"cannot listen at {where}; is another server there?") from None
-        if self.started:
-            self._tell(self._where())
-            assert self._served.starting is not None
-            self._served.starting.add_done_callback(self._stop_if_failed)
+        await super().startup(sockets)
+        self._tell()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._captured_signals.clear()  # they have what they ask for; the process exits with 0
         await self._served.drain()
         ending = asyncio.create_task(self._end_runs())
         try:
@@ -101,12 +171,7 @@ class _Uvicorn(uvicorn.Server):
         await asyncio.sleep(DRAIN_SECONDS)
         await self._served.connected.stop()
 
-    def _stop_if_failed(self, starting: asyncio.Task[None]) -> None:
-        if not starting.cancelled() and starting.exception() is not None:
-            self.should_exit = True
 
-    def _where(self) -> str:
-        if self.config.uds:
-            return f"unix:{self.config.uds}"
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

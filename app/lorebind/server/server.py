@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from lorebind.server.changes import Changes
 from lorebind.server.connected import Connected
 from lorebind.server.doors.callers import Caller
+from lorebind.server.failure_log import FailureLog
 from lorebind.server.ingests import Ingests
+from lorebind.server.metrics import prometheus_of
 from lorebind.server.problems import ProblemError
 from lorebind.server.state.knowledge_bases import MadeKnowledgeBases
 from lorebind.server.state.runs import RequestedRuns
@@ -41,7 +43,11 @@ class Server:
         self.database = open_state(config.project.server.state, config.environment)
         self.tokens = Tokens(self.database)
         self.made = MadeKnowledgeBases(self.database, project.name)
-        self.ingests = Ingests(RequestedRuns(self.database, project.name), self.seen_by)
+        self.log_failure = FailureLog(config)
+        self.prometheus = prometheus_of(project)
+        """What `/metrics` serves; None if the extra `telemetry` is not installed."""
+        runs = RequestedRuns(self.database, project.name)
+        self.ingests = Ingests(runs, self.seen_by, self.log_failure)
         self.changes = Changes()
         """Documents that are being added or deleted."""
         self.connected = Connected()

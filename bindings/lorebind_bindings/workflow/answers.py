@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def answer_key(path: str) -> str:
-    """The key of the record that holds what was answered to a task."""
-    return f"{path}|answer"
+def answered(path: str, answer: Any) -> dict[str, Any]:
+    """The record of what was answered to a task."""
+    return {"key": f"{path}|answer", "answer": answer}
 
 
 def passed_key(path: str) -> str:
@@ -39,9 +39,17 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
         )
 
 
-def matches(answer: Any, question: Mapping[str, Any]) -> bool:
-    """Whether an answer is what the schema of the question says."""
-    return question["schema"] is None or not mismatch(answer, question["schema"])
+def answer_to(
+    question: Mapping[str, Any], records: Mapping[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The record of what was answered to a question; None if nothing was that fits its schema.
+
+    The schema may have changed since it was answered.
+    """
+    record = records.get(f"{question['path']}|answer")
+    if record is None or question["schema"] is None:
+        return record
+    return None if mismatch(record["answer"], question["schema"]) else record
 
 
 def answers_by_path(

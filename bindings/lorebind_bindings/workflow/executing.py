@@ -18,7 +18,7 @@ from lorebind_bindings.workflow.running import NotKept, Suspended, TaskFailed, k
 from lorebind_knowledge.configuration.conditions import compile_condition
 from lorebind_knowledge.embedders.failures import classify
 from lorebind_knowledge.embedders.pacing import backoff
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,16 +31,16 @@ async def execute(context: Context) -> Done:
     """Run a task, unless it has ended before; what is returned is durable.
 
     Raises:
-        TaskFailed: it failed, and says nothing of errors.
+        TaskFailed: it failed, and says nothing of errors; that is durable too.
         Suspended: it waits, or the run is paused before it.
         NotKept: its record could not be written.
     """
     run, task, path = context.run, context.task, context.path
-    if (record := run.journal.records.get(path)) is not None:
-        return Done.from_json(record)
+    if (ended := _ended(context)) is not None:
+        return ended
     if task.id in run.interrupt_before and passed_key(path) not in run.journal.records:
         raise Suspended(paused=[path])
-    began = time.monotonic()
+    began, unhandled = time.monotonic(), None
     try:
         if await _is_left_out(context):
             done = Done(path, "skipped", Outcome(), attempts=0)
@@ -48,11 +48,12 @@ async def execute(context: Context) -> Done:
             attempts, outcome = await _tried(context)
             done = Done(path, "completed", outcome, attempts=attempts)
     except TaskFailed as failed:
+        within, failed.within = failed.within or Outcome(), None  # that of this task, not around
+        done = Done(path, "failed", within, failed.error, failed.attempts)
         if task.on_error is None:
-            _tell_end(context, "failed", None, began, failed.attempts, failed.error)
-            raise
-        errors = [Update("errors", failed.error, path)]
-        done = Done(path, "failed", Outcome(updates=errors), failed.error, failed.attempts)
+            unhandled = failed
+        else:
+            done.outcome.updates = [Update("errors", failed.error, path)]
     done.seconds = round(time.monotonic() - began, 4)
     done.at = datetime.now(UTC).isoformat(timespec="milliseconds")
     done.step = len(run.journal.records)
@@ -60,24 +61,38 @@ async def execute(context: Context) -> Done:
     if done.status == "skipped":
         context.emit("task_skipped", reason="condition")
     else:
-        status = "handled" if done.status == "failed" else "completed"
-        _tell_end(context, status, done.outcome.output, began, done.attempts, done.error)
+        more = {"error": done.error} if done.error else {}
+        context.emit(
+            "task_end",
+            status="handled" if done.error and not unhandled else done.status,
+            output=done.outcome.output,
+            seconds=done.seconds,
+            attempts=done.attempts,
+            **more,
+        )
+    if unhandled is not None:
+        raise unhandled
     return done
 
 
-def _tell_end(
-    context: Context,
-    status: str,
-    output: Any,
-    began: float,
-    attempts: int,
-    error: dict[str, str] | None,
-) -> None:
-    seconds = round(time.monotonic() - began, 4)
-    more = {"error": error} if error else {}
-    context.emit(
-        "task_end", status=status, output=output, seconds=seconds, attempts=attempts, **more
-    )
+def _ended(context: Context) -> Done | None:
+    """What a task gave that has ended before; None for one that is to run, maybe once more.
+
+    Raises:
+        TaskFailed: it failed, and what is around it handles that: another try could give the run
+            another result.
+    """
+    record = context.run.journal.records.get(context.path)
+    if record is None:
+        return None
+    done = Done.from_json(record)
+    if done.error is None or context.task.on_error is not None:
+        return done
+    if not context.frame.failures_are_final:
+        return None
+    failed = TaskFailed(done.error, RuntimeError(done.error["message"]))
+    failed.attempts = done.attempts
+    raise failed
 
 
 async def _is_left_out(context: Context) -> bool:
@@ -86,7 +101,9 @@ async def _is_left_out(context: Context) -> bool:
     if task.condition is None or task.type == "router":
         return False
     try:
-        return not compile_condition(task.condition).truth(context.values())
+        return not compile_condition(task.condition).truth(
+            context.values(), context.frame.converted
+        )
     except LorebindError as error:
         raise failure(context, error) from error
 
@@ -145,8 +162,20 @@ async def _once(context: Context) -> Outcome:
         )
         raise failure(context, late if limit.expired() else error) from error
     except Exception as error:  # whatever functions of a project, models and searches raise
-        raise failure(context, error) from error
+        raise failure(context, _explained(error)) from error
     return outcome
+
+
+def _explained(error: Exception) -> Exception:
+    """The error, or what to do instead of what it is a signal of."""
+    from langgraph.errors import GraphBubbleUp
+
+    if not isinstance(error, GraphBubbleUp):
+        return error
+    return UsageError(
+        "LangGraph's interrupts cannot stop a task; ask in a task of its own before it: "
+        "{ id: ask, type: wait, prompt: ... }"
+    )
 
 
 def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:

@@ -71,7 +71,8 @@ class Outcome:
     parts: dict[str, Done] = field(default_factory=dict)
     """The tasks that it holds, by id, where each ran once."""
     items: list[dict[str, Any]] = field(default_factory=list)
-    """For each item of a collection: `status`, `error`, `attempts`."""
+    """For each item of a collection: `status`, `error`, `attempts`, and of one that failed as a
+    whole `output`."""
     route: str = ""
     """The field of a router that names what follows."""
 
@@ -103,10 +104,17 @@ class Done:
 
     def result(self) -> TaskResult:
         outcome = self.outcome
-        outputs = outcome.output if outcome.items else []  # of other tasks it may be anything
         items = [
-            TaskResult(output, "none", [], [], one["status"], one["error"], one["attempts"])
-            for one, output in zip(outcome.items, outputs, strict=True)
+            TaskResult(
+                one["output"] if self.error else outcome.output[at],
+                "none",
+                [],
+                [],
+                one["status"],
+                one["error"],
+                one["attempts"],
+            )
+            for at, one in enumerate(outcome.items)
         ]
         return TaskResult(
             outcome.output,

@@ -11,7 +11,7 @@ from lorebind_knowledge.configuration import fill
 from lorebind_knowledge.configuration.make_part import PartEnvironment
 from lorebind_knowledge.configuration.named_code import named_part
 from lorebind_knowledge.declarations.workflows.flow import Flow
-from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.errors import LorebindError, UsageError
 from lorebind_knowledge.redaction import without
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from lorebind_bindings.model_pool import ModelPool
     from lorebind_bindings.resolver import ResolvedBinding
     from lorebind_bindings.workflow.events.bus import EventBus
-    from lorebind_bindings.workflow.results import Update
+    from lorebind_bindings.workflow.results import Outcome, Update
     from lorebind_bindings.workflow.state import Channels, Past, State
     from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.configuration.conditions import Converted
     from lorebind_knowledge.declarations import AgentDeclaration, TaskBase, WorkflowDeclaration
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
@@ -63,6 +64,8 @@ class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
         """`task`, `path`, `type` and `message`."""
         self.cause = cause
         self.attempts = 1
+        self.within: Outcome | None = None
+        """What became of the items or branches of the task that raises this."""
         super().__init__(f"{error['path']} failed: {error['type']}: {error['message']}")
 
 
@@ -99,7 +102,10 @@ class Parts:
             UsageError: it cannot be imported, or belongs to the standard library or to Lorebind.
         """
         if id(task) not in self._functions:
-            named = named_part(task, self.loaded.environment, ("call",))
+            try:
+                named = named_part(task, self.loaded.environment, ("call",))
+            except UsageError as error:  # messages on tasks that fail name the task already
+                raise UsageError(str(error).replace(f"task {task.id!r}: ", "", 1)) from error
             self._functions[id(task)] = named
         return self._functions[id(task)]
 
@@ -162,6 +168,10 @@ class Frame:
     index: int = 0
     error: dict[str, str] | None = None
     """The failure that led here, where the tasks are within one that handles it."""
+    failures_are_final: bool = False
+    """Whether something around the tasks handles their failures, so that none runs again."""
+    converted: Converted | None = None
+    """What the conditions of all items of a collection share, as long as it runs."""
 
     def at_item(self, path: str, index: int, item: Any) -> Frame:
         """The same for an item of a collection."""
@@ -248,8 +258,18 @@ class Context:
             blocks={**self.frame.blocks, **self.past.blocks},
             state=self.state(),
             error=self.error or self.frame.error,
+            failures_are_final=self.handles_failures(),
             **changes,
         )
+
+    def handles_failures(self) -> bool:
+        """Whether the failures of the tasks that this one holds are handled, here or around it."""
+        task = self.task
+        if getattr(task, "strategy", "") == "best_effort":
+            return True
+        if task.retry.attempts > 1:
+            return False  # another try runs them again
+        return task.on_error is not None or self.frame.failures_are_final
 
     def emit(self, type_: Any, **data: Any) -> None:
         self.run.bus.emit(type_, self.task.id, self.path, **data)

@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.inputs import check_inputs
-from lorebind_bindings.workflow.answers import answers_by_path
+from lorebind_bindings.workflow.answers import answered, answers_by_path, passed_key
 from lorebind_bindings.workflow.events.bus import EventBus
 from lorebind_bindings.workflow.how_to_resume import how_to_resume
 from lorebind_bindings.workflow.json_values import checked
@@ -81,13 +81,14 @@ class Workflows:
             MissingDependencyError: LangGraph is not installed.
         """
         declared = self._loaded.workflow(workflow)
-        values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
         _check_tasks(declared, interrupt_before)
         thread = self._thread(workflow, uuid.uuid4().hex if thread_id is None else thread_id)
         store = await self._store(declared)
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
                 raise ThreadRefusedError(_still_open(self._loaded, thread, info))
+            # Only now: for a thread that waits the answer is missing, and no input.
+            values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
             given = {"input": values, "status": "running", **(kept or {})}
             bus = bus or EventBus(thread.id)
             turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, seed)
@@ -119,8 +120,6 @@ class Workflows:
             ThreadRefusedError: it has completed, runs, or its workflow's graph has changed.
             TaskError: a task failed.
         """
-        from langgraph.types import Command
-
         declared = self._loaded.workflow(workflow)
         _check_tasks(declared, interrupt_before)
         thread = self._thread(workflow, thread_id)
@@ -135,11 +134,13 @@ class Workflows:
                 )
             self._refuse_changed(info)
             by_path = answers_by_path(info.waiting, answers or {})
-            let_in = {**dict.fromkeys(info.paused), **by_path}
-            given: Any = Command(resume=let_in) if let_in else None
+            if info.status == "failed":
+                await store.begin_again(thread)
+            told = [answered(path, answer) for path, answer in by_path.items()]
+            told += [{"key": passed_key(path)} for path in info.paused]
             bus = bus or EventBus(thread.id)
-            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before)
-            return await self._play(turn, given, {}, resumed=True)
+            turn = Turn(self._parts, store, thread, declared, bus, interrupt_before, told)
+            return await self._play(turn, None, {}, resumed=True)
 
     async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
         """The status of a thread; None if there is no such thread.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from lorebind_bindings.workflow.executing import execute
 from lorebind_bindings.workflow.joins import Tokens
 from lorebind_bindings.workflow.results import skipped
 from lorebind_bindings.workflow.running import Context, Suspended, TaskFailed
-from lorebind_bindings.workflow.state import Past, Write, in_order
+from lorebind_bindings.workflow.state import ChannelError, Past, Write, in_order
+from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +41,9 @@ async def run_flow(run: Run, frame: Frame, tasks: Sequence[TaskBase]) -> FlowRes
     """Run the tasks of a workflow, a branch or an item.
 
     Raises:
-        TaskFailed: one failed and has no `on_error`; those that ran beside it have ended.
+        TaskFailed: one failed and has no `on_error`; those that ran beside it have ended. Or
+            `max_steps`, or two tasks write a channel that has no reducer.
         Suspended: some wait for answers, and the others cannot go on without them.
-        UsageError: `max_steps`, or two tasks write a channel that has no reducer.
     """
     flow = run.parts.flow(tasks)
     outputs = {**frame.outputs, **dict.fromkeys(flow.names)}
@@ -94,7 +96,11 @@ class _FlowRun:
             raise Suspended.all_of(
                 [self.suspended[name] for name in self.flow.names if name in self.suspended]
             )
-        return self._result()
+        try:
+            return self._result()
+        except ChannelError as error:
+            task = re.split(r"[#\[]", error.path.rpartition(".")[2])[0]
+            raise _failure(task, error.path, error) from error
 
     def _start(self, name: str) -> None:
         self.steps += 1
@@ -116,8 +122,7 @@ class _FlowRun:
         )
         if self.steps > limit:
             message = f"more than {limit} tasks ran; end the loop, or raise max_steps"
-            error = {"task": name, "path": path, "type": "UsageError", "message": message}
-            self.failures.append(TaskFailed(error, RuntimeError(message)))
+            self.failures.append(_failure(name, path, UsageError(message)))
             return
         self.running[asyncio.create_task(execute(context))] = name, past
 
@@ -187,6 +192,11 @@ class _FlowRun:
             updates,
             self.frame.channels.updated(self.frame.state, updates),
         )
+
+
+def _failure(task: str, path: str, error: UsageError) -> TaskFailed:
+    kind = type(error).__name__
+    return TaskFailed({"task": task, "path": path, "type": kind, "message": str(error)}, error)
 
 
 async def _cancelled(running: dict[asyncio.Task[Done], tuple[str, Past]]) -> None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lorebind_bindings.workflow.results import Update
-from lorebind_bindings.workflow.running import Suspended, TaskFailed, keep
+from lorebind_bindings.workflow.running import Suspended, TaskFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from lorebind_bindings.workflow.running import Run
     from lorebind_bindings.workflow.schedule import FlowResult
     from lorebind_knowledge.declarations.workflows.base import Strategy
 
@@ -43,50 +42,27 @@ class JobResult:
         return {"status": status, "error": None, "attempts": attempts}
 
 
-def _letting_fail(run: Run, path: str, job: Job) -> Job:
-    """The same job, which does not run again once it has failed.
-
-    Where a failure counts as a result it is written down as one: a run that is resumed would give
-    another result otherwise.
-    """
-    key = f"{path}|failed"
-
-    async def once() -> FlowResult:
-        if (record := run.journal.records.get(key)) is not None:
-            failed = TaskFailed(record["error"], RuntimeError(record["error"]["message"]))
-            failed.attempts = record["attempts"]
-            raise failed
-        try:
-            return await job()
-        except TaskFailed as failed:
-            record = {"key": key, "error": failed.error, "attempts": failed.attempts}
-            await keep(run, record)
-            raise
-
-    return once
-
-
 async def side_by_side(
-    run: Run, jobs: Mapping[str, Job], workers: int, strategy: Strategy
-) -> list[JobResult]:
+    jobs: Sequence[Job], workers: int, strategy: Strategy
+) -> tuple[list[JobResult], TaskFailed | None]:
     """Run several lists of tasks, a few at a time, started in their order.
 
     Args:
-        run: theirs.
-        jobs: by path; each raises TaskFailed or Suspended, or gives a result.
+        jobs: each raises TaskFailed or Suspended, or gives a result.
         workers: how many at a time.
         strategy: `wait_all` ends all and then fails if one failed, `fail_fast` cancels the others
             at once, `best_effort` goes without what failed, `race` takes the first that succeeds
             and cancels the others.
 
+    Returns:
+        What became of each, and what the task that holds them fails with: the first failure in the
+        order of the jobs; with `race` only if all failed.
+
     Raises:
-        TaskFailed: the first failure in the order of the jobs; with `race`, all failed.
         Suspended: some wait, and the others have ended.
     """
     given = [JobResult() for _ in jobs]
-    if strategy == "best_effort":
-        jobs = {path: _letting_fail(run, path, job) for path, job in jobs.items()}
-    numbered = iter(enumerate(jobs.values()))
+    numbered = iter(enumerate(jobs))
     enough = asyncio.Event()
 
     async def worker() -> None:
@@ -112,14 +88,12 @@ async def side_by_side(
     succeeded = any(one.value is not None for one in given)
     if strategy == "race":
         if succeeded:
-            return [JobResult(one.value, one.error) for one in given]
+            return [JobResult(one.value, one.error) for one in given], None
     elif strategy != "best_effort" and failures:
-        raise failures[0]
+        return given, failures[0]
     if waiting := [one.suspended for one in given if one.suspended is not None]:
         raise Suspended.all_of(waiting)
-    if strategy == "race" and failures:
-        raise failures[0]
-    return given
+    return given, failures[0] if strategy == "race" and failures else None
 
 
 async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> None:

@@ -27,6 +27,14 @@ State = dict[str, Any]
 """The value of each channel."""
 
 
+class ChannelError(UsageError):
+    """A channel cannot take what a task wrote, at `path`."""
+
+    def __init__(self, message: str, path: str) -> None:
+        self.path = path
+        super().__init__(message)
+
+
 class Channels:
     """The channels of a workflow."""
 
@@ -102,20 +110,22 @@ class Channels:
             except UsageError:
                 raise
             except Exception as error:  # whatever a reducer of the project raises
-                raise UsageError(
+                raise ChannelError(
                     f"channel {name!r} does not take what task {update.path!r} wrote: "
-                    f"{type(error).__name__}: {error}"
+                    f"{type(error).__name__}: {error}",
+                    update.path,
                 ) from error
         return value
 
     def refuse_two(self, name: str, one: str, other: str) -> None:
         """
         Raises:
-            UsageError: two tasks wrote a channel side by side that has no reducer.
+            ChannelError: two tasks wrote a channel side by side that has no reducer.
         """
-        raise UsageError(
+        raise ChannelError(
             f"tasks {one!r} and {other!r} both write channel {name!r}, and neither is before the "
-            f"other; declare how to combine them: channels: {{ {name}: {{ reducers: [...] }} }}"
+            f"other; declare how to combine them: channels: {{ {name}: {{ reducers: [...] }} }}",
+            other,
         )
 
     def side_by_side(self, groups: Iterable[Sequence[Update]]) -> list[Update]:

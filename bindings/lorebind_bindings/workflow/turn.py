@@ -1,8 +1,8 @@
 """One turn of a thread: the node of the LangGraph graph that every workflow compiles to.
 
-LangGraph keeps the thread, carries interrupts and answers, and ends the turn. All tasks of a turn
-are one superstep of it, each finished one a pending write of its checkpoint: so a join never waits
-for tasks that have nothing to do with it, and what has ended is written once.
+LangGraph keeps the thread, carries interrupts, and ends the turn. All tasks of a turn are one
+superstep of it, each finished one a pending write of its checkpoint: so a join never waits for
+tasks that have nothing to do with it, and what has ended is written once.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
-from lorebind_bindings.workflow.answers import answer_key, matches, passed_key
 from lorebind_bindings.workflow.run_workflow import outputs_of, run_tasks
 from lorebind_bindings.workflow.running import Frame, NotKept, Run, Suspended
 from lorebind_bindings.workflow.state import Channels
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from lorebind_bindings.workflow.events.bus import EventBus
     from lorebind_bindings.workflow.results import Done
     from lorebind_bindings.workflow.running import Parts
-    from lorebind_bindings.workflow.threads.journal import Journal
     from lorebind_bindings.workflow.threads.threads import Thread, ThreadStore
     from lorebind_knowledge.declarations import WorkflowDeclaration
 
@@ -54,7 +52,7 @@ class Turn:
     bus: EventBus
     interrupt_before: Collection[str] = ()
     seed: Sequence[dict[str, Any]] = ()
-    """Records to begin with, for a replay."""
+    """Records to begin with: the answers of a resume, the tasks that a replay keeps."""
     tasks: dict[str, Done] = field(default_factory=dict)
     """What the tasks gave, once it has ended."""
 
@@ -66,20 +64,16 @@ class Turn:
             TaskFailed: a task failed.
         """
         journal = await self.store.journal(self.thread)
-        new = [record for record in self.seed if record["key"] not in journal.records]
-        await asyncio.gather(*map(journal.put, new))
+        await asyncio.gather(*map(journal.put, self.seed))
         run = Run(self.parts, journal, self.bus, journal.turn, self.interrupt_before)
         channels = Channels(self.declared, run.environment)
         frame = Frame(self.declared, state["input"], channels, channels.start(state))
-        while True:
-            try:
-                found = await run_tasks(run, frame)
-            except NotKept as error:
-                raise error.__cause__ or error from None
-            except Suspended as suspended:
-                await _take_answers(journal, suspended)
-                continue
-            break
+        try:
+            found = await run_tasks(run, frame)
+        except NotKept as error:
+            raise error.__cause__ or error from None
+        except Suspended as suspended:
+            _suspend(suspended)
         self.tasks = found.tasks
         own = {name: found.state[name] for name in self.declared.channels}
         return {
@@ -92,36 +86,17 @@ class Turn:
         }
 
 
-async def _take_answers(journal: Journal, suspended: Suspended) -> None:
-    """Write down what was answered to those that wait, by their paths.
-
-    LangGraph gives every answer of the thread's turn again, from the first, until there is none
-    left; then it ends the node.
+def _suspend(suspended: Suspended) -> NoReturn:
+    """End the node until somebody answers, or lets the tasks begin.
 
     Raises:
-        GraphInterrupt: nobody has answered yet.
-        UsageError: an answer does not fit.
+        GraphInterrupt: always. What is answered is a record of the turn that goes on, see
+            `Workflows.resume`; so LangGraph is told no answers.
     """
     from langgraph.types import interrupt
 
-    asked = {question["path"]: question for question in suspended.waiting}
-    while True:
-        given: Mapping[str, Any] = interrupt(
-            {"waiting": suspended.waiting, "paused": suspended.paused}
-        )
-        # The schema may have changed since it was answered.
-        answers = {
-            path: answer
-            for path, answer in given.items()
-            if path in asked and matches(answer, asked[path])
-        }
-        begun = [path for path in suspended.paused if path in given]
-        for path, answer in answers.items():
-            await journal.put({"key": answer_key(path), "answer": answer})
-        for path in begun:
-            await journal.put({"key": passed_key(path)})
-        if answers or begun:
-            return
+    interrupt({"waiting": suspended.waiting, "paused": suspended.paused})
+    raise suspended
 
 
 playing: ContextVar[Turn] = ContextVar("playing")

@@ -194,7 +194,7 @@ class LorebindVectorStore(LangChainVectorStore):
         where = _filter(kwargs)
 
         def choose(view: View) -> list[StoredChunk]:
-            found = [one.number for one in view.nearest(vector, max(k, fetch_k), where)]
+            found = view.nearest(vector, max(k, fetch_k), where).numbers.tolist()
             if not found:
                 return []
             vectors = view.vectors(found)
@@ -276,8 +276,9 @@ class LorebindVectorStore(LangChainVectorStore):
 
         def find(view: View) -> list[tuple[StoredChunk, float]]:
             found = view.nearest(vector, k, where)
-            chunks = view.chunks([one.number for one in found])
-            return [(chunks[one.number], one.figure) for one in found]
+            chunks = view.chunks(found.numbers.tolist())
+            pairs = zip(found.numbers.tolist(), found.figures.tolist(), strict=True)
+            return [(chunks[number], figure) for number, figure in pairs]
 
         return await self._asked(find, [])
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,9 @@ from lorebind_knowledge.errors import UsageError, did_you_mean
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    _Path = tuple[str, ...]
 
 NAMES = ("input", "workflow", "tasks", "state", "item", "index", "output", "error")
 """What an expression may name; which of them there are depends on where it stands."""
@@ -106,35 +111,58 @@ class Condition:
             (dot, name, opened) in ((".", "map", "("), (".", "filter", "("))
             for dot, name, opened in zip(tokens, tokens[1:], tokens[2:], strict=False)
         )
-        self._compiled = _compiled(text)
+        self._compiled = _compiled(_runtime(), text)
         self.kind = _kind(self._compiled.return_type())
         """The CEL type of its value: `bool`, `string`, `list`; `dyn` if a run decides."""
+        longest_first = sorted(self.paths, key=len, reverse=True)
+        self._each = [path for path in longest_first if path[0] in _EACH]
+        self._shared = [path for path in longest_first if path[0] not in _EACH]
+        if self._each:
+            for name in self.roots.intersection(_EACH):
+                text = f"given('{name}').map({name}, {text}\n)[0]"
+            self._compiled = _compiled(_runtime_of_items(), text)
 
-    def value(self, scopes: Mapping[str, Any]) -> Any:
+    def value(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> Any:
         """Its value, which is what JSON can say.
 
         Args:
             scopes: what a run knows, by NAMES; plain JSON. What the expression does not name is not
                 looked at.
+            converted: where it is computed for many items: what is the same for all of them is
+                converted once.
 
         Raises:
             ConditionError: a key is missing, types do not go together, it takes too many steps.
         """
-        data = self._named(scopes)
-        self._refuse_unfit(data)
+        each = _named(self._each, scopes)
+        size = self._refuse_unfit(each)
+        activation = self._activation(scopes, {} if converted is None else converted, size)
         try:
-            found = self._compiled.eval(data=data)
+            with _giving(each):
+                found = self._compiled.eval(activation=activation)
         except (RuntimeError, ValueError, TypeError) as error:
             raise self._error(self._reason(str(error))) from None
         return self._plain(found)
 
-    def truth(self, scopes: Mapping[str, Any]) -> bool:
+    def _activation(self, scopes: Mapping[str, Any], converted: Converted, size: int) -> Any:
+        """What the runtime computes it with: all that it names but item and index."""
+        values = [_at(path, scopes) for path in self._shared]
+        kept = converted.get(self.text)
+        if kept is None or kept.left < size or not kept.is_of(values):
+            data = _named(self._shared, scopes)
+            room = _ROOM + self._refuse_unfit(data)
+            runtime = _runtime_of_items() if self._each else _runtime()
+            kept = converted[self.text] = _Kept(values, runtime.Activation(data=data), room)
+        kept.left -= size
+        return kept.activation
+
+    def truth(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> bool:
         """Its value, which must be true or false.
 
         Raises:
             ConditionError: as `value`, and for any other value.
         """
-        found = self.value(scopes)
+        found = self.value(scopes, converted)
         if not isinstance(found, bool):
             raise self._error(f"expected true or false, got {_described(found)}")
         return found
@@ -153,24 +181,10 @@ class Condition:
             return found
         raise self._error(f"its value, a {kind}, is not what JSON can say")
 
-    def _named(self, scopes: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the scopes that it names: the runtime copies all that it is given."""
-        named: dict[str, Any] = {}
-        for path in sorted(self.paths, key=len, reverse=True):
-            *above, last = path
-            found, made = scopes, named
-            for key in above:
-                inner = found.get(key)
-                if not isinstance(inner, dict):
-                    last = key
-                    break
-                found, made = inner, made.setdefault(key, {})
-            if last in found:
-                made[last] = found[last]
-        return named
-
-    def _refuse_unfit(self, data: Mapping[str, Any]) -> None:
+    def _refuse_unfit(self, data: Mapping[str, Any]) -> int:
+        """How many values there are in it."""
         ahead: list[Any] = [data]
+        count = 0
         for _ in range(MAX_DEPTH):
             inner: list[Any] = []
             for value in ahead:
@@ -178,6 +192,7 @@ class Condition:
                     message = f"map and filter take at most {MAX_ITEMS:,} items"
                     raise self._error(f"{message}, and a list here has {len(value):,}")
                 items = [*value, *value.values()] if isinstance(value, dict) else value
+                count += len(items)
                 if any(isinstance(item, str) and "\0" in item for item in items):
                     # The runtime would take the text for what stands before it.
                     raise self._error("a text holds a null character")
@@ -185,6 +200,7 @@ class Condition:
             ahead = inner
         if ahead:
             raise self._error(f"what it names is nested deeper than {MAX_DEPTH} levels")
+        return count
 
     def _reason(self, said: str) -> str:
         """Why it cannot be computed, in words that hold no values."""
@@ -200,6 +216,58 @@ class Condition:
 
     def _error(self, message: str, hint: str = "") -> ConditionError:
         return ConditionError(self.text, message, hint)
+
+
+def _named(paths: Iterable[_Path], scopes: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the scopes at some paths, the longest first: the runtime copies all of it."""
+    named: dict[str, Any] = {}
+    for path in paths:
+        *above, last = path
+        found, made = scopes, named
+        for key in above:
+            inner = found.get(key)
+            if not isinstance(inner, dict):
+                last = key
+                break
+            found, made = inner, made.setdefault(key, {})
+        if last in found:
+            made[last] = found[last]
+    return named
+
+
+def _at(path: _Path, scopes: Mapping[str, Any]) -> tuple[int, Any]:
+    """The object at a path, or the last one on the way there; and how deep it is."""
+    found: Any = scopes
+    for depth, key in enumerate(path):
+        if not isinstance(found, dict) or key not in found:
+            return depth, found
+        found = found[key]
+    return len(path), found
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a condition was computed with, converted for the runtime."""
+
+    values: list[tuple[int, Any]]
+    activation: Any
+    left: int
+    """How many values of items it still takes: the runtime keeps what it makes of them."""
+
+    def is_of(self, values: list[tuple[int, Any]]) -> bool:
+        """Whether these are the same objects."""
+        return all(
+            depth == other and value is same
+            for (depth, value), (other, same) in zip(self.values, values, strict=True)
+        )
+
+
+Converted = dict[str, _Kept]
+"""What conditions were computed with, by their text. It belongs to those items whose values nobody
+changes, and is dropped with them."""
+
+_ROOM = 10_000
+"""How many values of items are taken at least before the rest is converted again."""
 
 
 @lru_cache(maxsize=1024)
@@ -220,8 +288,50 @@ def _runtime() -> Any:
     return cel.NewEnv(variables=dict.fromkeys(NAMES, cel.Type.DYN))
 
 
-def _compiled(text: str) -> Any:
-    runtime = _runtime()
+_EACH = ("item", "index")
+"""The names whose values are others for each item."""
+
+
+class _Given(threading.local):
+    """The values of `_EACH` in the computation that this thread does.
+
+    Each is in a list, always the same one: the runtime never frees what a function returns.
+    """
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[Any]] = {name: [] for name in _EACH}
+
+
+_given = _Given()
+
+
+@contextmanager
+def _giving(each: Mapping[str, Any]) -> Iterator[None]:
+    for name, value in each.items():
+        _given.lists[name].append(value)
+    try:
+        yield
+    finally:
+        for name in each:
+            _given.lists[name].clear()
+
+
+def _give(name: str) -> list[Any]:
+    if not _given.lists[name]:
+        raise LookupError("not found in Activation")
+    return _given.lists[name]
+
+
+@cache
+def _runtime_of_items() -> Any:
+    """The same with a function that gives `_EACH`, as the runtime keeps all other values."""
+    cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
+    asked = cel.Overload("given", cel.Type.DYN, [cel.Type.STRING], impl=_give)
+    variables = dict.fromkeys(NAMES, cel.Type.DYN)
+    return cel.NewEnv(variables=variables, functions=[cel.FunctionDecl("given", [asked])])
+
+
+def _compiled(runtime: Any, text: str) -> Any:
     try:
         return runtime.compile(text)
     except (RuntimeError, ValueError, TypeError) as error:

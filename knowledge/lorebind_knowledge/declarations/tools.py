@@ -97,6 +97,9 @@ def _spelt_out(value: Any) -> Any:
     if isinstance(value, str) and ":" not in value:
         hint = f"for a knowledge base write {{ knowledge: {value} }}"
         raise RefusedError([Fault(f"{value!r} is not of the form 'module:name'", hint)])
+    if isinstance(value, dict) and not value.keys() & {"call", "knowledge"}:
+        hint = "write { call: 'module:name' } for code, { knowledge: ID } for a search"
+        raise RefusedError([Fault("a tool needs the key 'call' or 'knowledge'", hint)])
     is_tool = not isinstance(value, Declaration) and is_object(value)
     return {"call": value} if isinstance(value, str) or is_tool else value
 

@@ -16,7 +16,7 @@ from lorebind_knowledge.events import Event, Extension
 from lorebind_knowledge.extras import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from prometheus_client import CollectorRegistry
 
@@ -99,7 +99,11 @@ class Prometheus(Extension):
         if registry is None:
             # What the process itself uses is told by node_exporter already.
             registry = self._client.CollectorRegistry() if textfile else self._client.REGISTRY
-        self._registry = registry
+        self.registry = registry
+        """Where the metrics are registered."""
+        self.labelled: Collection[str] | None = None
+        """The ids that are labels; all other knowledge bases are counted as `api`. None means that
+        every id is one, which is too many where callers of a server choose ids."""
         self._metrics = _metrics_in(registry, self._client)
         self._textfile = None if textfile is None else Path(textfile)
         self._has_ingested = False
@@ -115,27 +119,31 @@ class Prometheus(Extension):
             self._count_failure(event, "document")
 
     def ingest_embedded(self, event: Event) -> None:
-        self._metrics.chunks.labels(event.kb_id).inc(event.data["chunks"])
-        self._metrics.cache_hits.labels(event.kb_id, "embedding").inc(event.data["cache_hits"])
+        self._metrics.chunks.labels(self._label(event)).inc(event.data["chunks"])
+        self._metrics.cache_hits.labels(self._label(event), "embedding").inc(
+            event.data["cache_hits"]
+        )
 
     def embedder_called(self, event: Event) -> None:
-        self._metrics.embedder_calls.labels(event.kb_id, event.data["operation"]).inc()
+        self._metrics.embedder_calls.labels(self._label(event), event.data["operation"]).inc()
         if event.data["kind"]:
             self._count_failure(event, "embedder")
 
     def ingest_completed(self, event: Event) -> None:
         report = event.data["report"]
         self._has_ingested = True
-        self._metrics.ingests.labels(event.kb_id, report.status).inc()
-        self._metrics.ingest_seconds.labels(event.kb_id).observe(report.seconds)
+        self._metrics.ingests.labels(self._label(event), report.status).inc()
+        self._metrics.ingest_seconds.labels(self._label(event)).observe(report.seconds)
         for source in report.sources:
             if source.status == "failed":
-                self._metrics.failures.labels(event.kb_id, "source", "SourceError").inc()
+                self._metrics.failures.labels(self._label(event), "source", "SourceError").inc()
 
     def ingest_failed(self, event: Event) -> None:
         self._has_ingested = True
         cancelled = event.data["kind"] == "cancelled"
-        self._metrics.ingests.labels(event.kb_id, "cancelled" if cancelled else "failed").inc()
+        self._metrics.ingests.labels(
+            self._label(event), "cancelled" if cancelled else "failed"
+        ).inc()
         self._count_failure(event, "ingest")
 
     def reindex_failed(self, event: Event) -> None:
@@ -143,13 +151,13 @@ class Prometheus(Extension):
 
     def retrieval_completed(self, event: Event) -> None:
         data = event.data
-        self._metrics.queries.labels(event.kb_id, data["strategy"], data["verdict"]).inc()
-        self._metrics.query_seconds.labels(event.kb_id).observe(data["seconds"])
+        self._metrics.queries.labels(self._label(event), data["strategy"], data["verdict"]).inc()
+        self._metrics.query_seconds.labels(self._label(event)).observe(data["seconds"])
         if data["cached"]:
-            self._metrics.cache_hits.labels(event.kb_id, "query").inc()
+            self._metrics.cache_hits.labels(self._label(event), "query").inc()
 
     def retrieval_failed(self, event: Event) -> None:
-        self._metrics.queries.labels(event.kb_id, event.data["strategy"], "failed").inc()
+        self._metrics.queries.labels(self._label(event), event.data["strategy"], "failed").inc()
         self._count_failure(event, "query")
 
     def shutdown(self, event: Event) -> None:
@@ -159,11 +167,15 @@ class Prometheus(Extension):
             self._server = None
         if self._textfile is not None and self._has_ingested:
             self._textfile.parent.mkdir(parents=True, exist_ok=True)
-            self._client.write_to_textfile(str(self._textfile), self._registry)
+            self._client.write_to_textfile(str(self._textfile), self.registry)
+
+    def _label(self, event: Event) -> str:
+        known = self.labelled is None or event.kb_id in self.labelled
+        return event.kb_id if known else "api"
 
     def _count_failure(self, event: Event, operation: str) -> None:
         if event.data["kind"] != "cancelled":
-            self._metrics.failures.labels(event.kb_id, operation, event.data["kind"]).inc()
+            self._metrics.failures.labels(self._label(event), operation, event.data["kind"]).inc()
 
 
 class _Metrics:

@@ -13,14 +13,14 @@ import numpy as np
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog import chunks
-from lorebind_knowledge.cosines import MARGIN, cosines, direction_of, score_of, scores_of
+from lorebind_knowledge.cosines import MARGIN, best_first, cosines, direction_of, scores_of
 from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.filters import compile_filter, without_fields
 from lorebind_knowledge.namespace import COLLECTION_SCOPE
 from lorebind_knowledge.records import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,12 +41,25 @@ _SAMPLE = 20
 
 
 class Found(NamedTuple):
-    """A chunk that a search found, not read yet."""
+    """Chunks that a search found, as columns; none is read yet."""
 
-    number: int
-    id: str
-    figure: float
-    """Its cosine, or its BM25."""
+    numbers: NDArray[np.int64]
+    ids: list[str]
+    figures: NDArray[np.float64]
+    """Their cosines, or their BM25."""
+
+    def at(self, positions: Sequence[int]) -> Found:
+        """Those at some positions, in their order."""
+        wanted = np.array(positions, np.intp)
+        ids = [self.ids[at] for at in positions]
+        return Found(self.numbers[wanted], ids, self.figures[wanted])
+
+    def best(self, k: int, figure: float = 1.0) -> Found:
+        """The best `k` by score, ties by id. A score is a figure's share of the best one."""
+        return self.at(best_first(scores_of(self.figures / figure), self.ids)[:k])
+
+
+_NOTHING = Found(np.zeros(0, np.int64), [], np.zeros(0))
 
 
 class _Filter(NamedTuple):
@@ -101,9 +114,7 @@ class View:
             known.every = chunks.metadata_keys(self._sql, self.index.birth)
         return known.every
 
-    def nearest(
-        self, vector: Vector, k: int, where: Mapping[str, Any] | None = None
-    ) -> list[Found]:
+    def nearest(self, vector: Vector, k: int, where: Mapping[str, Any] | None = None) -> Found:
         """The `k` chunks nearest to a vector with their cosines, best score first, ties by id.
 
         Raises:
@@ -114,7 +125,7 @@ class View:
         only = self._filter(k, where)
         self._check(vector)
         if only.total == 0:
-            return []
+            return _NOTHING
         direction = direction_of(vector)
         # One of length 0 is as near to all as to any: the order is made by the figures below.
         unit = direction if direction.any() else np.eye(1, len(direction))[0]
@@ -126,19 +137,19 @@ class View:
         while True:
             nominees = finish(self._store.nearest(self._space, query, ask, only.told, only.among))
             found, last = self._judged(nominees, direction, only)
-            best = _in_order(found)[:k]
-            if len(found) == only.total:
+            best = found.best(k)
+            if len(found.ids) == only.total:
                 return best
             if len(nominees.numbers) < ask or self._are_all(nominees):
-                self._check_complete(len(found), only)
+                self._check_complete(len(found.ids), only)
                 return best
-            if len(best) == k and max(last, 0) < best[-1].figure - MARGIN:
+            if len(best.ids) == k and max(last, 0) < best.figures[-1] - MARGIN:
                 return best
             if last <= 0 and not only.where:
                 return self._filled(found, vector, k)
             ask *= _GROWTH
 
-    def worded(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> list[Found]:
+    def worded(self, question: str, k: int, where: Mapping[str, Any] | None = None) -> Found:
         """The `k` chunks that best match the words of a question by BM25, best first, ties by id.
 
         Any one of the words is enough. How rare a word is, is counted over what is live in the
@@ -149,33 +160,32 @@ class View:
         """
         only = self._filter(k, where)
         if only.total == 0:
-            return []
+            return _NOTHING
         return self._best_worded(*self._words(question).passages, k, only)
 
-    def word_figures(self, question: str, numbers: Sequence[int]) -> NDArray[np.float64]:
+    def word_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of chunks their BM25, in the order of the numbers; 0 for what holds no word."""
-        if not numbers:
+        if not len(numbers):
             return np.zeros(0)
-        return self._words(question).figures(np.array(numbers, np.int64))
+        return self._words(question).figures(numbers)
 
-    def document_figures(self, question: str, numbers: Sequence[int]) -> NDArray[np.float64]:
+    def document_figures(self, question: str, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of chunks that are live the BM25 of their documents; in order, and 0, as for chunks.
 
         How rare a word is, is counted over the documents that are live in the index.
         """
-        if not numbers:
+        if not len(numbers):
             return np.zeros(0)
-        live = self._live(numbers)
-        versions = [live[number].version for number in numbers]
-        return self._words(question).documents(np.array(numbers, np.int64), versions)
+        versions = list(self.documents(numbers.tolist()).values())
+        return self._words(question).documents(numbers, versions)
 
-    def cosines(self, vector: Vector, numbers: Collection[int]) -> dict[int, float]:
-        """Of chunks their cosines with a vector, by number."""
-        vectors = self.vectors(numbers)
-        if not vectors:
-            return {}
-        figures = cosines(np.array(list(vectors.values())), direction_of(vector)).tolist()
-        return dict(zip(vectors, figures, strict=True))
+    def cosines(self, vector: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of chunks, each named once, their cosines with a vector, in the order of the numbers."""
+        if not len(numbers):
+            return np.zeros(0)
+        vectors = list(self.vectors(numbers.tolist()).values())
+        figures: NDArray[np.float64] = cosines(np.array(vectors), direction_of(vector))
+        return figures
 
     def vectors(self, numbers: Collection[int]) -> dict[int, Vector]:
         """Of chunks their unit vectors, by number.
@@ -245,7 +255,7 @@ class View:
         nominees: Nominees,
         direction: NDArray[np.float64],
         only: _Filter,
-    ) -> tuple[list[Found], float]:
+    ) -> tuple[Found, float]:
         """What is live and passes, with its cosine; and one that no other vector exceeds."""
         numbers = [int(number) for number in nominees.numbers]
         vectors = nominees.vectors
@@ -255,15 +265,16 @@ class View:
             numbers = [number for number in numbers if number in known]
             vectors = np.array([known[number] for number in numbers])
         if not numbers:
-            return [], 1.0
-        figures = cosines(vectors, direction).tolist()
+            return _NOTHING, 1.0
+        figures = cosines(vectors, direction)
+        return self._found(numbers, figures, only), float(figures[-1])
+
+    def _found(self, numbers: Sequence[int], figures: NDArray[np.float64], only: _Filter) -> Found:
+        """Those that are live and pass a filter, each once."""
         passing = self._passing(numbers, only)
-        found = {
-            number: Found(number, passing[number].id, figure)
-            for number, figure in zip(numbers, figures, strict=True)
-            if number in passing
-        }
-        return list(found.values()), figures[-1]
+        places = {number: at for at, number in enumerate(numbers) if number in passing}
+        ids = [passing[number].id for number in places]
+        return Found(np.array(list(places), np.int64), ids, figures[list(places.values())])
 
     def _known_vectors(self, numbers: list[int]) -> Mapping[int, Any]:
         """The vectors of numbers that the store has named, dead ones among them."""
@@ -290,30 +301,31 @@ class View:
             known.update({number: found.get(number) for number in new})
         return {number: one for number in numbers if (one := known[number]) is not None}
 
-    def _filled(self, found: Iterable[Found], vector: Vector, k: int) -> list[Found]:
+    def _filled(self, found: Found, vector: Vector, k: int) -> Found:
         """The best `k` where all the others have the score 0: they tie, and go by id."""
-        related = [one for one in found if score_of(one.figure) > 0]
-        known = {one.number for one in related}
+        related = found.at(np.flatnonzero(scores_of(found.figures) > 0).tolist())
+        known = set(related.numbers.tolist())
         first = chunks.first_by_id(self._sql, self._space.birth, k)
         names = {number: name for number, name in first if number not in known}
-        near = self.cosines(vector, names)
-        others = [Found(number, name, near[number]) for number, name in names.items()]
-        return _in_order([*related, *others])[:k]
+        others = np.array(list(names), np.int64)
+        return Found(
+            np.concatenate([related.numbers, others]),
+            [*related.ids, *names.values()],
+            np.concatenate([related.figures, self.cosines(vector, others)]),
+        ).best(k)
 
     def _best_worded(
         self, numbers: NDArray[np.int64], figures: NDArray[np.float64], k: int, only: _Filter
-    ) -> list[Found]:
+    ) -> Found:
         if only.among is not None:
             inside = _are_inside(numbers, only.among)
             numbers, figures = numbers[inside], figures[inside]
         wanted = k
         while True:
             some = _best_of(figures, wanted)
-            passing = self._passing(numbers[some].tolist(), only)
-            pairs = zip(numbers[some].tolist(), figures[some].tolist(), strict=True)
-            hits = [Found(n, passing[n].id, figure) for n, figure in pairs if n in passing]
-            if len(hits) >= k or len(some) == len(figures):
-                return _in_order(hits, hits[0].figure if hits else 1.0)[:k]
+            hits = self._found(numbers[some].tolist(), figures[some], only)
+            if len(hits.ids) >= k or len(some) == len(figures):
+                return hits.best(k, float(hits.figures.max(initial=0.0)) or 1.0)
             wanted *= _GROWTH
 
     def _masks(self) -> Masks:
@@ -390,15 +402,3 @@ def _best_of(figures: NDArray[np.float64], count: int) -> NDArray[np.int64]:
         least = np.partition(figures, -count)[-count] - MARGIN * figures.max()
         some = np.flatnonzero(figures >= least)
     return some[np.argsort(-figures[some], kind="stable")]
-
-
-def _in_order(found: Iterable[Found], best: float = 1.0) -> list[Found]:
-    """Best score first, ties by id. A score is a figure's share of the best one."""
-    found = list(found)
-    scores = scores_of(np.array([one.figure for one in found]) / best)
-    return [
-        one
-        for *_, one in sorted(
-            zip((-scores).tolist(), (one.id for one in found), found, strict=True)
-        )
-    ]

@@ -228,16 +228,16 @@ class Asked:
         if not self._held:
             return np.zeros(len(numbers))
         owners = partial(self._words.owners, self._sql)
-        ids, first, back = np.unique(owners(numbers), return_index=True, return_inverse=True)
+        ids = owners(numbers)
         of_versions = self._words.lengths_of_versions(self._sql, set(versions))
-        lengths = np.array([of_versions[versions[at]] for at in first.tolist()])
+        lengths = np.array([of_versions[version] for version in versions])
         average = max(self._totals.words / max(self._totals.documents, 1), 1e-9)
         held = [(weight, one.in_documents(owners)) for weight, one in self._held]
         weights = [weight * rarity(self._totals.documents, len(one[0])) for weight, one in held]
         times = np.array([_of(*one, ids) for _, one in held])
         each = saturated(times, lengths, average) * np.array(weights)[:, None]
         figures: NDArray[np.float64] = each.sum(axis=0)
-        return figures[back]
+        return figures
 
 
 def _of(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:

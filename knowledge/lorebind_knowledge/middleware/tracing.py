@@ -58,6 +58,7 @@ class Tracing(Wrapper):
             namespace = asked.kbs[0].namespace
             about = {
                 "gen_ai.operation.name": "retrieval",
+                "gen_ai.data_source.id": " ".join(kb.id for kb in asked.kbs),
                 "lorebind.project": namespace.project,
                 "lorebind.tenant": namespace.tenant,
                 "lorebind.scope": namespace.scope,

@@ -16,6 +16,8 @@ NEARLY = 0.9
 """The share of runs of three words in common, by Jaccard, from which two passages count as one."""
 
 _WORD = re.compile(r"\w+")
+# Of ASCII, letters in lower case and a space for all that `\w` does not match: the same, sooner.
+_ASCII = "".join(char.lower() if _WORD.match(char) else " " for char in map(chr, range(128)))
 _RUN = 3
 
 _Runs: TypeAlias = "frozenset[int]"
@@ -55,10 +57,17 @@ def without_repeats(
 
 def _runs(text: str) -> _Runs:
     """All runs of three words, by their hashes; of a text that has fewer, the text itself."""
-    words = _WORD.findall(text.lower())
+    words = words_of(text)
     if len(words) < _RUN:
         return frozenset([hash(" ".join(text.split()))])
     return frozenset(map(hash, zip(*(words[at:] for at in range(_RUN)), strict=False)))
+
+
+def words_of(text: str) -> list[str]:
+    """Its words in lower case, by what a regular expression calls a word."""
+    if text.isascii():
+        return text.translate(_ASCII).split()
+    return _WORD.findall(text.lower())
 
 
 def _first(runs: _Runs) -> list[int]:

@@ -17,6 +17,5 @@ def hybrid(query: Query, limit: int) -> Candidates:
     ranked = fuse(query.both(fusion.depth), fusion)
     if not fusion.smoothing.weight:
         return ranked
-    candidates = list(ranked)
-    documents, vectors = query.documents(candidates), query.vectors(candidates)
+    documents, vectors = query.documents(ranked.passages), query.vectors(ranked.passages)
     return smooth(ranked, documents, vectors, fusion.smoothing)

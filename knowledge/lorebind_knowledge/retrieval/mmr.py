@@ -23,8 +23,7 @@ def mmr(query: Query, limit: int) -> Ranking:
     ranked = hybrid(query, limit)
     if not ranked:
         return []
-    candidates = list(ranked)
-    vectors = query.vectors(candidates)
+    vectors = query.vectors(ranked.passages)
     relevance = scaled(ranked.figures["fused"])
     weight = query.settings.mmr_lambda
     likeness = np.zeros(len(ranked))
@@ -35,6 +34,6 @@ def mmr(query: Query, limit: int) -> Ranking:
         at = int(np.argmax(gain))  # the first of equals: they stand in the order of relevance
         left[at] = False
         likeness = np.maximum(likeness, vectors @ vectors[at])
-        one = candidates[at]
+        one = ranked[at]
         chosen.append(one.scored(one.score, mmr=float(gain[at])))
     return chosen

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lorebind_knowledge.cosines import score_of, scores_of
+from lorebind_knowledge.cosines import best_first, score_of, scores_of
 from lorebind_knowledge.errors import StoreError
 from lorebind_knowledge.records import DocumentMatch
 
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.catalog.chunks import StoredChunk
     from lorebind_knowledge.declarations import RetrievalDeclaration
-    from lorebind_knowledge.index.view import Found, View
+    from lorebind_knowledge.index.view import View
     from lorebind_knowledge.records import Matrix, Vector
 
 _NAMES = ("kb_id", "uri")
 _SPAN = ("start", "end", "line_start", "line_end")
 _DECIMALS = 9
 """Of a score: more than the 6 of the relative figures, so that different ones stay different."""
+
+
+Place: TypeAlias = tuple[str, int, str]
+"""Of a passage its knowledge base, its number there, and its id."""
 
 
 class Candidate(NamedTuple):
@@ -48,8 +53,7 @@ class Candidate(NamedTuple):
 class Candidates(Sequence[Candidate]):
     """Candidates as columns: most are only compared, and each is made when it is looked at."""
 
-    passages: Sequence[tuple[str, int, str]]
-    """Of each its knowledge base, number and id."""
+    passages: Sequence[Place]
     scores: NDArray[np.float64]
     figures: Mapping[str, NDArray[np.float64]]
     """By name, each of all candidates."""
@@ -75,10 +79,7 @@ class Candidates(Sequence[Candidate]):
 
     def order(self, figures: NDArray[np.float64]) -> list[int]:
         """The positions in the order of some figures, best first, ties by id."""
-        ids = [name for *_, name in self.passages]
-        return [
-            at for *_, at in sorted(zip((-figures).tolist(), ids, range(len(self)), strict=True))
-        ]
+        return best_first(figures, [name for _, _, name in self.passages])
 
 
 Ranking: TypeAlias = "Sequence[Candidate]"
@@ -100,12 +101,9 @@ class Query:
 
     def nearest(self, k: int) -> Ranking:
         """The nearest passages by cosine, best first, ties by id."""
-        found = [
-            Candidate(kb_id, one.number, one.id, score_of(one.figure), {"dense": one.figure})
-            for kb_id, view in self.views.items()
-            for one in view.nearest(self.vector, k, self.settings.filters)
-        ]
-        return sorted(found, key=lambda one: (-one.score, one.id))[:k]
+        found = _joined([self._nearest(kb_id, k) for kb_id in self.views])
+        scores = scores_of(found.figures["dense"])
+        return replace(found, scores=scores).at(found.order(scores)[:k])
 
     def worded(self, k: int) -> Ranking:
         """The passages that match the words best by BM25, each with its cosine too.
@@ -131,27 +129,27 @@ class Query:
             found = found.at(sorted({*found.order(near)[:depth], *worded}))
         return found
 
-    def vectors(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Their unit vectors, shape (candidates, dimension)."""
+    def vectors(self, passages: Sequence[Place]) -> Matrix:
+        """Their unit vectors, shape (passages, dimension)."""
         known: dict[tuple[str, int], Any] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].vectors(numbers)
             known |= {(kb_id, number): vector for number, vector in given.items()}
-        return np.array([known[one.kb_id, one.number] for one in candidates])
+        return np.array([known[kb_id, number] for kb_id, number, _ in passages])
 
-    def documents(self, candidates: Sequence[Candidate]) -> list[tuple[str, int]]:
+    def documents(self, passages: Sequence[Place]) -> list[tuple[str, int]]:
         """The documents that they belong to: the same for two of one document."""
         known: dict[tuple[str, int], int] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb(passages).items():
             given = self.views[kb_id].documents(numbers)
             known |= {(kb_id, number): document for number, document in given.items()}
-        return [(one.kb_id, known[one.kb_id, one.number]) for one in candidates]
+        return [(kb_id, known[kb_id, number]) for kb_id, number, _ in passages]
 
     def passages(self, candidates: Sequence[Candidate]) -> list[DocumentMatch]:
         """The candidates with their texts and metadata."""
         candidates = list(candidates)
         chunks: dict[tuple[str, int], StoredChunk] = {}
-        for kb_id, numbers in _by_kb(candidates).items():
+        for kb_id, numbers in _by_kb([one[:3] for one in candidates]).items():
             given = self.views[kb_id].chunks(numbers)
             chunks |= {(kb_id, number): chunk for number, chunk in given.items()}
         return [self._passage(one, chunks[one.kb_id, one.number]) for one in candidates]
@@ -161,28 +159,31 @@ class Query:
         for start in range(0, len(candidates), at_once):
             yield from self.passages(candidates[start : start + at_once])
 
+    def _nearest(self, kb_id: str, k: int) -> Candidates:
+        found = self.views[kb_id].nearest(self.vector, k, self.settings.filters)
+        return _candidates(kb_id, found.numbers, found.ids, dense=found.figures)
+
     def _worded(self, kb_id: str, k: int) -> Candidates:
         view = self.views[kb_id]
-        found = view.worded(self.question, k, self.settings.filters)
-        near = view.cosines(self.vector, [one.number for one in found])
-        dense, lexical = [near[one.number] for one in found], [one.figure for one in found]
-        return _candidates(kb_id, found, lexical=np.array(lexical), dense=np.array(dense))
+        numbers, ids, figures = view.worded(self.question, k, self.settings.filters)
+        dense = view.cosines(self.vector, numbers)
+        return _candidates(kb_id, numbers, ids, lexical=figures, dense=dense)
 
     def _both(self, kb_id: str, depth: int) -> Candidates:
         view, where = self.views[kb_id], self.settings.filters
         nearest = view.nearest(self.vector, depth, where)
-        near = {one.number: one.figure for one in nearest}
         worded = view.worded(self.question, depth, where)
-        found = [*nearest, *(one for one in worded if one.number not in near)]
-        numbers = [one.number for one in found]
-        near |= view.cosines(self.vector, numbers[len(nearest) :])
+        near = set(nearest.numbers.tolist())
+        more = [at for at, number in enumerate(worded.numbers.tolist()) if number not in near]
+        others = worded.at(more)
+        numbers = np.concatenate([nearest.numbers, others.numbers])
         figures = {
-            "dense": np.array([near[number] for number in numbers]),
+            "dense": np.concatenate([nearest.figures, view.cosines(self.vector, others.numbers)]),
             "lexical": view.word_figures(self.question, numbers),
         }
         if self.settings.fusion.counts_documents:
             figures["document"] = view.document_figures(self.question, numbers)
-        return _candidates(kb_id, found, **figures)
+        return _candidates(kb_id, numbers, nearest.ids + others.ids, **figures)
 
     def _passage(self, one: Candidate, chunk: StoredChunk) -> DocumentMatch:
         about = chunk.metadata
@@ -222,9 +223,11 @@ def weighed(
     return Candidates(candidates.passages, scores, known).at(order)
 
 
-def _candidates(kb_id: str, found: Sequence[Found], **figures: NDArray[np.float64]) -> Candidates:
-    passages = [(kb_id, one.number, one.id) for one in found]
-    return Candidates(passages, np.zeros(len(found)), figures)
+def _candidates(
+    kb_id: str, numbers: NDArray[np.int64], ids: Sequence[str], **figures: NDArray[np.float64]
+) -> Candidates:
+    passages = list(zip(repeat(kb_id), numbers.tolist(), ids))
+    return Candidates(passages, np.zeros(len(passages)), figures)
 
 
 def _joined(parts: Sequence[Candidates]) -> Candidates:
@@ -234,8 +237,8 @@ def _joined(parts: Sequence[Candidates]) -> Candidates:
     return Candidates(passages, np.zeros(len(passages)), figures)
 
 
-def _by_kb(candidates: Iterable[Candidate]) -> dict[str, list[int]]:
+def _by_kb(passages: Iterable[Place]) -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
-    for one in candidates:
-        numbers.setdefault(one.kb_id, []).append(one.number)
+    for kb_id, number, _ in passages:
+        numbers.setdefault(kb_id, []).append(number)
     return numbers

@@ -272,7 +272,8 @@ def _passed(query: Query, ranked: Ranking) -> Ranking:
         for some in (ranked[:LOOKED_THROUGH], ranked[LOOKED_THROUGH:])
     )
     if settings.max_per_document is not None:
-        first = spread(first, query.documents(first), settings.max_per_document)
+        documents = query.documents([one[:3] for one in first])
+        first = spread(first, documents, settings.max_per_document)
     return [*first, *others]
 
 

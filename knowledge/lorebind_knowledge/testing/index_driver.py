@@ -157,7 +157,7 @@ class Driver:
 
         def ask(view: View) -> list[Match]:
             found = view.worded(question, k, where)
-            return _matches(view, found, found[0].figure if found else 1.0)
+            return _matches(view, found, found.figures.max(initial=0.0) or 1.0)
 
         return self.index.read(namespace, ask)
 
@@ -210,17 +210,12 @@ class Driver:
         self.index.close()
 
 
-def _matches(view: View, found: Sequence[Found], best: float) -> list[Match]:
-    whole = view.chunks([one.number for one in found])
+def _matches(view: View, found: Found, best: float) -> list[Match]:
+    numbers = found.numbers.tolist()
+    whole = view.chunks(numbers)
     return [
-        Match(
-            one.id,
-            score_of(one.figure / best),
-            one.figure,
-            whole[one.number].text,
-            whole[one.number].metadata,
-        )
-        for one in found
+        Match(name, score_of(figure / best), figure, whole[number].text, whole[number].metadata)
+        for number, name, figure in zip(numbers, found.ids, found.figures.tolist(), strict=True)
     ]
 
 

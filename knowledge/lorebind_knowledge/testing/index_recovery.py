@@ -83,10 +83,10 @@ def documents(view: View) -> dict[str, str]:
     """The ids of the chunks that a search finds, by document; seen in three ways that agree."""
     seen = {uri: " ".join(one.id for one in view.document(uri)) for uri in _BEFORE}
     every = " ".join(filter(None, seen.values())).split()
-    assert sorted(one.id for one in view.nearest(vector(_SLANT), 100)) == sorted(every)
+    assert sorted(view.nearest(vector(_SLANT), 100).ids) == sorted(every)
     worded = view.worded("bread butter milk cheese", 100)
-    assert sorted(one.id for one in worded) == sorted(every)
-    assert view.nearest(vector(_SLANT), 5, {"no": "passage"}) == []
+    assert sorted(worded.ids) == sorted(every)
+    assert view.nearest(vector(_SLANT), 5, {"no": "passage"}).ids == []
     assert view.state.live == len(every)
     return seen
 

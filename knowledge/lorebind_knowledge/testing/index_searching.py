@@ -179,10 +179,11 @@ class IndexSearching(IndexTests):
         to.add(*(record(str(at), values) for at, values in enumerate(ramp(5))))
         query = vector((0.3, 0.2, 0.1, 0.0))
         found = to.index.read(HERE, lambda view: view.nearest(query, 5))
-        some = [one.number for one in found[1:4]]
-        figures = to.index.read(HERE, lambda view: view.cosines(query, some))
-        assert figures == {one.number: one.figure for one in found[1:4]}
-        assert to.index.read(HERE, lambda view: view.cosines(query, [])) == {}
+        some = found.at([3, 1, 2])
+        figures = to.index.read(HERE, lambda view: view.cosines(query, some.numbers))
+        assert figures.tolist() == some.figures.tolist()
+        none = found.at([]).numbers
+        assert len(to.index.read(HERE, lambda view: view.cosines(query, none))) == 0
 
     # Filtering
 

@@ -44,6 +44,8 @@ class Process:
     def __init__(self, process: subprocess.Popen[str], socket: Path) -> None:
         self.process = process
         self.socket = socket
+        self.url = ""
+        """Where it listens."""
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of the API; `headers` and other options are httpx's."""
@@ -65,13 +67,23 @@ def write_project(folder: Path, declared: Mapping[str, Any] = PROJECT) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, **environ: str) -> Iterator[Process]:
-    """A server of the project in a folder, which is ready; it ends in order."""
+def serving(
+    folder: Path, *options: str, socket: Path | None = None, **environ: str
+) -> Iterator[Process]:
+    """A server of the project in a folder, which is ready; it ends in order.
+
+    Args:
+        folder: the project's.
+        options: more of them. With a port it cannot be reached from here.
+        socket: where it listens; None is a new place.
+        environ: more variables.
+    """
     with tempfile.TemporaryDirectory(prefix="lb") as short:  # a socket's path may have 100 bytes
-        socket = Path(short) / "s"
-        command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket)]
+        socket = socket or Path(short) / "s"
+        where = () if "--port" in options else ("--uds", str(socket))
+        command = [sys.executable, "-m", "lorebind", "serve", "--project", str(folder)]
         process = subprocess.Popen(
-            [*command, "--project", str(folder)],
+            [*command, *where, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -93,11 +105,14 @@ def _wait_until_ready(server: Process) -> None:
     assert server.process.stdout is not None
     first = server.process.stdout.readline()
     assert first.startswith("serving at "), first + server.process.communicate()[0]
+    server.url = first.removeprefix("serving at ").strip()
     deadline = time.monotonic() + 60
-    with server.client() as client:
-        while client.get("http://localhost/readyz").status_code != 200:
-            assert time.monotonic() < deadline, "the server is not ready after 60 s"
-            time.sleep(0.05)
+    while server.socket.exists():
+        with server.client() as client:
+            if client.get("http://localhost/readyz").status_code == 200:
+                break
+        assert time.monotonic() < deadline, "the server is not ready after 60 s"
+        time.sleep(0.05)
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:

@@ -28,9 +28,10 @@ BATCH, DOCUMENTS = 4, 24
 class Slow:
     """A project whose embedder waits to be let through, batch by batch."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: dict[str, Any] | None = None) -> None:
         documents = [{"id": f"d{i}", "text": f"Text number {i}."} for i in range(DOCUMENTS)]
         declared = {
+            **(more or {}),
             "name": "slow",
             "embedders": [
                 {

@@ -219,6 +219,17 @@ def test_what_is_not_there_is_not_found(api: httpx.Client) -> None:
     assert problem(api.get("/bindings?workflow=no")) == (404, "not_found")
 
 
+@pytest.mark.parametrize("depth", [300, *range(930, 970, 4), 100_000])
+def test_what_is_nested_too_deeply_is_refused(api: httpx.Client, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    headers = {"Content-Type": "application/json"}
+    body = f'{{"input": {{"ticket": {nested}}}}}'
+    assert api.post("/workflows/triage/runs", content=body, headers=headers).status_code in (
+        400,
+        422,
+    )
+
+
 def test_a_function_may_give_half_a_character(api: httpx.Client) -> None:
     ran = api.post("/workflows/slow/runs", json={"input": {"seconds": 0, "name": "half"}})
     assert (ran.status_code, ran.json()["output"]) == (200, "\ud800")

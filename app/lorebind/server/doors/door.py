@@ -9,15 +9,17 @@ import re
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
-from lorebind.server.problems import ProblemError
+from lorebind.server.problems import RETRY_SECONDS, ProblemError, mistake
+from lorebind_knowledge.configuration.template_checks import texts
 from lorebind_knowledge.namespace import tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Iterable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,6 +37,7 @@ if the answer does not begin in time."""
 
 log = logging.getLogger("lorebind.server")
 
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -49,6 +52,7 @@ class Door:
         callers: Callers,
         rates: Rates | None,
         is_draining: Callable[[], bool],
+        log_failure: Callable[[str, BaseException, Iterable[str]], None],
         seconds: float = REQUEST_SECONDS,
     ) -> None:
         """
@@ -58,33 +62,64 @@ class Door:
             callers: finds who calls.
             rates: how often; None is no limit.
             is_draining: whether the server is about to stop.
+            log_failure: told of errors that nobody expected, and what the caller had sent.
             seconds: how long an answer may take to begin.
         """
         self._app = app
         self._hosts, self._callers, self._rates = hosts, callers, rates
         self._is_draining = is_draining
+        self._log_failure = log_failure
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            passing = _Passing(scope, receive, send)
+            try:
+                await self._in_time(passing)
+            finally:
+                passing.note()
+        else:  # a WebSocket, which nothing here speaks
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _in_time(self, passing: _Passing) -> None:
+        """Await an answer, which has to begin within the time; a stream may then go on."""
+        task = asyncio.create_task(self._answer(passing))
+        begun = asyncio.create_task(passing.begun.wait())
+        try:
+            await asyncio.wait(
+                {task, begun}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not task.done() and not passing.begun.is_set():
+                task.cancel()
+                # Before it has ended, for what runs in a thread ends in its own time.
+                detail = f"this took longer than {self._seconds:g} s, and was cancelled"
+                late = ProblemError("timeout", detail)
+                await passing.refuse(passing.scope.get("state", {}).get(LATE, late))
+            await asyncio.wait({task})
+        finally:
+            begun.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _answer(self, passing: _Passing) -> None:
+        try:
+            await self._let_in(passing)
+        except ProblemError as problem:
+            await passing.refuse(problem)
+        except Exception as error:  # a mistake of ours, or of the project's code
+            self._log_failure(f"request {passing.request_id} failed", error, passing.sent())
+            await passing.refuse(mistake())
+
+    async def _let_in(self, passing: _Passing) -> None:
+        scope = passing.scope
+        if scope["path"] in OPEN:
+            await self._app(scope, passing.receive, passing.send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        passing = _Passing(scope, send, given if _REQUEST_ID.fullmatch(given) else _new_id())
-        try:
-            await self._let_in(passing, headers, receive)
-        except ProblemError as problem:
-            await passing.refuse(problem, receive)
-        finally:
-            passing.note()
-
-    async def _let_in(self, passing: _Passing, headers: Headers, receive: Receive) -> None:
-        scope = passing.scope
         self._hosts.check(headers)
-        if scope["path"] in OPEN:
-            await self._app(scope, receive, passing.send)
-            return
         caller = await self._callers.of(headers)
         passing.caller = caller.name
         scope.setdefault("state", {})["caller"] = caller
@@ -92,95 +127,102 @@ class Door:
             passing.more |= self._rates.take(caller.name)
         if self._is_draining():
             raise ProblemError("draining", "the server is about to stop", headers=_AGAIN)
-        declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > MOST_BYTES:
-            raise too_large()
+        _check_length(headers)
         with tenant(caller.tenant):
-            answering = self._app(scope, _bounded(receive), passing.send)
-            await self._in_time(passing, answering)
-
-    async def _in_time(self, passing: _Passing, answering: Awaitable[None]) -> None:
-        """Await an answer, which has to begin within the time; a stream may then go on."""
-        task = asyncio.ensure_future(answering)
-        begun = asyncio.ensure_future(passing.begun.wait())
-        try:
-            await asyncio.wait(
-                {task, begun}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not task.done() and not passing.begun.is_set():
-                late = ProblemError("timeout", f"this took longer than {self._seconds:g} s")
-                raise passing.scope["state"].get(LATE, late)
-            await task
-        finally:
-            begun.cancel()
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+            await self._app(scope, passing.receive_bounded, passing.send)
 
 
 class _Passing:
     """One request on its way, and what its answer is to say."""
 
-    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         self.caller = ""
         self.more: dict[str, str] = {
-            "X-Request-ID": request_id,
+            "X-Request-ID": self.request_id,
             "X-Content-Type-Options": "nosniff",
         }
         self.begun = asyncio.Event()
+        self.receive = receive
+        self._body = bytearray()
         self._send = send
+        self._method = scope["method"]
+        # HEAD is answered like GET, without the body.
+        self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
         self._status = 0
+        self._is_over = False
+        """Whether what the application says is dropped."""
         self._since = time.monotonic()
 
+    async def receive_bounded(self) -> Message:
+        """What comes of the body, up to the most that one may have."""
+        message = await self.receive()
+        self._body += message.get("body", b"")
+        if len(self._body) > MOST_BYTES:
+            # FastAPI lets only this one through while it reads a body.
+            raise HTTPException(413)
+        return message
+
+    def sent(self) -> list[str]:
+        """The texts of the query and of the body, as far as that has been read."""
+        found = [value for _, value in parse_qsl(self.scope["query_string"].decode("latin-1"))]
+        try:
+            return found + [text for _, text in texts(json.loads(self._body))]
+        except (ValueError, RecursionError):
+            return [*found, self._body.decode("latin-1")]
+
     async def send(self, message: Message) -> None:
+        """Send what the application says."""
+        if not self._is_over:
+            await self._pass_on(message)
+
+    async def refuse(self, problem: ProblemError) -> None:
+        """Answer with a problem document, unless an answer has begun."""
+        if not self.begun.is_set():
+            self._is_over = True
+            response = problem.response(self.scope["path"])
+            await response(self.scope, self.receive, self._pass_on)
+
+    async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self.begun.set()
             headers = MutableHeaders(scope=message)
             for name, value in self.more.items():
                 headers[name] = value
+        elif self._method == "HEAD":
+            self._is_over = True
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
-    async def refuse(self, problem: ProblemError, receive: Receive) -> None:
-        if not self.begun.is_set():
-            response = problem.response(self.scope["path"])
-            await response(self.scope, receive, self.send)
-
     def note(self) -> None:
-        """Write the request into the log; neither its query nor its texts."""
+        """Log the request; neither its path and query nor its texts."""
         told: dict[str, Any] = {
-            "request_id": self.more["X-Request-ID"],
-            "method": self.scope["method"],
+            "request_id": self.request_id,
+            "method": self._method,
             "route": getattr(self.scope.get("route"), "path", ""),
             "status": self._status,
             "seconds": round(time.monotonic() - self._since, 4),
             "caller": self.caller,
         }
-        log.info("%s", json.dumps(told))
+        log.info("%s", json.dumps(told), extra={"event": "request", **told})
 
 
-_AGAIN = {"Retry-After": "5"}
+_AGAIN = {"Retry-After": str(RETRY_SECONDS)}
 
 
-def _new_id() -> str:
-    return uuid.uuid4().hex
+def _check_length(headers: Headers) -> None:
+    """Refuse a body that says itself that it is too large.
 
-
-def _bounded(receive: Receive) -> Receive:
-    """What is received of a body, up to the most that one may have."""
-    received = 0
-
-    async def bounded() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > MOST_BYTES:
-            # FastAPI lets only this one through while it reads a body.
-            raise HTTPException(413)
-        return message
-
-    return bounded
+    Raises:
+        ProblemError: it is, or the header is no number.
+    """
+    lengths = set(headers.getlist("content-length")) or {"0"}
+    if len(lengths) > 1 or not _LENGTH.fullmatch(declared := lengths.pop()):
+        raise ProblemError("invalid_header", "Content-Length must be the number of bytes")
+    if int(declared) > MOST_BYTES:
+        raise too_large()
 
 
 def too_large() -> ProblemError:

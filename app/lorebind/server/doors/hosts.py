@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lorebind.server.problems import ProblemError
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
+"""A name or an address, IPv6 in brackets, and perhaps a port."""
+
 
 class Hosts:
     """The names under which the server is called."""
@@ -23,7 +26,7 @@ class Hosts:
         Args:
             names: beside those of loopback; `*` is any.
         """
-        self._names = {name.lower() for name in (*LOOPBACK, *names)}
+        self._names = {_hostname(name) or name.lower() for name in (*LOOPBACK, *names)}
 
     def check(self, headers: Headers) -> None:
         """
@@ -36,13 +39,13 @@ class Hosts:
         if "*" not in self._names and _hostname(named[0]) not in self._names:
             detail = "the server is not known under this Host; add it to `server: {hosts: […]}`"
             raise ProblemError("host_refused", detail)
-        origin = headers.get("origin")
-        if origin is not None and origin.lower().partition("://")[2] != named[0].lower():
-            raise ProblemError("origin_refused", "web pages of other hosts may not call the server")
+        for origin in headers.getlist("origin"):
+            if origin.lower().partition("://")[2] != named[0].lower():
+                detail = "web pages of other hosts may not call the server"
+                raise ProblemError("origin_refused", detail)
 
 
 def _hostname(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """The name or address in a Host header, in small letters; empty if there is none."""
+    found = _HOST.fullmatch(host.lower())
+    return (found[1] or found[2]) if found else ""

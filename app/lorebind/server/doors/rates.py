@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _CALLERS = 10_000
 """How many callers are remembered; those that called least recently are forgotten."""
+_LONGEST = 10**9
+"""Seconds. Numbers in headers may have 15 digits, and a rate may be as low as one likes."""
 
 
 class Rates:
@@ -36,17 +38,20 @@ class Rates:
         self._buckets[caller] = (left - 1 if allowed else left, now)
         if len(self._buckets) > _CALLERS:
             self._buckets.popitem(last=False)
-        window = math.ceil(self._burst / self._per_second)
-        wait = math.ceil(max(0.0, 1 - left) / self._per_second)
         remaining = int(left - 1) if allowed else 0
+        # When all may be sent again, or the next one.
+        wait = self._seconds(self._burst - left + 1 if allowed else 1 - left)
         headers = {
-            # draft-ietf-httpapi-ratelimit-headers
-            "RateLimit-Policy": f'"default";q={self._burst};w={window}',
-            "RateLimit": f'"default";r={remaining};t={wait if not allowed else 0}',
+            # draft-ietf-httpapi-ratelimit-headers-10
+            "RateLimit-Policy": f'"default";q={self._burst};w={self._seconds(self._burst)}',
+            "RateLimit": f'"default";r={remaining};t={wait}',
         }
         if not allowed:
             detail = f"too many requests; try again in {wait} s"
-            raise ProblemError(
-                "rate_limited", detail, headers=headers | {"Retry-After": str(max(wait, 1))}
-            )
+            headers["Retry-After"] = str(wait)
+            raise ProblemError("rate_limited", detail, headers=headers)
         return headers
+
+    def _seconds(self, requests: float) -> int:
+        """How long it takes until so many more may be sent."""
+        return math.ceil(min(requests / self._per_second, _LONGEST))

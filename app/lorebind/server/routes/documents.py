@@ -12,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
+from lorebind.server.answers import Additions, Chunk, PageOf
 from lorebind.server.bodies import Body, check_texts, read_json, validated
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.failures import invalid_request
@@ -20,6 +21,7 @@ from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.server import Reader, SeenProject, TheServer, Writer, check_filled_by_us
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
 from lorebind_knowledge.documents.changing import of_source, read_document
+from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.errors import NotFoundError, UsageError
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
@@ -80,7 +82,7 @@ _REQUEST_BODY = {
 }
 
 
-@router.get("")
+@router.get("", response_model=PageOf[DocumentInfo])
 async def list_documents(
     request: Request,
     project: SeenProject,
@@ -103,7 +105,11 @@ async def list_documents(
 @router.post(
     "",
     status_code=201,
-    responses={200: {"description": "It was there"}, 202: {"description": "An ingest is running"}},
+    response_model=DocumentInfo,
+    responses={
+        200: {"description": "It was there", "model": DocumentInfo | Additions},
+        202: {"description": "An ingest is under way", "model": DocumentInfo | Additions},
+    },
     openapi_extra={"requestBody": _REQUEST_BODY},
 )
 async def add_documents(
@@ -146,7 +152,7 @@ async def delete_documents(
     return Response(status_code=204)
 
 
-@router.get("/{doc_id}")
+@router.get("/{doc_id}", response_model=DocumentInfo)
 async def get_document(
     request: Request,
     project: SeenProject,
@@ -159,7 +165,11 @@ async def get_document(
     return conditional(request, as_data(await _find(project, kb_id, doc_id, workflow)))
 
 
-@router.delete("/{doc_id}", status_code=204, responses={202: {"description": "Not yet"}})
+@router.delete(
+    "/{doc_id}",
+    status_code=204,
+    responses={202: {"description": "An ingest is under way", "model": DocumentInfo}},
+)
 async def delete_document(
     server: TheServer,
     project: SeenProject,
@@ -179,7 +189,7 @@ async def delete_document(
     return Response(status_code=204)
 
 
-@router.get("/{doc_id}/chunks")
+@router.get("/{doc_id}/chunks", response_model=PageOf[Chunk])
 async def list_chunks(
     request: Request,
     project: SeenProject,

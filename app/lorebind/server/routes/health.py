@@ -30,8 +30,12 @@ async def readyz(server: TheServer) -> dict[str, str]:
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics(_: Reader) -> Any:
-    """The metrics of the process, for Prometheus."""
-    prometheus = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
-    text = prometheus.generate_latest(prometheus.REGISTRY)
-    return Response(text, media_type=prometheus.CONTENT_TYPE_LATEST)
+async def metrics(server: TheServer, _: Reader) -> Any:
+    """Metrics for Prometheus. The figures of all tenants are added up.
+
+    Knowledge bases that were made over the API are counted together, as `api`.
+    """
+    client = import_extra("prometheus_client", extra="telemetry", purpose="/metrics")
+    assert server.prometheus is not None
+    text = client.generate_latest(server.prometheus.registry)
+    return Response(text, media_type=client.CONTENT_TYPE_LATEST)

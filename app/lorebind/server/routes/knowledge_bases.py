@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from lorebind.declaration_methods import described
 from lorebind.plain_data import as_data
+from lorebind.server.answers import KnowledgeBase, PageOf
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
 from lorebind.server.made_here import read_made
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, slice_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
 
 
-@router.get("")
+@router.get("", response_model=PageOf[KnowledgeBase])
 async def list_knowledge_bases(
     request: Request,
     server: TheServer,
@@ -54,12 +55,13 @@ async def list_knowledge_bases(
             for kb, owner in config.every_knowledge_base()
             if owner is not None and workflow in (owner, "*")
         ]
-    found = [one for one in enumerate(shown) if q is None or q.lower() in one[1]["id"].lower()]
-    page = slice_of(found, Cursor.read(cursor), limit, lambda one: f"{one[0]:06}")
+    keyed = [(_key(number, one), one) for number, one in enumerate(shown)]
+    found = [one for one in keyed if q is None or q.lower() in one[1]["id"].lower()]
+    page = slice_of(found, Cursor.read(cursor), limit, lambda one: one[0])
     return page.response(request, lambda one: one[1])
 
 
-@router.get("/{kb_id}")
+@router.get("/{kb_id}", response_model=KnowledgeBase)
 async def get_knowledge_base(
     request: Request,
     server: TheServer,
@@ -79,7 +81,11 @@ async def get_knowledge_base(
     return conditional(request, shown[kb_id])
 
 
-@router.put("/{kb_id}", responses={201: {"description": "It was made"}})
+@router.put(
+    "/{kb_id}",
+    response_model=KnowledgeBase,
+    responses={201: {"description": "It was made", "model": KnowledgeBase}},
+)
 async def put_knowledge_base(
     request: Request,
     server: TheServer,
@@ -122,6 +128,11 @@ async def delete_knowledge_base(
         await project.adelete(kb_id)
     await call(server.made.delete, caller.tenant, kb_id, check)
     return Response(status_code=204)
+
+
+def _key(number: int, shown: dict[str, Any]) -> str:
+    """What orders a list. Those that are made later move no other one."""
+    return f"{number:06}" if shown["origin"] == "yaml" else f"~{shown['id']}"
 
 
 async def _all(server: Server) -> dict[str, dict[str, Any]]:

@@ -8,10 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from lorebind.plain_data import as_data
-from lorebind.server.bodies import Body
+from lorebind.server.answers import Found
+from lorebind.server.bodies import Body, Whole
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.server import Reader, SeenProject
 from lorebind_bindings import bind, override
+from lorebind_knowledge.statistics import KnowledgeStats
 
 router = APIRouter(tags=["search"])
 
@@ -20,7 +22,7 @@ class Query(Body):
     """A question, and what is to differ from the settings of the knowledge base."""
 
     query: str = Field(min_length=1, max_length=20_000, description="Any text that is not blank.")
-    top_k: int | None = Field(None, ge=1, le=50, description="The most passages.")
+    top_k: Whole | None = Field(None, ge=1, le=50, description="The most passages.")
     min_score: float | None = Field(
         None, ge=0, le=1, description="Leave out passages with a lower cosine."
     )
@@ -49,14 +51,14 @@ class QueryOfSeveral(Query):
     )
 
 
-@router.post("/knowledge-bases/{kb_id}/query")
+@router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
 async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
     """The passages that are nearest to a question, best first."""
     found = await project.aquery(kb_id, body.query, workflow=body.workflow, **body.settings)
     return json_response(_shown(project, kb_id, body, found))
 
 
-@router.post("/query")
+@router.post("/query", response_model=Found)
 async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -> Any:
     """The passages of several knowledge bases that are nearest to a question, best first."""
     kb_ids = body.knowledge_bases
@@ -65,7 +67,7 @@ async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -
     return json_response(_shown(project, kb_ids[0], body, found))
 
 
-@router.get("/knowledge-bases/{kb_id}/stats")
+@router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
 async def stats(
     request: Request, project: SeenProject, _: Reader, kb_id: str, workflow: str | None = None
 ) -> Any:

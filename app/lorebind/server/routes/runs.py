@@ -6,10 +6,11 @@ import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from lorebind.server.answers import PageOf, Run
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
@@ -37,6 +38,8 @@ router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
 _MOST_SECONDS = 25
 """How long a request waits for its run at most, as `Prefer: wait` asks."""
+
+_ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "It has ended", "model": Run}}
 
 IdempotencyKey = Annotated[
     str | None,
@@ -75,7 +78,7 @@ class IngestRequest(PlanRequest):
     allow_mass_delete: bool = Field(False, description="Let more than half of the documents go.")
 
 
-@router.post("/ingest", status_code=202)
+@router.post("/ingest", status_code=202, response_model=Run, responses=_ENDED)
 async def ingest(
     request: Request,
     server: TheServer,
@@ -91,7 +94,7 @@ async def ingest(
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
 
 
-@router.post("/reindex", status_code=202)
+@router.post("/reindex", status_code=202, response_model=Run, responses=_ENDED)
 async def reindex(
     request: Request,
     server: TheServer,
@@ -124,7 +127,7 @@ async def plan(
     return await patient_answer(request, server, project.aplan(kb_id, **asked))
 
 
-@router.get("/runs")
+@router.get("/runs", response_model=PageOf[Run])
 async def list_runs(
     request: Request,
     server: TheServer,
@@ -143,56 +146,47 @@ async def list_runs(
     return page_of(found, at, limit, RequestedRuns.key).response(request, _shown)
 
 
-@router.get("/runs/{run_id}")
-async def get_run(
-    request: Request,
+async def _run(
     server: TheServer,
     project: SeenProject,
-    _: Reader,
     kb_id: str,
     run_id: str,
     workflow: str | None = None,
-) -> Any:
+) -> RequestedRun:
+    return await _find(server, _namespace(project, kb_id, workflow), run_id)
+
+
+TheRun = Annotated[RequestedRun, Depends(_run)]
+"""The run that the path names."""
+
+
+@router.get("/runs/{run_id}", response_model=Run)
+async def get_run(request: Request, _: Reader, run: TheRun) -> Any:
     """A run: `running`, `interrupted`, or how it ended, with its report or its error."""
-    run = await _find(server, _namespace(project, kb_id, workflow), run_id)
     return conditional(request, _shown(run))
 
 
-@router.delete("/runs/{run_id}")
-async def cancel_run(
-    server: TheServer,
-    project: SeenProject,
-    _: Writer,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
-) -> Any:
+@router.delete("/runs/{run_id}", response_model=Run)
+async def cancel_run(server: TheServer, _: Writer, run: TheRun) -> Any:
     """Cancel a run that is under way. What it finished is kept."""
-    namespace = _namespace(project, kb_id, workflow)
-    run = await _find(server, namespace, run_id)
     if run.finished_at is None:
         await server.ingests.cancel(run)
-        run = await _find(server, namespace, run_id)
+        run = await _find(server, run.namespace, run.run_id)
     return json_response(_shown(run))
 
 
 @router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
 async def run_events(
     server: TheServer,
-    project: SeenProject,
     _: Reader,
-    kb_id: str,
-    run_id: str,
-    workflow: str | None = None,
-    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    run: TheRun,
+    last_event_id: Annotated[int | None, Header(ge=0, le=2**63)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """What happens in a run, as server-sent events named as the hooks of extensions; then `end`.
 
     A client that comes again sends the number of its last event, and misses nothing of the last
     1024. Events of a run that another server works on are not told here, only its `end`.
     """
-    namespace = _namespace(project, kb_id, workflow)
-    run = await _find(server, namespace, run_id)
     last = last_event_id or 0
     while run.finished_at is None:
         events = server.ingests.events(run)

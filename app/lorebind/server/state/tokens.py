@@ -15,7 +15,7 @@ from lorebind_knowledge.errors import NotFoundError, UsageError, did_you_mean
 from lorebind_knowledge.namespace import DEFAULT_TENANT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.database.base import Database
     from lorebind_knowledge.database.sql import Sql
@@ -25,7 +25,11 @@ Rights: TypeAlias = Literal["read", "write", "admin"]
 RIGHTS: tuple[Rights, ...] = ("read", "write", "admin")
 """Each may do what the ones before it may."""
 
+LONGEST_NAME = 200
+"""How many characters the name of a token or a tenant may have."""
+
 _PREFIX = "lorebind"
+_LONGEST_DAYS = 36500
 _COLUMNS = "id, name, digest, rights, tenants, created_at, expires_at"
 
 
@@ -69,17 +73,24 @@ class Tokens:
             name: what people call it.
             rights: what it may do.
             tenants: whose knowledge; without any, that of the default tenant.
-            expires_in_days: None means never.
+            expires_in_days: up to 100 years; None means never.
 
         Raises:
             UsageError: the name is taken, or an argument is wrong.
         """
-        if not name or any(not one for one in tenants):
-            raise UsageError("a token and its tenants need names")
+        for one in (name, *tenants):
+            if not one or not one.isprintable() or len(one) > LONGEST_NAME:
+                raise UsageError(
+                    "a token and its tenants need printable names of at most "
+                    f"{LONGEST_NAME} characters; got {one[:LONGEST_NAME]!a}"
+                )
         if rights not in RIGHTS:
             raise UsageError(f"unknown rights {rights!r}; {did_you_mean(rights, RIGHTS)}")
-        if expires_in_days is not None and expires_in_days <= 0:
-            raise UsageError(f"a token must be valid for some time; got {expires_in_days:g} days")
+        if expires_in_days is not None and not 0 < expires_in_days <= _LONGEST_DAYS:
+            raise UsageError(
+                f"a token is valid for up to {_LONGEST_DAYS} days, and more than 0; "
+                f"got {expires_in_days:g}"
+            )
         secret, now = secrets.token_urlsafe(32), time.time()
         expires = None if expires_in_days is None else now + expires_in_days * 86400
         made = Token(
@@ -100,6 +111,7 @@ class Tokens:
         return made, f"{_PREFIX}_{made.id}_{secret}"
 
     def all(self) -> list[Token]:
+        """All tokens by name, the expired ones too."""
         with self._database.reading() as sql:
             return self._read(sql, "order by name")
 
@@ -116,30 +128,30 @@ class Tokens:
             sql.run("delete from server_tokens where name = :name", name=name)
         return every[name]
 
-    def any(self) -> bool:
-        """Whether there are tokens, so that one is needed."""
-        with self._database.reading() as sql:
-            return bool(sql.run("select 1 from server_tokens limit 1"))
-
-    def find(self, text: str) -> Token | None:
-        """The token of this text, if it is one that is valid now."""
-        prefix, _, rest = text.partition("_")
-        token_id, _, secret = rest.partition("_")
-        if prefix != _PREFIX or not token_id.isalnum() or not text.isascii():
-            return None
-        with self._database.reading() as sql:
-            found = self._read(sql, "where id = :id", id=token_id)
-        # Compared even where there is none, so that the time tells nothing.
-        expected = found[0].digest if found else _digest("")
-        same = hmac.compare_digest(_digest(secret), expected)
-        return found[0] if found and same and not found[0].is_expired else None
-
     def _read(self, sql: Sql, which: str = "", **values: str) -> list[Token]:
         rows = sql.run(f"select {_COLUMNS} from server_tokens {which}", **values)
         return [
             Token(token_id, name, digest, rights, tuple(json.loads(tenants)), created, expires)
             for token_id, name, digest, rights, tenants, created, expires in rows
         ]
+
+
+def find_token(text: str, tokens: Mapping[str, Token]) -> Token | None:
+    """The token of this text, if it is one that is valid now.
+
+    Args:
+        text: what `create` has told.
+        tokens: those there are, by id.
+    """
+    prefix, _, rest = text.partition("_")
+    token_id, _, secret = rest.partition("_")
+    if prefix != _PREFIX or not text.isascii():
+        return None
+    found = tokens.get(token_id)
+    # Compared even where there is none, so that the time tells nothing.
+    expected = found.digest if found else _digest("")
+    same = hmac.compare_digest(_digest(secret), expected)
+    return found if found and same and not found.is_expired else None
 
 
 def _digest(secret: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lorebind_bindings.workflow.results import Outcome, together
 from lorebind_bindings.workflow.schedule import run_flow
 from lorebind_bindings.workflow.side_by_side import side_by_side
-from lorebind_knowledge.configuration.conditions import compile_condition
+from lorebind_knowledge.configuration.conditions import Converted, compile_condition
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,20 +24,24 @@ async def work(context: Context) -> Outcome:
     task, run = context.task, context.run
     items = _items(context)
     flow = task.flows()[0]
-    frame = context.inside("")
-    jobs = {
-        f"{context.path}[{index}]": functools.partial(
-            run_flow, run, frame.at_item(context.path, index, item), flow
-        )
+    frame = context.inside("", converted=Converted())
+    jobs = [
+        functools.partial(run_flow, run, frame.at_item(context.path, index, item), flow)
         for index, item in items
-    }
-    given = await side_by_side(run, jobs, task.max_workers, task.strategy)
+    ]
+    given, failed = await side_by_side(jobs, task.max_workers, task.strategy)
     found = [part.value for part in given]
+    outputs = [one.output if one else None for one in found]
+    each = [part.as_item() for part in given]
+    if failed is not None:
+        failed.within = Outcome(
+            items=[{**one, "output": output} for one, output in zip(each, outputs, strict=True)]
+        )
+        raise failed
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
     outcome.blocks = {}  # each item had its own
-    outcome.output = [one.output if one else None for one in found]
-    outcome.items = [part.as_item() for part in given]
+    outcome.output, outcome.items = outputs, each
     outcome.usage = {
         f"{context.path}[{index}].{name}": done.outcome.usage
         for (index, _), one in zip(items, found, strict=True)
@@ -64,11 +68,11 @@ def _items(context: Context) -> list[tuple[int, Any]]:
     numbered = list(enumerate(items))
     if task.filter is None:
         return numbered
-    chosen, values = compile_condition(task.filter), context.values()
+    chosen, values, converted = compile_condition(task.filter), context.values(), Converted()
     return [
         (index, item)
         for index, item in numbered
-        if chosen.truth({**values, "item": item, "index": index})
+        if chosen.truth({**values, "item": item, "index": index}, converted)
     ]
 
 

@@ -25,7 +25,14 @@ async def work(context: Context) -> Outcome:
     declared = run.parts.loaded.workflow(task.workflow)
     inputs = check_inputs(declared, context.fill(dict(task.input)))
     channels = Channels(declared, run.environment)
-    frame = Frame(declared, inputs, channels, channels.start(), prefix=f"{context.path}.")
+    frame = Frame(
+        declared,
+        inputs,
+        channels,
+        channels.start(),
+        prefix=f"{context.path}.",
+        failures_are_final=context.handles_failures(),
+    )
     found = await run_tasks(run, frame)
     outcome = together(done.outcome for done in found.tasks.values())
     outcome.output = outputs_of(run, frame, found)

@@ -12,7 +12,7 @@ from lorebind_bindings.workflow.side_by_side import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lorebind_bindings.workflow.running import Context, Frame, Run, TaskFailed
+    from lorebind_bindings.workflow.running import Context, Frame, Run
     from lorebind_knowledge.declarations import TaskBase
 
 
@@ -23,16 +23,18 @@ async def work(context: Context) -> Outcome:
     """
     task, run = context.task, context.run
     frame = context.inside(f"{context.path}.")
-    jobs = {
-        f"{context.path}.{number}": functools.partial(run_flow, run, frame, branch)
-        for number, branch in enumerate(task.branches)
-    }
-    given = await side_by_side(run, jobs, task.max_workers or len(jobs), task.strategy)
+    jobs = [functools.partial(run_flow, run, frame, branch) for branch in task.branches]
+    given, failed = await side_by_side(jobs, task.max_workers or len(jobs), task.strategy)
+    parts: dict[str, Done] = {}
+    for branch, part in zip(task.branches, given, strict=True):
+        parts |= part.value.tasks if part.value else _parts(run, frame, branch)
+    if failed is not None:
+        failed.within = Outcome(parts=parts)
+        raise failed
     done = {name: one for part in given if part.value for name, one in part.value.tasks.items()}
     outcome = together(one.outcome for one in done.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
-    for branch, part in zip(task.branches, given, strict=True):
-        outcome.parts |= part.value.tasks if part.value else _parts(run, frame, branch, part.error)
+    outcome.parts = parts
     outcome.usage = {name: one.outcome.usage for name, one in done.items() if one.outcome.usage}
     outcome.output = {
         inner.id: done[inner.id].outcome.output if inner.id in done else None
@@ -42,21 +44,13 @@ async def work(context: Context) -> Outcome:
     return outcome
 
 
-def _parts(
-    run: Run, frame: Frame, branch: Sequence[TaskBase], failed: TaskFailed | None
-) -> dict[str, Done]:
+def _parts(run: Run, frame: Frame, branch: Sequence[TaskBase]) -> dict[str, Done]:
     """How far the tasks of a branch came that has failed or was cancelled."""
     parts = {}
     for inner in branch:
         path = f"{frame.prefix}{inner.id}"
         if (record := run.journal.records.get(path)) is not None:
             parts[inner.id] = Done.from_json(record)
-        elif failed is not None and _is_within(failed.error["path"], path):
-            parts[inner.id] = Done(path, "failed", Outcome(), failed.error, failed.attempts)
         else:
             parts[inner.id] = Done(path, "cancelled", Outcome(), attempts=0)
     return parts
-
-
-def _is_within(path: str, task: str) -> bool:
-    return path == task or path.startswith((f"{task}.", f"{task}[", f"{task}#"))

@@ -19,7 +19,7 @@ async def work(context: Context) -> Outcome:
         UsageError: there is no such route, and no default.
     """
     task = context.task
-    value = compile_condition(task.condition).value(context.values())
+    value = compile_condition(task.condition).value(context.values(), context.frame.converted)
     route = _as_text(value)
     if route in task.routes:
         return Outcome(value, route=f"routes.{route}")

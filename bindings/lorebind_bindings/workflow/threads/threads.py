@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lorebind_bindings.workflow.answers import answer_to, passed_key
 from lorebind_bindings.workflow.how_to_resume import how_to_list
 from lorebind_bindings.workflow.threads.journal import CHANNEL, Journal, Record, records_of
 from lorebind_knowledge.bridge import call
@@ -228,6 +229,23 @@ class ThreadStore:
             raise not_found(thread)
         return found.checkpoint["channel_values"]
 
+    async def begin_again(self, thread: Thread) -> None:
+        """A thread that has failed runs again: if it is killed, it was interrupted.
+
+        LangGraph keeps the error beside the checkpoint, and has no way to delete it.
+
+        Raises:
+            NotFoundError: there is no such thread.
+        """
+        from langgraph.checkpoint.serde.types import ERROR
+
+        found = await self._newest(thread.key)
+        if found is None:
+            raise not_found(thread)
+        for task_id, channel, _ in found.pending_writes or ():
+            if channel == ERROR:
+                await self.saver.aput_writes(found.config, [(ERROR, "")], task_id)
+
     async def delete(self, thread: Thread) -> None:
         """
         Raises:
@@ -331,19 +349,16 @@ def not_found(thread: Thread) -> NotFoundError:
 
 
 def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> ThreadInfo:
-    from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+    from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
     writes = found.pending_writes or []
     metadata: dict[str, Any] = {**found.metadata}
     records = records_of(writes)
     asked = [one.value for _, channel, value in writes if channel == INTERRUPT for one in value]
     waiting = [task for one in asked for task in one.get("waiting", ())]
-    # What was answered or let begin has records of its own, `path|answer` and `path|passed`.
-    past = {key.partition("|")[0] for key in records}
-    waiting = [task for task in waiting if task["path"] not in past]
-    given = [value for _, channel, value in writes if channel == RESUME]
-    begun = past.union(*(one for value in given for one in _resumed_by(value)))
-    paused = [task for one in asked for task in one.get("paused", ()) if task not in begun]
+    waiting = [question for question in waiting if answer_to(question, records) is None]
+    paused = [path for one in asked for path in one.get("paused", ())]
+    paused = [path for path in paused if passed_key(path) not in records]
     error = next((value for _, channel, value in writes if channel == ERROR), "")
     values = found.checkpoint["channel_values"]
     # A checkpoint of the source `input` holds the next one beside the state of the turn before.
@@ -366,11 +381,6 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
         graph=metadata.get("graph"),
         error=error.removeprefix("TaskFailed: "),  # the name of an exception of ours
     )
-
-
-def _resumed_by(value: Any) -> list[dict[str, Any]]:
-    """The mappings by path that a thread was resumed with: one, or all of a node."""
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
 def _updated(found: CheckpointTuple) -> str:

@@ -1,0 +1,150 @@
+"""Where a server listens: sockets that are bound before anything else is started."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+if sys.platform != "win32":
+    import fcntl
+
+_BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen at all addresses of a host.
+
+    Args:
+        host: a name or an address.
+        port: 0 is any free one.
+
+    Raises:
+        UsageError: that is not possible, and why.
+    """
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    listening: list[socket.socket] = []
+    lacking: OSError | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+            if listening and port == 0:  # the same one everywhere
+                address = (address[0], listening[0].getsockname()[1], *address[2:])
+            try:
+                listening.append(_listening_on(family, address))
+            except OSError as error:  # `localhost` has an address of IPv6 even where there is none
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                lacking = error
+        if not listening and lacking is not None:
+            raise lacking
+    except (OSError, UnicodeError) as error:
+        close(listening)
+        reason = getattr(error, "strerror", None) or error
+        hint = "choose another --host or --port"
+        raise UsageError(f"cannot listen at {where}: {reason}; {hint}") from error
+    return listening
+
+
+def _listening_on(family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # where it would let two listen at one port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def is_loopback(listening: list[socket.socket]) -> bool:
+    """Whether only programs of this machine can connect."""
+    return all(
+        one.family not in (socket.AF_INET, socket.AF_INET6)
+        or ipaddress.ip_address(one.getsockname()[0].partition("%")[0]).is_loopback
+        for one in listening
+    )
+
+
+@contextmanager
+def listening_at(path: str) -> Iterator[socket.socket]:
+    """Listen at a Unix socket, which only this user can connect to, and remove it at the end.
+
+    One that a killed server has left is replaced.
+
+    Raises:
+        UsageError: that is not possible, and why.
+    """
+    if sys.platform == "win32":
+        raise UsageError("there are no Unix sockets here; use --host and --port")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        try:
+            # Of servers that start at once, one replaces what was left; the others find it there.
+            with _locked(Path(path).absolute().parent):
+                _remove_left(path)
+                listening.bind(path)
+                os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)  # nobody can connect before `listen`
+                listening.listen(_BACKLOG)
+        except OSError as error:
+            reason = error.strerror or error
+            raise UsageError(f"cannot listen at {path}: {reason}; choose another --uds") from error
+        made = os.stat(path)
+        try:
+            yield listening
+        finally:
+            with suppress(OSError):
+                if os.path.samestat(made, os.stat(path)):
+                    os.unlink(path)
+
+
+def close(listening: list[socket.socket]) -> None:
+    for one in listening:
+        one.close()
+
+
+def _remove_left(path: str) -> None:
+    """Remove a socket that nobody listens at.
+
+    Raises:
+        UsageError: a server listens there, or it is another file.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise UsageError(
+            f"cannot listen at {path}: it is there, and no socket; choose another --uds"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
+        try:
+            trying.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise UsageError(f"cannot listen at {path}: another server does; choose another --uds")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,33 @@
+"""The metrics of a server: those of its project's extension `prometheus`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import MissingDependencyError
+from lorebind_knowledge.extensions.prometheus import Prometheus
+
+if TYPE_CHECKING:
+    from lorebind.project import Project
+
+
+def prometheus_of(project: Project) -> Prometheus | None:
+    """The extension whose registry is served; one is subscribed if the project declares none.
+
+    Only ids that the YAML declares become labels. Callers of the API choose the others, and could
+    make as many as they like.
+
+    Returns:
+        None if it is not declared, and not installed either.
+    """
+    events = project.knowledge.events
+    found = [one for one in events.extensions if isinstance(one, Prometheus)]
+    if not found:
+        try:
+            found = [Prometheus()]
+        except MissingDependencyError:
+            return None
+        events.subscribe(found[0])
+    for one in found:
+        one.labelled = {kb.id for kb, _ in project.config.every_knowledge_base()}
+    return found[0]

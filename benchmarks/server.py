@@ -1,0 +1,172 @@
+"""What `lorebind serve` answers while it ingests, beside the same questions in one process.
+
+    python benchmarks/server.py [--clients N] [--seconds N] [--documents N]
+
+A server at a Unix socket ingests one knowledge base while clients ask another one, each as soon as
+it has its answer, and somebody asks for `/healthz` fifty times a second. Then the same number of
+tasks ask `Project.aquery` in a process that ingests the same. The baseline is that process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import yaml
+
+from lorebind import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+WORDS = [f"word{number}" for number in range(2000)]
+ASKED, INGESTED = "asked", "ingested"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--documents", type=int, default=3000, help="those that are ingested")
+    given = parser.parse_args()
+    for served in (True, False):
+        with tempfile.TemporaryDirectory(prefix="lb") as folder:
+            root = Path(folder)
+            write_project(root, given.documents)
+            with Project.load(root) as project:
+                project.ingest(ASKED)
+            measure = served_from(root, given) if served else in_process(root, given)
+            print("served" if served else "in one process")
+            asyncio.run(measure)
+
+
+def write_project(root: Path, documents: int) -> None:
+    rng = random.Random(1)
+    for name, count in ((ASKED, 300), (INGESTED, documents)):
+        (root / name).mkdir()
+        for number in range(count):
+            text = "\n\n".join(" ".join(rng.choices(WORDS, k=60)) for _ in range(5))
+            (root / name / f"{number}.md").write_text(text)
+    knowledge_bases = [
+        {"id": name, "sources": [{"type": "markdown_glob", "path": f"{name}/*.md"}]}
+        for name in (ASKED, INGESTED)
+    ]
+    embedders = [{"id": "words", "provider": "hashing"}]
+    declared = {"name": "load", "embedders": embedders, "knowledge_bases": knowledge_bases}
+    (root / "lorebind.yaml").write_text(yaml.safe_dump(declared))
+
+
+async def served_from(root: Path, given: argparse.Namespace) -> None:
+    socket = root / "s"
+    command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket), "-p", str(root)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        await asyncio.to_thread(process.stdout.readline)
+        limits = httpx.Limits(max_connections=given.clients + 2)
+        async with httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits),
+            base_url="http://localhost/api/v0",
+            timeout=60,
+        ) as api:
+            await ask_served(api, "warm")
+            run = await api.post(f"/knowledge-bases/{INGESTED}/ingest")
+            path = f"/knowledge-bases/{INGESTED}/runs/{run.json()['run_id']}"
+
+            async def is_running() -> bool:
+                return bool((await api.get(path)).json()["status"] == "running")
+
+            async def health() -> None:
+                (await api.get("http://localhost/healthz")).raise_for_status()
+
+            await load(given, lambda text: ask_served(api, text), is_running, health)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def ask_served(api: httpx.AsyncClient, text: str) -> None:
+    (await api.post(f"/knowledge-bases/{ASKED}/query", json={"query": text})).raise_for_status()
+
+
+async def in_process(root: Path, given: argparse.Namespace) -> None:
+    async with Project.load(root) as project:
+
+        async def ask(text: str) -> None:
+            await project.aquery(ASKED, text)
+
+        async def is_running() -> bool:
+            return not ingest.done()
+
+        async def health() -> None:
+            await asyncio.sleep(0)
+
+        await ask("warm")
+        ingest = asyncio.create_task(project.aingest(INGESTED))
+        await load(given, ask, is_running, health)
+        ingest.cancel()
+        with suppress(asyncio.CancelledError):
+            await ingest
+
+
+async def load(
+    given: argparse.Namespace,
+    ask: Callable[[str], Awaitable[None]],
+    is_running: Callable[[], Awaitable[bool]],
+    health: Callable[[], Awaitable[None]],
+) -> None:
+    """Ask for some seconds, or until the ingest has ended, and print what it took."""
+    until = time.monotonic() + given.seconds
+    seconds: list[float] = []
+    healthy: list[float] = []
+    errors: list[str] = []
+
+    async def asking(number: int) -> None:
+        rng = random.Random(number)
+        while time.monotonic() < until:
+            await timed(ask(" ".join(rng.choices(WORDS, k=5))), seconds, errors)
+
+    async def probing() -> None:
+        while time.monotonic() < until:
+            await timed(health(), healthy, errors)
+            await asyncio.sleep(0.02)
+
+    began = time.monotonic()
+    await asyncio.gather(*(asking(number) for number in range(given.clients)), probing())
+    took = time.monotonic() - began
+    running = "under way" if await is_running() else "ended"
+    print(
+        f"  {len(seconds)} answers, {len(seconds) / took:.0f}/s, {len(errors)} errors; "
+        f"p50 {part(seconds, 0.5):.0f} ms, p99 {part(seconds, 0.99):.0f} ms; "
+        f"/healthz p99 {part(healthy, 0.99):.0f} ms; ingest {running}"
+    )
+    for error in set(errors):
+        print(f"  {error}")
+
+
+async def timed(work: Awaitable[Any], seconds: list[float], errors: list[str]) -> None:
+    began = time.perf_counter()
+    try:
+        await work
+    except Exception as error:
+        errors.append(f"{type(error).__name__}: {error}")
+    else:
+        seconds.append(time.perf_counter() - began)
+
+
+def part(seconds: list[float], share: float) -> float:
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Servers in the process of the test, where a process of their own would add nothing."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from lorebind import Project
+from lorebind.server.app import make_app
+from lorebind.server.server import Server
+
+from .conftest import PROJECT, write_project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from lorebind.server.state.tokens import Rights
+
+API = "http://localhost/api/v0"
+
+
+class Served:
+    """A server, its application, and its callers."""
+
+    def __init__(self, server: Server, app: ASGIApp) -> None:
+        self.server = server
+        self.app = app
+
+    def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
+        """A caller, with a token or without."""
+        sent = headers if token is None else {"Authorization": f"Bearer {token}", **headers}
+        transport = httpx.ASGITransport(app=self.app)
+        return httpx.AsyncClient(transport=transport, base_url=API, headers=sent, timeout=60)
+
+    def token(self, name: str, rights: Rights = "admin", *tenants: str, **more: Any) -> str:
+        """A new token; the server has read it."""
+        _, text = self.server.tokens.create(name, rights, tenants, **more)
+        return text
+
+
+@asynccontextmanager
+async def served(folder: Path, more: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
+    """The project of the tests, with more declarations."""
+    project = Project.load(write_project(folder, {**PROJECT, **(more or {})}))
+    server = Server(project)
+    await server.start()
+    try:
+        yield Served(server, make_app(server))
+    finally:
+        await server.stop()
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a problem document."""
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    document = response.json()
+    assert document["status"] == response.status_code
+    return response.status_code, document["code"]

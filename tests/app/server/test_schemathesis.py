@@ -1,0 +1,49 @@
+"""Every route is called with what its schema allows, and with what it does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorebind import Project
+
+from .conftest import serving, write_project
+
+if TYPE_CHECKING:
+    import pytest
+
+DENSE = bool(os.environ.get("LOREBIND_TEST_DENSE"))
+EXAMPLES = 150 if DENSE else 3
+PHASES = "coverage,fuzzing,stateful" if DENSE else "coverage,stateful"
+
+
+def test_no_answer_breaks_the_contract(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = write_project(tmp_path_factory.mktemp("shop"))
+    schemathesis = Path(sys.executable).with_name("schemathesis")
+    with Project.load(folder) as project:
+        project.ingest("handbook")
+    with serving(folder, "--port", "0") as server:
+        tried = subprocess.run(
+            [
+                str(schemathesis),
+                *("--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
+                *("run", f"{server.url}/api/v0/openapi.json"),
+                # A run that was cancelled by DELETE can still be read: it says how far it came.
+                *("--checks", "all", "--exclude-checks", "use_after_free"),
+                *("--phases", PHASES, "--max-examples", str(EXAMPLES)),
+                *("--no-color", "--seed", "1"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            cwd=folder,
+        )
+        print(tried.stdout)
+        assert tried.returncode == 0, tried.stdout + tried.stderr
+        found = re.search(r"(\d+) generated, (\d+) passed", tried.stdout)
+        assert found, tried.stdout
+        assert int(found[1]) >= (5000 if DENSE else 200)

@@ -1,0 +1,77 @@
+"""Several servers that share their state in PostgreSQL."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from .conftest import PROJECT, problem, serving, write_project
+from .test_runs import Slow, wait_for_end
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
+STATE = {"state": {"dsn": "{{ .env.PG_DSN }}"}}
+POSTGRES: dict[str, Any] = {
+    "vector_dbs": [{"id": "pg", "type": "pgvector", "config": {"dsn": "{{ .env.PG_DSN }}"}}],
+    "server": STATE,
+}
+
+
+def test_what_one_makes_the_other_serves(tmp_path: Path, dsn: str) -> None:
+    for name in ("one", "two"):
+        write_project(tmp_path / name, PROJECT | POSTGRES)
+    with (
+        serving(tmp_path / "one", PG_DSN=dsn) as first,
+        serving(tmp_path / "two", PG_DSN=dsn) as second,
+        first.client() as one,
+        second.client() as two,
+    ):
+        made = one.put("/knowledge-bases/tours", json=TOURS)
+        assert made.status_code == 201
+        assert two.get("/knowledge-bases/tours").headers["etag"] == made.headers["etag"]
+        run = two.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"}).json()
+        assert run["status"] == "completed", run
+        assert one.get(f"/knowledge-bases/tours/runs/{run['run_id']}").json() == run
+        found = one.post("/knowledge-bases/tours/query", json={"query": "tours"}).json()
+        assert [match["text"] for match in found["matches"]] == ["Tours leave at 9."]
+        assert one.delete("/knowledge-bases/tours").status_code == 204
+        assert problem(two.get("/knowledge-bases/tours")) == (404, "not_found")
+
+
+def test_another_takes_over_from_one_that_was_killed(tmp_path: Path, dsn: str) -> None:
+    slow = Slow(tmp_path / "slow", POSTGRES)
+    slow.environ["PG_DSN"] = dsn
+    with serving(slow.folder, **slow.environ) as second, second.client() as two:
+        with serving(slow.folder, **slow.environ) as first, first.client() as one:
+            run_id = one.post("/knowledge-bases/texts/ingest").json()["run_id"]
+            slow.wait_for(1)
+            where = f"/knowledge-bases/texts/runs/{run_id}"
+            assert two.get(where).json()["status"] == "running"
+            busy = two.post("/knowledge-bases/texts/ingest")
+            assert (problem(busy), busy.json()["run_id"]) == ((409, "ingest_running"), run_id)
+            first.process.kill()
+            assert first.process.wait() == -signal.SIGKILL
+        slow.let_through(100)
+        assert wait_for_end(two, where)["status"] == "completed"
+
+
+def test_a_run_is_cancelled_through_another(tmp_path: Path, dsn: str) -> None:
+    slow = Slow(tmp_path / "slow", POSTGRES)
+    slow.environ["PG_DSN"] = dsn
+    with (
+        serving(slow.folder, **slow.environ) as first,
+        serving(slow.folder, **slow.environ) as second,
+        first.client() as one,
+        second.client() as two,
+    ):
+        run_id = one.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.wait_for(1)
+        where = f"/knowledge-bases/texts/runs/{run_id}"
+        assert two.delete(where).status_code == 200
+        time.sleep(2.5)  # until the first server has heard of it
+        slow.let_through(100)
+        assert wait_for_end(two, where)["status"] == "cancelled"

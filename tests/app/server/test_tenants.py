@@ -1,0 +1,134 @@
+"""What one tenant has is not there for another, on every route."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import PROJECT, problem, serving, write_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+SECRET = "Zebrawood"
+MINE = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": f"{SECRET} is brown."}]}]}
+BODIES: dict[str, Any] = {
+    "query": {"query": "x"},
+    "documents": {"id": "x", "text": "x"},
+    "resume": {"answers": {}},
+    "replay": {"step": 0},
+    "runs": {"input": {}},
+}
+
+
+class Two:
+    """A server, and a client of each of two tenants."""
+
+    def __init__(self, ann: httpx.Client, bob: httpx.Client) -> None:
+        self.ann, self.bob = ann, bob
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    folder = write_project(tmp_path_factory.mktemp("shop"), PROJECT)
+    with (
+        serving(folder) as server,
+        server.client(headers={"X-Tenant-ID": "ann"}) as ann,
+        server.client(headers={"X-Tenant-ID": "bob"}) as bob,
+    ):
+        yield Two(ann, bob)
+
+
+@pytest.fixture(scope="module")
+def ids(two: Two) -> dict[str, str]:
+    """The ids of what Ann has, by the names of path parameters."""
+    assert two.ann.put("/knowledge-bases/zebras", json=MINE).status_code == 201
+    run = two.ann.post("/knowledge-bases/zebras/ingest", headers={"Prefer": "wait=20"}).json()
+    added = two.ann.post("/knowledge-bases/zebras/documents", json={"id": "b", "text": SECRET})
+    return {"kb_id": "zebras", "run_id": run["run_id"], "doc_id": added.json()["id"]}
+
+
+def routes(api: httpx.Client) -> list[tuple[str, str]]:
+    """The method and the path of every route below a knowledge base."""
+    paths = api.get("/openapi.json").json()["paths"]
+    return [
+        (method.upper(), path.removeprefix("/api/v0"))
+        for path, operations in paths.items()
+        for method in operations
+        if "{kb_id}" in path
+    ]
+
+
+def test_every_route_with_what_another_has(two: Two, ids: dict[str, str]) -> None:
+    found = routes(two.bob)
+    assert len(found) >= 15
+    for method, path in found:
+        if method == "PUT":
+            continue
+        where = re.sub(r"\{(\w+)\}", lambda name: ids[name[1]], path)
+        body = BODIES.get(path.rpartition("/")[2]) if method == "POST" else None
+        refused = two.bob.request(method, where, json=body)
+        assert problem(refused) == (404, "not_found"), (method, path)
+        assert SECRET not in refused.text
+        assert "zebras" not in refused.text.replace(where, "").replace("'zebras'", "")
+
+
+def test_a_run_or_document_of_another_in_a_knowledge_base_of_all(
+    two: Two, ids: dict[str, str]
+) -> None:
+    """The YAML's knowledge bases are there for both, what is in them is each one's own."""
+    note = {"id": "secret", "text": SECRET}
+    document = two.ann.post("/knowledge-bases/handbook/documents", json=note).json()["id"]
+    run = two.ann.post("/knowledge-bases/handbook/ingest", headers={"Prefer": "wait=20"}).json()
+    here = "/knowledge-bases/handbook"
+    for method, path in (
+        ("GET", f"{here}/documents/{document}"),
+        ("DELETE", f"{here}/documents/{document}"),
+        ("GET", f"{here}/documents/{document}/chunks"),
+        ("GET", f"{here}/runs/{run['run_id']}"),
+        ("GET", f"{here}/runs/{run['run_id']}/events"),
+        ("DELETE", f"{here}/runs/{run['run_id']}"),
+    ):
+        assert problem(two.bob.request(method, path)) == (404, "not_found"), path
+    assert two.bob.get(f"{here}/documents").json()["items"] == []
+    assert two.bob.get(f"{here}/runs").json()["items"] == []
+    assert two.bob.get(f"{here}/stats").json()["documents"] == {}
+    asked = two.bob.post(f"{here}/query", json={"query": SECRET})
+    assert problem(asked) == (409, "not_ingested")
+    assert two.ann.post(f"{here}/query", json={"query": SECRET}).json()["matches"]
+
+
+def test_lists_and_metrics(two: Two, ids: dict[str, str]) -> None:
+    listed = [one["id"] for one in two.bob.get("/knowledge-bases").json()["items"]]
+    assert listed == ["handbook"]
+    metrics = two.bob.get("http://localhost/metrics")
+    assert metrics.status_code == 200
+    for hidden in ("zebras", "ann", SECRET):
+        assert f'"{hidden}"' not in metrics.text
+
+
+def test_both_may_have_the_same_id(two: Two, ids: dict[str, str]) -> None:
+    other = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Stripes."}]}]}
+    assert two.bob.put("/knowledge-bases/zebras", json=other).status_code == 201
+    two.bob.post("/knowledge-bases/zebras/ingest", headers={"Prefer": "wait=20"})
+    asked = {"query": "stripes and brown", "top_k": 5}
+    for api, text in ((two.bob, "Stripes."), (two.ann, f"{SECRET} is brown.")):
+        found = api.post("/knowledge-bases/zebras/query", json=asked).json()["matches"]
+        assert text in [match["text"] for match in found]
+        assert len({match["text"] for match in found} & {"Stripes.", f"{SECRET} is brown."}) == 1
+    assert two.bob.delete("/knowledge-bases/zebras").status_code == 204
+    assert two.ann.get("/knowledge-bases/zebras").status_code == 200
+    assert two.ann.get("/knowledge-bases/zebras/stats").json()["chunks"] == 2
+
+
+def test_one_key_of_two_tenants_is_two_runs(two: Two) -> None:
+    def run(api: httpx.Client) -> str:
+        key = {"Idempotency-Key": "both"}
+        asked = api.post("/knowledge-bases/handbook/ingest", headers=key)
+        return str(asked.json()["run_id"])
+
+    assert run(two.ann) != run(two.bob)

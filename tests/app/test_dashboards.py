@@ -1,0 +1,48 @@
+"""What dashboards and alerts ask Prometheus for is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+from prometheus_client import CollectorRegistry
+
+from lorebind_knowledge.extensions.prometheus import Prometheus
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def metrics() -> dict[str, set[str]]:
+    """The labels of each metric, by all the names under which it can be asked for."""
+    registry = CollectorRegistry()
+    Prometheus(registry)
+    known: dict[str, set[str]] = {"up": {"job", "instance"}}
+    for collector in registry._collector_to_names:
+        labels = set(getattr(collector, "_labelnames", ()))
+        for name in registry._collector_to_names[collector]:
+            known[name] = labels | ({"le"} if name.endswith("_bucket") else set())
+    return known
+
+
+def expressions() -> list[str]:
+    panels = json.loads((DOCS / "grafana.json").read_text())["panels"]
+    groups = yaml.safe_load((DOCS / "alerts.yaml").read_text())["groups"]
+    found = [target["expr"] for panel in panels for target in panel["targets"]]
+    return found + [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def test_metrics_and_labels_are_there() -> None:
+    known = metrics()
+    asked = expressions()
+    assert len(asked) > 10
+    for expression in asked:
+        names = re.findall(r"\b(?:up|knowledge_\w+)\b", expression)
+        assert names, expression
+        assert set(names) <= known.keys(), expression
+        labels = {label for name in names for label in known[name]}
+        grouped = re.findall(r"by \(([^)]*)\)", expression)
+        used = {label.strip() for group in grouped for label in group.split(",")}
+        used |= set(re.findall(r"(\w+)=~?\"", expression))
+        assert used <= labels, expression
