@@ -68,10 +68,10 @@ def write_project(root: Path, documents: int) -> None:
 async def served_from(root: Path, given: argparse.Namespace) -> None:
     socket = root / "s"
     command = [sys.executable, "-m", "lorebind", "serve", "--uds", str(socket), "-p", str(root)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        await asyncio.to_thread(process.stdout.readline)
+        await process.stdout.readline()
         limits = httpx.Limits(max_connections=given.clients + 2)
         async with httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits),
@@ -91,7 +91,7 @@ async def served_from(root: Path, given: argparse.Namespace) -> None:
             await load(given, lambda text: ask_served(api, text), is_running, health)
     finally:
         process.terminate()
-        process.wait()
+        await process.wait()
 
 
 async def ask_served(api: httpx.AsyncClient, text: str) -> None:

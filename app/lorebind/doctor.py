@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from lorebind.made_over_api import made_over_api
 from lorebind_bindings.models import naming_failures
 from lorebind_knowledge.bridge import call, call_client
 from lorebind_knowledge.configuration import defaults
@@ -88,7 +89,7 @@ async def examine(
         if (declared := kb.retrieval.rerank) is not None:
             part = f"reranker of knowledge base {kb.id}{owner}"
             yield await _tried(part, _reranker(service, declared))
-    async for finding in _undeclared(service):
+    async for finding in _undeclared(loaded, service):
         yield finding
     for model in defaults.models(project):
         yield await _tried(f"model {model.id}", _model(models, model), model.called)
@@ -189,9 +190,9 @@ async def _existing(service: KnowledgeService, kb_id: str, workflow: str | None)
     return f"filled by others, can be searched; its scores are {await kb.store.scale()}"
 
 
-async def _undeclared(service: KnowledgeService) -> AsyncIterator[Finding]:
+async def _undeclared(loaded: LoadedProject, service: KnowledgeService) -> AsyncIterator[Finding]:
     try:
-        found = await service.undeclared()
+        found = await service.undeclared(partial(made_over_api, loaded))
     except LorebindError:
         return  # the vector database itself has failed above
     if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import sync
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
 
     from lorebind_knowledge.catalog.runs import RunInfo
+    from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.index.purging import Undeclared
     from lorebind_knowledge.ingest.report import IngestReport
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 class DocumentMethods:
     """The methods of a project for documents and indexes. Its sources are `ingest`'s."""
 
+    config: LoadedProject
     knowledge: KnowledgeService
 
     async def adocuments(
@@ -199,8 +202,9 @@ class DocumentMethods:
     async def apurge(self, *, dry_run: bool = True) -> list[Undeclared]:
         """Remove what is left of knowledge bases that the project does not declare any more.
 
-        Vectors, texts, words and runs go, of all tenants. Collections and other projects in the
-        same database are left alone, and so is the embedding cache.
+        Vectors, texts, words and runs go, of all tenants. What tenants made over the API of a
+        server is left alone. So are collections, other projects in the same database, and the
+        embedding cache.
 
         Args:
             dry_run: only list what would be removed.
@@ -212,7 +216,10 @@ class DocumentMethods:
             IngestRunningError: one of them is being ingested.
             StoreError: an outage; what is left is removed by another purge.
         """
-        return await (self.knowledge.undeclared() if dry_run else self.knowledge.purge())
+        from lorebind.made_over_api import made_over_api
+
+        made = partial(made_over_api, self.config)
+        return await (self.knowledge.undeclared(made) if dry_run else self.knowledge.purge(made))
 
     documents = sync(adocuments)
     document = sync(adocument)

@@ -1,10 +1,14 @@
-"""Results as plain data: what JSON and YAML can say."""
+"""Results as plain data, what JSON and YAML can say, and back."""
 
 from __future__ import annotations
 
+import collections.abc
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
@@ -21,3 +25,46 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(item) for item in value]
     return value
+
+
+def from_data(kind: Any, data: Any) -> Any:
+    """What `as_data` has shown, as a value of this kind again.
+
+    Args:
+        kind: a dataclass, a declaration, or a list or mapping of them; anything else is left as
+            it is.
+        data: of what is there; keys that the kind does not have are left out.
+
+    Raises:
+        ValueError, TypeError, AttributeError: the data is not of this kind.
+    """
+    arguments = get_args(kind)
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        kinds = [one for one in arguments if one is not NoneType]
+        return data if data is None or len(kinds) > 1 else from_data(kinds[0], data)
+    if is_dataclass(kind):
+        return _of_fields(kind, data)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind.model_validate_json(json.dumps(data))
+    if origin in (list, tuple):
+        return origin(from_data(arguments[0], item) for item in data)
+    if origin in (dict, Mapping):
+        return {key: from_data(arguments[1], item) for key, item in data.items()}
+    return data
+
+
+def _of_fields(kind: Any, data: Any) -> Any:
+    given = {name: part for name, part in _parts(kind).items() if name in data}
+    return kind(**{name: from_data(part, data[name]) for name, part in given.items()})
+
+
+@cache
+def _parts(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass with their types."""
+    types = get_type_hints(kind, localns=_OF_TYPE_CHECKERS)
+    return {field.name: types[field.name] for field in fields(kind)}
+
+
+_OF_TYPE_CHECKERS = {**vars(collections.abc), "BaseChatModel": Any}
+"""Names that modules with results import for type checkers only."""

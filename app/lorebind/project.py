@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
+from lorebind.declaration_methods import DeclarationMethods
 from lorebind.document_methods import DocumentMethods
 from lorebind.langchain_methods import Faces
 from lorebind.objects import with_objects
@@ -14,7 +15,6 @@ from lorebind.workflow_methods import WorkflowMethods
 from lorebind_bindings import (
     ModelPool,
     Request,
-    ResolvedBinding,
     Workflows,
     answer,
     bind,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
     from lorebind.doctor import Finding
-    from lorebind_bindings import Answer, RetrievalSettings
+    from lorebind_bindings import Answer, ResolvedBinding, RetrievalSettings
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.evaluation.evaluate import StrategyScores
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _COMPARED = ("hybrid", "similarity", "lexical", "mmr")
 
 
-class Project(DocumentMethods, WorkflowMethods, Faces):
+class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
@@ -141,6 +141,11 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
     @property
     def name(self) -> str:
         return self.config.project.name
+
+    @property
+    def events(self) -> Events:
+        """What happens to its knowledge bases, for extensions that subscribe while it is used."""
+        return self.knowledge.events
 
     def with_knowledge_bases(
         self, declared: Sequence[Mapping[str, Any] | KnowledgeBaseDeclaration]
@@ -303,6 +308,20 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
         )
         return await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
 
+    async def aquery_explained(
+        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
+    ) -> tuple[QueryResult, ResolvedBinding]:
+        """The same, with every setting that was in effect and what set it.
+
+        Args:
+            kb_id, question, workflow, settings: as for `aquery`.
+
+        Raises:
+            LorebindError: as for `aquery`.
+        """
+        found = await self.aquery(kb_id, question, workflow=workflow, **settings)
+        return found, override(bind(self.config, kb_id, workflow), **settings)
+
     async def aquery_many(
         self,
         kb_ids: Sequence[str],
@@ -409,20 +428,6 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
             self.knowledge, self._models.condensing(bindings), *self._models.get(), request
         )
 
-    async def aexplain(
-        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
-    ) -> list[ResolvedBinding]:
-        """What is bound at a place: every setting, and the scope, file and line that set it.
-
-        Args:
-            workflow, task, agent: the place; none of them means the project itself.
-
-        Raises:
-            NotFoundError: no such workflow, task or agent.
-            UsageError: a task without its workflow.
-        """
-        return resolve(self.config, workflow=workflow, task=task, agent=agent)
-
     async def adoctor(self, *, deep: bool = False) -> list[Finding]:
         """Each part of the project tried for real: embedders, databases, indexes, models.
 
@@ -474,11 +479,11 @@ class Project(DocumentMethods, WorkflowMethods, Faces):
     plan = sync(aplan)
     reindex = sync(areindex)
     query = sync(aquery)
+    query_explained = sync(aquery_explained)
     query_many = sync(aquery_many)
     evaluate = sync(aevaluate)
     tune = sync(atune)
     ask = sync(aask)
-    explain = sync(aexplain)
     doctor = sync(adoctor)
     close = sync(aclose)
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
     from lorebind_knowledge.embedders.base import Embedder
     from lorebind_knowledge.index.index import Index
-    from lorebind_knowledge.index.purging import Undeclared
+    from lorebind_knowledge.index.purging import Made, Undeclared
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.knowledge_base import SearchableKnowledgeBase
     from lorebind_knowledge.records import Matrix, QueryResult
@@ -355,15 +355,19 @@ class KnowledgeService:
         namespace = self._namespace(COLLECTION_SCOPE, name)
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)
 
-    async def undeclared(self) -> list[Undeclared]:
-        """What the vector databases hold of knowledge bases that are not declared any more."""
-        return await call(lambda: self._purge().find())
+    async def undeclared(self, made: Made = dict) -> list[Undeclared]:
+        """What the vector databases hold of knowledge bases that are not declared any more.
 
-    async def purge(self) -> list[Undeclared]:
+        Args:
+            made: see `lorebind_knowledge.index.purging.Purge`.
+        """
+        return await call(lambda: self._purge(made).find())
+
+    async def purge(self, made: Made = dict) -> list[Undeclared]:
         """Remove that, see `lorebind_knowledge.index.purging.Purge.remove`."""
-        return await call(lambda: self._purge().remove())
+        return await call(lambda: self._purge(made).remove())
 
-    def _purge(self) -> Purge:
+    def _purge(self, made: Made) -> Purge:
         project = self._loaded.project
         declared = {}
         for kb, workflow in self._loaded.every_knowledge_base():
@@ -371,7 +375,8 @@ class KnowledgeService:
             if not self._loaded.is_existing(kb):
                 declared[scope, kb.id] = self._loaded.vector_db(kb.vector_db).id
         databases = [db for db in defaults.vector_dbs(project) if not db.is_existing]
-        return Purge(project.name, {db.id: self.index(db.id) for db in databases}, declared)
+        indexes = {db.id: self.index(db.id) for db in databases}
+        return Purge(project.name, indexes, declared, made)
 
     async def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
         """What is in the index of a knowledge base; touches nothing."""

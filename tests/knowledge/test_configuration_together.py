@@ -204,8 +204,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "knowledge_base:",
             "lorebind.yaml:17:1: unknown key 'knowledge_base'; did you mean "
             "'knowledge_bases'; known: agents, autoload, checkpointer, description, embedders, "
-            "extensions, knowledge, knowledge_bases, loading, models, name, server, vector_dbs, workflows, "
-            "wrappers",
+            "extensions, knowledge, knowledge_bases, loading, models, name, server, vector_dbs, "
+            "workflows, wrappers",
         ),
         (
             "lorebind.yaml",

@@ -28,13 +28,11 @@ def explain(
     output: OutputOption = Output.table,
 ) -> None:
     """Show every setting in effect at a place, and the scope, file and line that set it."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data, print_line
-    from lorebind_bindings import resolve
-    from lorebind_knowledge.configuration import load_project
 
-    # Nothing of the project is made for it: none of its code runs.
-    loaded = load_project(project, need_variables=False)
-    found = resolve(loaded, workflow=workflow, task=task, agent=agent)
+    with given_declarations(project) as loaded:
+        found = loaded.explain(workflow=workflow, task=task, agent=agent)
     if output is not Output.table:
         print_data({"bindings": found}, output)
         return

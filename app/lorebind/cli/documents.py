@@ -25,10 +25,10 @@ def documents(
     output: OutputOption = Output.table,
 ) -> None:
     """List the documents of a knowledge base, those that failed among them."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import counted, print_data, print_line, print_table
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         found = loaded.documents(kb_id, state=state, workflow=workflow)
     if output is not Output.table:
         print_data({"documents": found}, output)
@@ -50,10 +50,10 @@ def chunks(
     output: OutputOption = Output.table,
 ) -> None:
     """Print the chunks of a document, in its order."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_chunks, print_data
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         found = loaded.chunks(kb_id, document, workflow=workflow)
     if output is not Output.table:
         print_data({"chunks": found}, output)
@@ -72,7 +72,7 @@ def add(
 
     They are copied: they stay until they are deleted, whatever becomes of the files.
     """
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_report
 
     given = []
@@ -81,7 +81,7 @@ def add(
             given.append({"id": file.name, "data": file.read_bytes()})
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         report = loaded.add_documents(kb_id, given, workflow=workflow)
     if output is not Output.table:
         print_data(report, output)
@@ -105,10 +105,10 @@ def delete(
 
     The declaration stays, and the next ingest begins anew. What was added goes with the index.
     """
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import counted, print_data, print_line
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         if document is not None:
             gone = [loaded.delete_document(kb_id, document, workflow=workflow)]
         else:
@@ -133,11 +133,11 @@ def stats(
     output: OutputOption = Output.table,
 ) -> None:
     """Count what is in the index of a knowledge base."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_table
     from lorebind.plain_data import as_data
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         found = loaded.stats(kb_id, workflow=workflow)
     if output is not Output.table:
         print_data(found, output)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
+    from lorebind.cli.given import AnyProject
+    from lorebind.declaration_methods import KnowledgeBaseInfo
     from lorebind.project import Project
-    from lorebind_knowledge.declarations import KnowledgeBaseDeclaration
     from lorebind_knowledge.statistics import KnowledgeStats
 
 
@@ -29,22 +30,18 @@ def project_to_read(path: str) -> Project:
 class Indexes:
     """How much the indexes of a project hold, or why that cannot be read."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: AnyProject) -> None:
         self._project = project
         self._errors: dict[str, str] = {}
         """By vector database: one that does not answer is not asked again."""
 
-    def stats(
-        self, kb: KnowledgeBaseDeclaration, workflow: str | None
-    ) -> tuple[KnowledgeStats | None, str | None]:
+    def stats(self, kb: KnowledgeBaseInfo) -> tuple[KnowledgeStats | None, str | None]:
         """The counts, else the error; neither for a knowledge base that others fill."""
-        config = self._project.config
-        if config.is_existing(kb):
+        if kb.filled_by_others:
             return None, None
-        vector_db = config.vector_db(kb.vector_db).id
-        if vector_db not in self._errors:
+        if kb.vector_db not in self._errors:
             try:
-                return self._project.stats(kb.id, workflow=workflow), None
+                return self._project.stats(kb.id, workflow=kb.workflow), None
             except LorebindError as error:
-                self._errors[vector_db] = str(error)
-        return None, self._errors[vector_db]
+                self._errors[kb.vector_db] = str(error)
+        return None, self._errors[kb.vector_db]

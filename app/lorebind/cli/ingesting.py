@@ -14,12 +14,12 @@ from lorebind_knowledge.errors import IngestRunningError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind.project import Project
+    from lorebind.cli.given import AnyProject
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 
 def knowledge_bases(
-    project: Project,
+    project: AnyProject,
     kb_id: str | None,
     workflow: str | None = None,
     inputs: list[str] | None = None,
@@ -36,19 +36,19 @@ def knowledge_bases(
     if inputs:
         if workflow is None:
             raise UsageError("--input belongs to a workflow; name it with --workflow")
-        values = input_values(inputs, project.config.workflow(workflow))
+        values = input_values(inputs, project.workflow_inputs(workflow))
     if kb_id:
-        project.config.knowledge_base(kb_id, workflow)
+        project.knowledge_base(kb_id, workflow=workflow)
         return [(kb_id, workflow, values)]
     return [
-        (kb.id, owner, values)
-        for kb, owner in project.config.every_knowledge_base()
-        if not project.config.is_existing(kb) and (not inputs or owner == workflow)
+        (kb.id, kb.workflow, values)
+        for kb in project.knowledge_bases()
+        if not kb.filled_by_others and (not inputs or kb.workflow == workflow)
     ]
 
 
 def show_plan(
-    project: Project,
+    project: AnyProject,
     kb_id: str,
     output: Output,
     *,
@@ -72,7 +72,7 @@ def show_plan(
 
 
 def ingest_with_bars(
-    project: Project,
+    project: AnyProject,
     kb_id: str,
     plan: IngestPlan,
     output: Output,
@@ -96,7 +96,7 @@ def ingest_with_bars(
         plan=plan,
     )
     try:
-        with progress_bars(project.knowledge.events, plan):
+        with progress_bars(project.events, plan):
             report = ingest()
     except IngestRunningError:
         if not wait:
@@ -109,7 +109,7 @@ def ingest_with_bars(
 
 
 def reindex_with_bars(
-    project: Project,
+    project: AnyProject,
     kb_id: str,
     plan: IngestPlan,
     output: Output,
@@ -118,7 +118,7 @@ def reindex_with_bars(
     inputs: Mapping[str, Any] | None = None,
 ) -> IngestReport:
     """The same for a reindex."""
-    with progress_bars(project.knowledge.events, plan):
+    with progress_bars(project.events, plan):
         report = project.reindex(kb_id, workflow=workflow, inputs=inputs, plan=plan)
     if output is Output.table:
         print_report(report)

@@ -8,27 +8,32 @@ from typing import TYPE_CHECKING, Any
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from collections.abc import Mapping, Sequence
 
 
-def input_values(written: Sequence[str] | None, workflow: WorkflowDeclaration) -> dict[str, Any]:
-    """`name=value` pairs; values of inputs that are no strings are read as JSON."""
+def input_values(
+    written: Sequence[str] | None, inputs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """`name=value` pairs; values of inputs that are no strings are read as JSON.
+
+    Args:
+        written: the pairs.
+        inputs: what the workflow takes, see `Project.workflow_inputs`.
+    """
     values: dict[str, Any] = {}
     for pair in written or ():
         name, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--input {pair!r} is not of the form name=value")
-        declared = workflow.input.get(name)
-        if declared is None or declared.type == "string":
+        kind = inputs.get(name, {}).get("type", "string")
+        if kind == "string":
             values[name] = value
             continue
         try:
             values[name] = json.loads(value)
         except json.JSONDecodeError:
             raise UsageError(
-                f"input {name!r} is of type {declared.type}; {value!r} is not JSON for one"
+                f"input {name!r} is of type {kind}; {value!r} is not JSON for one"
             ) from None
     return values
 

@@ -21,7 +21,6 @@ from lorebind.cli.options import (
 )
 from lorebind.cli.watch import watch
 from lorebind_knowledge.errors import LorebindError, UsageError
-from lorebind_knowledge.namespace import PROJECT_SCOPE
 
 if TYPE_CHECKING:
     from lorebind_knowledge.ingest.report import IngestReport
@@ -46,25 +45,23 @@ StrategyOption = Annotated[
 @app.command("list")
 def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> None:
     """List the knowledge bases of the project, and what is in their indexes."""
-    from lorebind.cli.indexes import Indexes, project_to_read
+    from lorebind.cli.given import given_to_read
+    from lorebind.cli.indexes import Indexes
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with project_to_read(project) as loaded:
+    with given_to_read(project) as loaded:
         indexes = Indexes(loaded)
-        rows = [
-            (kb, workflow, *indexes.stats(kb, workflow))
-            for kb, workflow in loaded.config.every_knowledge_base()
-        ]
+        rows = [(kb, *indexes.stats(kb)) for kb in loaded.knowledge_bases()]
     if output is not Output.table:
         data = [
             {
                 "id": kb.id,
-                "workflow": workflow,
+                "workflow": kb.workflow,
                 "description": kb.description,
                 "stats": stats,
                 "stats_error": error,
             }
-            for kb, workflow, stats, error in rows
+            for kb, stats, error in rows
         ]
         print_data({"knowledge_bases": data}, output)
         return
@@ -73,15 +70,15 @@ def list_(project: ProjectOption = ".", output: OutputOption = Output.table) -> 
         (
             (
                 kb.id,
-                workflow or "",
+                kb.workflow or "",
                 *_ingested(stats, error),
                 " ".join(kb.description.split()),
             )
-            for kb, workflow, stats, error in rows
+            for kb, stats, error in rows
         ),
     )
     unread: dict[str, list[str]] = {}
-    for kb, _, _, error in rows:
+    for kb, _, error in rows:
         if error is not None:
             unread.setdefault(error, []).append(kb.id)
     for error, names in unread.items():
@@ -107,19 +104,20 @@ def get(
 
     `apply` takes what this prints as YAML or JSON; of it only `knowledge_base` counts.
     """
-    from lorebind.cli.indexes import Indexes, project_to_read
+    from lorebind.cli.given import given_to_read
+    from lorebind.cli.indexes import Indexes
     from lorebind.cli.printing import print_data
 
-    with project_to_read(project) as loaded:
-        declared, scope = loaded.config.knowledge_base(kb_id, workflow)
-        stats, error = Indexes(loaded).stats(declared, workflow)
-        data: dict[str, Any] = {
-            "workflow": None if scope == PROJECT_SCOPE else workflow,
-            "knowledge_base": declared.written(),
-            "with_defaults": declared.model_dump(mode="json", by_alias=True),
-            "stats": stats,
-            "stats_error": error,
-        }
+    with given_to_read(project) as loaded:
+        found = loaded.knowledge_base(kb_id, workflow=workflow)
+        stats, error = Indexes(loaded).stats(found)
+    data: dict[str, Any] = {
+        "workflow": found.workflow,
+        "knowledge_base": found.knowledge_base,
+        "with_defaults": found.with_defaults,
+        "stats": stats,
+        "stats_error": error,
+    }
     print_data(data, Output.yaml if output is Output.table else output)
 
 
@@ -133,10 +131,11 @@ def export(
     output: OutputOption = Output.yaml,
 ) -> None:
     """Print embedders, vector databases and knowledge bases as a file for `apply`."""
+    from lorebind.cli.given import given_declarations
     from lorebind.cli.printing import print_data
-    from lorebind_knowledge.configuration import export_resources, load_project
 
-    data = export_resources(load_project(project, need_variables=False), kb_id, workflow)
+    with given_declarations(project) as loaded:
+        data = loaded.export(kb_id, workflow=workflow)
     print_data(data, Output.yaml if output is Output.table else output)
 
 
@@ -156,8 +155,8 @@ def apply(
     Knowledge bases of a workflow are taken into the workflow's own file. All else in the file stays
     as it is; a resource that is replaced is written anew, without the comments within it.
     """
+    from lorebind.cli.given import apply_to_given
     from lorebind.cli.printing import print_data, print_table
-    from lorebind_knowledge.configuration import apply_resources
 
     if file == Path("-") and sys.stdin is None:
         raise UsageError("standard input is closed; name a file, or pipe one in")
@@ -166,7 +165,7 @@ def apply(
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
     shown_as = "<stdin>" if file == Path("-") else str(file)
-    applied = apply_resources(project, text, shown_as, dry_run=dry_run)
+    applied = apply_to_given(project, text, shown_as, dry_run=dry_run)
     if output is not Output.table:
         print_data(applied, output)
         return
@@ -199,13 +198,13 @@ def ingest(
 
     Without an ID, a knowledge base that fails does not stop the others.
     """
+    from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import ingest_with_bars, knowledge_bases, show_plan
-    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import counted, print_data, print_line
 
     reports: list[IngestReport] = []
     failed: list[str] = []
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             try:
                 planned = show_plan(
@@ -253,11 +252,11 @@ def reindex(
 
     Texts whose vectors are in the embedding cache are not embedded again.
     """
+    from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import knowledge_bases, reindex_with_bars, show_plan
-    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         ((name, owner, values),) = knowledge_bases(loaded, kb_id, workflow, inputs)
         planned = show_plan(loaded, name, output, workflow=owner, inputs=values, strategy="replace")
         report = reindex_with_bars(loaded, name, planned, output, workflow=owner, inputs=values)
@@ -274,10 +273,10 @@ def purge(
     output: OutputOption = Output.table,
 ) -> None:
     """Remove what is left of knowledge bases that the project does not declare any more."""
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         found = loaded.purge(dry_run=not yes)
     if output is not Output.table:
         print_data({"removed" if yes else "undeclared": found}, output)
@@ -306,11 +305,11 @@ def plan(
     output: OutputOption = Output.table,
 ) -> None:
     """Show what an ingest would do now; nothing is changed, and nothing is embedded."""
+    from lorebind.cli.given import given_project
     from lorebind.cli.ingesting import knowledge_bases, show_plan
-    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_data, print_line, print_source_reports
 
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         plans = []
         for name, owner, values in knowledge_bases(loaded, kb_id, workflow, inputs):
             if output is Output.table and kb_id is None:
@@ -359,10 +358,8 @@ def query(
     output: OutputOption = Output.table,
 ) -> None:
     """Search a knowledge base and print the passages, best first."""
-    from lorebind.cli.bindings import print_binding
-    from lorebind.cli.opening import open_project
+    from lorebind.cli.given import given_project
     from lorebind.cli.printing import print_data, print_line, print_matches
-    from lorebind_bindings import bind, override
 
     given: dict[str, Any] = {
         "top_k": top_k,
@@ -370,9 +367,12 @@ def query(
         "strategy": strategy,
         "filters": _filters(filters or []) or None,
     }
-    with open_project(project) as loaded:
-        result = loaded.query(kb_id, question, workflow=workflow, **given)
-        binding = override(bind(loaded.config, kb_id, workflow), **given)
+    with given_project(project) as loaded:
+        binding = None
+        if explain:
+            result, binding = loaded.query_explained(kb_id, question, workflow=workflow, **given)
+        else:
+            result = loaded.query(kb_id, question, workflow=workflow, **given)
     for notice in result.notices:
         print_line(f"note: {notice}", stderr=True)
     if output is not Output.table:
@@ -383,7 +383,9 @@ def query(
             print_line(result.shortfall)
     else:
         print_line(f"No passage of {kb_id} passes; try a lower --min-score or fewer --filter.")
-    if explain and output is Output.table:
+    if binding is not None and output is Output.table:
+        from lorebind.cli.bindings import print_binding
+
         print_binding(binding)
     if not result.matches:
         raise typer.Exit(1)

@@ -40,12 +40,13 @@ def opened(config: LoadedProject) -> Project:
     if level is None:
         return Project(config)
     logs = any(isinstance(one, LoggingExtension) for one in config.project.extensions)
-    project = Project(config, extensions=[] if logs else _extensions())
+    project = Project(config, extensions=[] if logs else extensions())
     set_level(level)  # what is declared has set its own
     return project
 
 
-def _extensions() -> list[Extension]:
+def extensions() -> list[Extension]:
+    """What logs what happens, if that is wanted."""
     from lorebind_knowledge.extensions.logging import EventLog
 
     return [EventLog()] if log_level.get() else []
@@ -106,4 +107,4 @@ def project_at(path: Path, *, trusted: bool) -> Project:
         "chunking": {"size": 600, "overlap": 90},
     }
     declared = {"name": "ask", "knowledge_bases": [knowledge_base]}
-    return Project.build(declared, root=path, extensions=_extensions())
+    return Project.build(declared, root=path, extensions=extensions())

@@ -19,8 +19,7 @@ from lorebind.cli.options import (
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.declarations import WorkflowDeclaration
+    from lorebind.cli.given import AnyProject
 
 
 def run(
@@ -63,23 +62,22 @@ def run(
     A run that waits or is paused exits with 3, a run that fails with 1. Both print the command
     that resumes the run; finished tasks are kept.
     """
+    from lorebind.cli.given import given_project
     from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.opening import open_project
     from lorebind.cli.run_result import show_result
     from lorebind.cli.streaming import show_events
-    from lorebind_bindings.workflow.how_to_resume import how_to_resume
 
     given = answer_values(answers)
     resumed = resume or bool(answers)
     _check_options(workflow, thread, resumed, inputs)
     if stream and output is Output.yaml:
         raise UsageError("--stream prints text or lines of JSON; use --output json")
-    with open_project(project) as loaded:
-        declared = loaded.config.workflow(workflow)
+    with given_project(project) as loaded:
+        takes = loaded.workflow_inputs(workflow)
         if resumed:
-            _check_kept(loaded.config, declared)
+            _check_kept(loaded, workflow)
         thread_id = thread or uuid.uuid4().hex
-        completed_by(f"this resumes it: {how_to_resume(loaded.config, workflow, thread_id)}")
+        completed_by(f"this resumes it: {loaded.how_to_resume(workflow, thread_id)}")
         shared: dict[str, Any] = {
             "interrupt_before": interrupt_before or (),
             "sinks": [events] if events else [],
@@ -88,11 +86,11 @@ def run(
             start = loaded.resume_stream if stream else loaded.resume
             begun: Any = start(workflow, thread_id, given, **shared)
         else:
-            values = input_values(inputs, declared)
+            values = input_values(inputs, takes)
             begin = loaded.run_stream if stream else loaded.run
             begun = begin(workflow, values, thread_id=thread_id, **shared)
         result = show_events(begun, output) if stream else begun
-        show_result(loaded.config, workflow, result, output, compact=stream)
+        show_result(loaded, workflow, result, output, compact=stream)
 
 
 def _check_options(
@@ -118,14 +116,13 @@ def _check_options(
         )
 
 
-def _check_kept(config: LoadedProject, declared: WorkflowDeclaration) -> None:
+def _check_kept(project: AnyProject, workflow: str) -> None:
     """
     Raises:
         UsageError: the thread cannot be there.
     """
-    kept = declared.checkpointer or config.project.checkpointer
-    if kept.type == "memory":
+    if not project.keeps_threads(workflow):
         raise UsageError(
-            f"the threads of workflow {declared.id!r} are kept in memory and ended with the "
+            f"the threads of workflow {workflow!r} are kept in memory and ended with the "
             "command that ran them; to resume them, declare checkpointer: { type: sqlite }"
         )

@@ -10,15 +10,15 @@ import typer
 from lorebind.cli.options import Output
 
 if TYPE_CHECKING:
+    from lorebind.cli.given import AnyProject
     from lorebind_bindings import RunResult, TaskResult
-    from lorebind_knowledge.configuration import LoadedProject
 
 STOPPED = 3
 """The exit code of a run that waits for an answer, or is paused."""
 
 
 def show_result(
-    config: LoadedProject,
+    project: AnyProject,
     workflow: str,
     result: RunResult,
     output: Output,
@@ -43,7 +43,7 @@ def show_result(
     elif result.status == "completed":
         _print_outputs(result)
     else:
-        _print_stop(config, workflow, result)
+        _print_stop(project, workflow, result)
     if result.status != "completed":
         raise typer.Exit(STOPPED)
 
@@ -98,10 +98,9 @@ def _prompts(usage: dict[str, Any]) -> list[dict[str, Any]]:
     return [prompt for inner in usage.values() for prompt in _prompts(inner)]
 
 
-def _print_stop(config: LoadedProject, workflow: str, result: RunResult) -> None:
+def _print_stop(project: AnyProject, workflow: str, result: RunResult) -> None:
     """What is asked, and how to answer."""
     from lorebind.cli.printing import console, print_line
-    from lorebind_bindings.workflow.how_to_resume import how_to_resume
 
     out = console()
     for question in result.waiting:
@@ -112,11 +111,10 @@ def _print_stop(config: LoadedProject, workflow: str, result: RunResult) -> None
         print_line(f"Expected: {expected}")
     for path in result.paused:
         out.rule(f"Paused before {path}", align="left")
-    declared = config.workflow(workflow)
-    if (declared.checkpointer or config.project.checkpointer).type == "memory":
+    if not project.keeps_threads(workflow):
         print_line("The thread was kept in memory and ends here; to resume such threads, declare")
         print_line("checkpointer: { type: sqlite }")
         return
     out.rule(f"Thread {result.thread_id}", align="left")
-    how = how_to_resume(config, workflow, result.thread_id, result.waiting)
+    how = project.how_to_resume(workflow, result.thread_id, result.waiting)
     print_line(f"{'Answer' if result.waiting else 'Go on'} with: {how}")

@@ -39,11 +39,13 @@ def watch(
     A change of lorebind.yaml or .env is taken in too. An ingest that fails is reported, and the
     next change is waited for.
     """
+    from lorebind.cli.given import refuse_server
     from lorebind.cli.ingesting import knowledge_bases
     from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
     from lorebind_knowledge.extras import import_extra
 
+    refuse_server("`watch` looks at the files of this machine, which a server does not have")
     watchfiles = import_extra("watchfiles", extra="watch", purpose="lorebind knowledge watch")
     loaded = open_project(project)
     try:

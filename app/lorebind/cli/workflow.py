@@ -99,10 +99,10 @@ def threads(
     output: OutputOption = Output.table,
 ) -> None:
     """List the threads of a workflow, the newest first, with their status."""
-    from lorebind.cli.indexes import project_to_read
+    from lorebind.cli.given import given_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with project_to_read(project) as loaded:
+    with given_to_read(project) as loaded:
         found = loaded.threads(workflow, limit=limit)
     if output is not Output.table:
         shown = [
@@ -128,10 +128,10 @@ def history(
     output: OutputOption = Output.table,
 ) -> None:
     """List the tasks that ended in a thread, turn by turn, with their outputs."""
-    from lorebind.cli.indexes import project_to_read
+    from lorebind.cli.given import given_to_read
     from lorebind.cli.printing import print_data, print_line, print_table
 
-    with project_to_read(project) as loaded:
+    with given_to_read(project) as loaded:
         found = loaded.history(workflow, thread)
     if output is not Output.table:
         print_data({"history": found}, output)
@@ -173,17 +173,17 @@ def replay(
 
     The thread stays as it is. The tasks that are kept do not run again.
     """
+    from lorebind.cli.given import given_project
     from lorebind.cli.interrupts import completed_by
-    from lorebind.cli.opening import open_project
     from lorebind.cli.printing import print_line
     from lorebind.cli.run_result import show_result
 
     completed_by(f"`lorebind workflow threads {workflow}` lists the new thread")
-    with open_project(project) as loaded:
+    with given_project(project) as loaded:
         result = loaded.replay(workflow, thread, step)
         if output is Output.table:
             print_line(f"Thread {result.thread_id} replays {thread} from after step {step}.")
-        show_result(loaded.config, workflow, result, output)
+        show_result(loaded, workflow, result, output)
 
 
 def _minute(moment: str) -> str:

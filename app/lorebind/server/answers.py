@@ -29,6 +29,13 @@ class KnowledgeBase(BaseModel):
     """A file with line and column; or, of one that was made over the API, a time."""
     knowledge_base: dict[str, Any]
     """What its YAML says."""
+    workflow: str | None = None
+    """The workflow that declares it."""
+    description: str = ""
+    vector_db: str = ""
+    filled_by_others: bool = False
+    with_defaults: dict[str, Any] = {}
+    """What its YAML says, with every default."""
 
 
 class Run(BaseModel):
@@ -91,3 +98,5 @@ class Additions(BaseModel):
     """What became of several documents, in their order."""
 
     results: list[Addition]
+    report: IngestReport | None = None
+    """That of the ingest of those that could be added; null if it has not ended."""

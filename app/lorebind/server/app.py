@@ -20,6 +20,7 @@ from lorebind.server.routes import (
     health,
     knowledge_bases,
     queries,
+    resources,
     runs,
     workflows,
 )
@@ -92,7 +93,7 @@ def make_app(
     app.state.server = server
     answer_failures(app)
     api = APIRouter(prefix=PREFIX)
-    for one in (knowledge_bases, runs, documents, queries, workflows, bindings):
+    for one in (knowledge_bases, runs, documents, queries, resources, workflows, bindings):
         api.include_router(one.router)
     app.include_router(api)
     app.include_router(health.router)

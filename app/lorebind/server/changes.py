@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
     from lorebind.project import Project
+    from lorebind_knowledge.ingest.report import IngestReport
 
 log = logging.getLogger("lorebind.server")
 
@@ -37,8 +38,8 @@ class Changes:
         kb_id: str,
         documents: Sequence[Mapping[str, Any]],
         workflow: str | None,
-    ) -> bool:
-        """Add documents; whether they have been ingested.
+    ) -> IngestReport | None:
+        """Add documents; the report of their ingest, None if it has not ended.
 
         Raises:
             LorebindError: see `Project.aadd_documents`.
@@ -47,9 +48,11 @@ class Changes:
         events = RunEvents(run_id)
         project.knowledge.events.subscribe(events)
 
-        async def adding() -> None:
+        async def adding() -> IngestReport:
             try:
-                await project.aadd_documents(kb_id, documents, workflow=workflow, run_id=run_id)
+                return await project.aadd_documents(
+                    kb_id, documents, workflow=workflow, run_id=run_id
+                )
             finally:
                 project.knowledge.events.unsubscribe(events)
                 events.end()
@@ -59,7 +62,7 @@ class Changes:
         await asyncio.wait({task, begun}, timeout=_TURN_SECONDS, return_when="FIRST_COMPLETED")
         has_turn = begun.done()
         begun.cancel()
-        return has_turn and await self._ended(task)
+        return task.result() if has_turn and await self._ended(task) else None
 
     async def in_time(self, change: Coroutine[Any, Any, T]) -> T | None:
         """What a change gives; None if it takes longer, and goes on."""

@@ -61,10 +61,10 @@ class Server:
         """The project with the knowledge bases that a tenant has made over the API."""
         made = await call(self.made.of, tenant)
         declared = {one.id for one in self.project.config.project.knowledge_bases}
-        own = [self._declaration(one) for one in made if one.id not in declared]
+        own = [self.declaration(one) for one in made if one.id not in declared]
         return self.project.with_knowledge_bases([one for one in own if one is not None])
 
-    def _declaration(self, made: Made) -> KnowledgeBaseDeclaration | None:
+    def declaration(self, made: Made) -> KnowledgeBaseDeclaration | None:
         """What was checked when it was made; None if this version of Lorebind cannot read it."""
         text = json.dumps(made.declared)
         if text not in self._read:

@@ -39,11 +39,16 @@ def how_to_resume(
     if loaded.file is None:
         answers = "".join(f", {{{name!r}: ...}}" for name in _names(waiting)[:1])
         return f"project.resume({workflow!r}, {thread_id!r}{answers})"
+    return resume_command(workflow, thread_id, waiting) + which_project(loaded)
+
+
+def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The command without what names the project."""
     words = ["lorebind", "run", workflow, "--thread", thread_id, "--resume"]
     line = " ".join(map(shlex.quote, words))
     for name, question in zip(_names(waiting), waiting, strict=True):
         line += f" --answer {shlex.quote(name)}={shlex.quote(_form(question['schema']))}"
-    return line + which_project(loaded)
+    return line
 
 
 def how_to_list(workflow: str, tenant: str) -> str:

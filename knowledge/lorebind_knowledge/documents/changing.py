@@ -62,10 +62,7 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
     """
     found = await call(find_document, kb, document)
     if found.origin != "added":
-        raise UsageError(
-            f"{found.uri} is of a source of {kb.id!r}, and would come back with the next ingest; "
-            "delete it there, or exclude it, and ingest again"
-        )
+        raise UsageError(of_source(found.uri, kb.id))
     await call(kb.catalog.added.remove, kb.namespace, found.uri)
     async with turn(kb.catalog, kb.namespace, wait=True) as lease:
         index = await call(index_of, kb)
@@ -74,6 +71,14 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
             await call(kb.index.sweep, lease, index)
     kb.emit("document_deleted", uri=found.uri)
     return found
+
+
+def of_source(uri: str, kb_id: str) -> str:
+    """Why a document of a source cannot be deleted, and what to do."""
+    return (
+        f"{uri} is of a source of {kb_id!r}, and would come back with the next ingest; "
+        "delete it there, or exclude it, and ingest again"
+    )
 
 
 async def delete_all(kb: KnowledgeBase) -> None:

@@ -11,7 +11,7 @@ from lorebind_knowledge.identity import document_id
 from lorebind_knowledge.ingest.added import ADDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lorebind_knowledge.catalog.ledger import DocumentEntry, IndexEntry
     from lorebind_knowledge.database.sql import Sql
@@ -22,7 +22,7 @@ DOCUMENT_STATES = ("ready", "pending", "failed")
 """`ready`: searches find it as it is; `pending`: it has yet to be ingested, or its ingest was cut
 off; `failed`: it could not be read, and an older version may still be found."""
 
-_HINTS = 100
+HINTS = 100
 """The most documents that the message about an unknown one names."""
 
 
@@ -76,8 +76,7 @@ def list_documents(
     Raises:
         UsageError: no such state, or a part that cannot be.
     """
-    if state is not None and state not in DOCUMENT_STATES:
-        raise UsageError(f"there is no state {state!r}; {did_you_mean(state, DOCUMENT_STATES)}")
+    check_state(state)
     if after is not None and before is not None:
         raise UsageError("documents are listed after a uri or before one; give one of them")
     check_limit(limit)
@@ -122,8 +121,13 @@ def find_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
         for uri in kb.catalog.added.waiting_within(sql, kb.namespace, key, Page()):
             if document in (uri, document_id(uri)):
                 return _waiting(uri)
-    hint = did_you_mean(document, [one.uri for one in list_documents(kb, limit=_HINTS)])
-    raise NotFoundError(f"knowledge base {kb.id!r} has no document {document!r}; {hint}")
+    raise no_document(kb.id, document, [one.uri for one in list_documents(kb, limit=HINTS)])
+
+
+def no_document(kb_id: str, document: str, known: Iterable[str]) -> NotFoundError:
+    """The error for a document that is not among the known ones."""
+    hint = did_you_mean(document, known)
+    return NotFoundError(f"knowledge base {kb_id!r} has no document {document!r}; {hint}")
 
 
 def list_chunks(
@@ -149,6 +153,15 @@ def list_chunks(
         return []
     found = kb.index.read(kb.namespace, lambda view: view.document(uri, limit, after))
     return [ChunkInfo(chunk.id, chunk.text, chunk.metadata) for chunk in found]
+
+
+def check_state(state: str | None) -> None:
+    """
+    Raises:
+        UsageError: no document can be in this state.
+    """
+    if state is not None and state not in DOCUMENT_STATES:
+        raise UsageError(f"there is no state {state!r}; {did_you_mean(state, DOCUMENT_STATES)}")
 
 
 def check_limit(limit: int | None) -> None:

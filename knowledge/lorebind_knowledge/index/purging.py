@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lorebind_knowledge.bridge import finish
 from lorebind_knowledge.catalog.ledger import STATES
-from lorebind_knowledge.namespace import COLLECTION_SCOPE
+from lorebind_knowledge.namespace import COLLECTION_SCOPE, PROJECT_SCOPE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lorebind_knowledge.catalog.leases import Lease
     from lorebind_knowledge.catalog.ledger import IndexEntry
     from lorebind_knowledge.index.index import Index
     from lorebind_knowledge.namespace import Namespace
+
+    Made: TypeAlias = Callable[[], Mapping[tuple[str, str], str]]
 
 
 def delete_all(index: Index, lease: Lease, sharing: Sequence[Index] = ()) -> None:
@@ -56,15 +58,23 @@ class Purge:
     """Finds and removes what the vector databases of a project hold beside what is declared."""
 
     def __init__(
-        self, project: str, indexes: Mapping[str, Index], declared: Mapping[tuple[str, str], str]
+        self,
+        project: str,
+        indexes: Mapping[str, Index],
+        declared: Mapping[tuple[str, str], str],
+        made: Made = dict,
     ) -> None:
         """
         Args:
             project: the project's name; what belongs to other projects is left alone.
             indexes: its vector databases, by id.
             declared: of each knowledge base, given by scope and id, its vector database.
+            made: gives those of the project that only one tenant has, by tenant and id, with their
+                vector databases; an empty name stands for any. It is asked again before each is
+                removed.
         """
         self._project, self._indexes, self._declared = project, indexes, declared
+        self._made = made
 
     def find(self) -> list[Undeclared]:
         """What would be removed."""
@@ -87,19 +97,24 @@ class Purge:
     def _found(self) -> list[tuple[Namespace, list[str]]]:
         """Each knowledge base with the vector databases that know of it: some share a catalog."""
         found: dict[tuple[Namespace, IndexEntry | str], list[str]] = {}
+        made = self._made()
         for db_id, index in self._indexes.items():
             for namespace in index.catalog.ledger.namespaces(self._project):
-                if not self._is_kept(namespace, db_id):
+                if not self._is_kept(namespace, db_id, made):
                     known = self._active(namespace, db_id) or db_id
                     found.setdefault((namespace, known), []).append(db_id)
         return [(namespace, db_ids) for (namespace, _), db_ids in found.items()]
 
-    def _is_kept(self, namespace: Namespace, db_id: str) -> bool:
+    def _is_kept(
+        self, namespace: Namespace, db_id: str, made: Mapping[tuple[str, str], str]
+    ) -> bool:
         """Whether it is declared, be it in another vector database that has the same catalog."""
         if namespace.scope == COLLECTION_SCOPE:
             return True
         home = self._declared.get((namespace.scope, namespace.kb))
-        if home is None or home == db_id:
+        if home is None and namespace.scope == PROJECT_SCOPE:
+            home = made.get((namespace.tenant, namespace.kb))
+        if home is None or home in (db_id, ""):
             return home is not None
         return self._active(namespace, db_id) == self._active(namespace, home)
 
@@ -123,6 +138,6 @@ class Purge:
         index, *sharing = (self._indexes[db_id] for db_id in db_ids)
         with index.catalog.lease(namespace) as lease:
             # Asked again, because a reindex may have ended since, and nothing changes from now on.
-            if self._is_kept(namespace, db_ids[0]):
+            if self._is_kept(namespace, db_ids[0], self._made()):
                 return
             delete_all(index, lease, sharing)

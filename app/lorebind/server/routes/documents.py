@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -19,7 +20,7 @@ from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParamete
 from lorebind.server.problems import ProblemError, problem_of
 from lorebind.server.server import Reader, SeenProject, TheServer, Writer, check_filled_by_us
 from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
-from lorebind_knowledge.documents.changing import read_document
+from lorebind_knowledge.documents.changing import of_source, read_document
 from lorebind_knowledge.documents.listing import DocumentInfo
 from lorebind_knowledge.errors import NotFoundError, UsageError
 
@@ -28,6 +29,10 @@ router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents
 State = Annotated[
     Literal["ready", "pending", "failed"] | None, Query(description="Only those in this state.")
 ]
+
+_MOST = 100
+"""How many documents a request may add."""
+_ANY_BYTES = "application/octet-stream"
 
 
 class NewDocument(Body):
@@ -48,7 +53,7 @@ class NewDocument(Body):
 class NewDocuments(Body):
     """Several of them."""
 
-    documents: list[Any] = Field(min_length=1, max_length=100)
+    documents: list[Any] = Field(min_length=1, max_length=_MOST)
 
 
 _REQUEST_BODY = {
@@ -60,10 +65,14 @@ _REQUEST_BODY = {
         "multipart/form-data": {
             "schema": {
                 "type": "object",
-                "required": ["file"],
                 "additionalProperties": False,
                 "properties": {
                     "file": {"type": "string", "format": "binary"},
+                    "files": {
+                        "type": "array",
+                        "items": {"type": "string", "format": "binary"},
+                        "description": "Several, instead of `file`; with no other field.",
+                    },
                     "id": {"type": "string", "minLength": 1, "maxLength": 500},
                     "title": {"type": "string", "maxLength": 2000},
                 },
@@ -118,13 +127,29 @@ async def add_documents(
     """
     check_filled_by_us(project, kb_id, workflow)
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        return await _add_one(request, server, project, kb_id, workflow, await _file(request))
+        files = await _files(request)
+        if isinstance(files, list):
+            return await _add_several(server, project, kb_id, workflow, files, lambda one: one)
+        return await _add_one(request, server, project, kb_id, workflow, files)
     data = await read_json(request)
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
-        return await _add_several(server, project, kb_id, workflow, several)
+        return await _add_several(server, project, kb_id, workflow, several, _given)
     given = _given(data)
     return await _add_one(request, server, project, kb_id, workflow, given)
+
+
+@router.delete("", status_code=204)
+async def delete_documents(
+    project: SeenProject, _: Writer, kb_id: str, workflow: str | None = None
+) -> Response:
+    """Delete the whole index: every document, those that were added among them, and its runs.
+
+    The knowledge base itself stays; the next ingest begins anew.
+    """
+    check_filled_by_us(project, kb_id, workflow)
+    await project.adelete(kb_id, workflow=workflow)
+    return Response(status_code=204)
 
 
 @router.get("/{doc_id}", response_model=DocumentInfo)
@@ -157,8 +182,7 @@ async def delete_document(
     check_filled_by_us(project, kb_id, workflow)
     found = await _find(project, kb_id, doc_id, workflow)
     if found.origin == "source":
-        detail = f"{found.uri} is of a source, and would come back with the next ingest"
-        raise ProblemError("document_of_source", detail)
+        raise ProblemError("document_of_source", of_source(found.uri, kb_id))
     deleting = project.adelete_document(kb_id, found.uri, workflow=workflow)
     if await server.changes.in_time(deleting) is None:
         return json_response(as_data(found), 202)
@@ -204,24 +228,32 @@ def _given(data: Any) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
 
 
-async def _file(request: Request) -> dict[str, Any]:
-    """The document of a form: its file, and perhaps an id and a title."""
-    async with request.form(max_files=1, max_fields=3) as form:
+async def _files(request: Request) -> dict[str, Any] | list[dict[str, Any]]:
+    """The document of a form, its `file` and perhaps an id and a title; or several `files`."""
+    async with request.form(max_files=_MOST, max_fields=3) as form:
+        several = form.getlist("files")
+        if several and set(form) == {"files"}:
+            return [await _document(one, {}) for one in several if isinstance(one, UploadFile)]
         file = form.get("file")
         unknown = [name for name in form if name not in ("file", "id", "title")]
         if not isinstance(file, UploadFile) or unknown:
             where, words = (unknown[0], "unknown field") if unknown else ("file", "send a file")
             raise RequestValidationError([{"loc": ("body", where), "msg": words, "type": "form"}])
-        given: dict[str, Any] = {"id": file.filename or None, "media_type": file.content_type}
-        for name in ("id", "title"):
-            if form.get(name):
-                given[name] = str(form[name])
-        try:
-            check_texts([value for value in given.values() if value])
-        except ValueError as error:
-            found = {"loc": ("body",), "msg": str(error), "type": "text"}
-            raise RequestValidationError([found]) from None
-        data = await file.read(DEFAULT_MAX_BYTES + 1)
+        about = {name: str(form[name]) for name in ("id", "title") if form.get(name)}
+        return await _document(file, about)
+
+
+async def _document(file: UploadFile, about: dict[str, str]) -> dict[str, Any]:
+    """A file as `Project.add_documents` takes it, with what the form says about it."""
+    given: dict[str, Any] = {"id": file.filename, "media_type": file.content_type} | about
+    if given["media_type"] == _ANY_BYTES:
+        del given["media_type"]  # it says nothing, so that the name or the bytes do
+    try:
+        check_texts([value for value in given.values() if value])
+    except ValueError as error:
+        found = {"loc": ("body",), "msg": str(error), "type": "text"}
+        raise RequestValidationError([found]) from None
+    data = await file.read(DEFAULT_MAX_BYTES + 1)
     return {**{name: value for name, value in given.items() if value}, "data": data}
 
 
@@ -230,21 +262,29 @@ async def _add_one(
 ) -> Response:
     added = _checked(given)
     was_there = await _was_there(project, kb_id, added.uri, workflow)
-    ingested = await server.changes.add(project, kb_id, [given], workflow)
+    report = await server.changes.add(project, kb_id, [given], workflow)
     found = await _find(project, kb_id, added.uri, workflow)
     where = {"Location": f"{request.url.path}/{found.id}"}
-    return json_response(as_data(found), _status(ingested, was_there), where)
+    return json_response(as_data(found), _status(report, was_there), where)
 
 
 async def _add_several(
-    server: Any, project: Any, kb_id: str, workflow: str | None, given: list[Any]
+    server: Any,
+    project: Any,
+    kb_id: str,
+    workflow: str | None,
+    given: list[Any],
+    read: Callable[[Any], dict[str, Any]],
 ) -> Response:
-    """Each has a result of its own: those that can be added are, whatever the others are."""
+    """Each has a result of its own: those that can be added are, whatever the others are.
+
+    Beside the results is the report of the ingest, null if it has not ended.
+    """
     results: list[dict[str, Any]] = []
     good: dict[int, _Good] = {}
     for number, one in enumerate(given):
         try:
-            document = _given(one)
+            document = read(one)
             uri = _checked(document).uri
         except RequestValidationError as error:
             results.append(_failed(invalid_request(error)))
@@ -254,15 +294,16 @@ async def _add_several(
             was_there = await _was_there(project, kb_id, uri, workflow)
             good[number] = _Good(document, uri, was_there)
             results.append({})
-    ingested = True
+    report = None
     if good:
         documents = [one.given for one in good.values()]
-        ingested = await server.changes.add(project, kb_id, documents, workflow)
+        report = await server.changes.add(project, kb_id, documents, workflow)
     for number, (_, uri, was_there) in good.items():
         found = await _find(project, kb_id, uri, workflow)
-        status = _status(ingested, was_there)
+        status = _status(report, was_there)
         results[number] = {"status": status, "document": as_data(found)}
-    return json_response({"results": results}, 200 if ingested else 202)
+    answer = {"results": results, "report": as_data(report)}
+    return json_response(answer, 202 if good and report is None else 200)
 
 
 class _Good(NamedTuple):
@@ -277,8 +318,8 @@ def _failed(problem: ProblemError) -> dict[str, Any]:
     return {"status": problem.status, "error": problem.document()}
 
 
-def _status(ingested: bool, was_there: bool) -> int:
-    if not ingested:
+def _status(report: Any, was_there: bool) -> int:
+    if report is None:
         return 202
     return 200 if was_there else 201
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
+from lorebind.declaration_methods import described
+from lorebind.plain_data import as_data
 from lorebind.server.answers import KnowledgeBase, PageOf
 from lorebind.server.etags import check_delete, check_update, conditional, etag_of, json_response
 from lorebind.server.made_here import read_made
@@ -20,7 +22,7 @@ from lorebind_knowledge.bridge import call
 from lorebind_knowledge.declarations.base import within
 from lorebind_knowledge.declarations.bindings import BindingDeclaration
 from lorebind_knowledge.errors import NotFoundError, did_you_mean
-from lorebind_knowledge.namespace import current_tenant
+from lorebind_knowledge.namespace import PROJECT_SCOPE, current_tenant
 
 if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
@@ -37,17 +39,42 @@ async def list_knowledge_bases(
     limit: LimitParameter = LIMIT,
     cursor: CursorParameter = None,
     q: Annotated[str | None, Query(max_length=200, description="A part of the id.")] = None,
+    workflow: Annotated[
+        str | None, Query(description="Those that this workflow declares; `*`: any workflow.")
+    ] = None,
 ) -> Any:
-    """The knowledge bases of the project, and those that this tenant has made, by id."""
-    shown = await _all(server)
-    found = [shown[name] for name in sorted(shown) if q is None or q.lower() in name.lower()]
-    page = slice_of(found, Cursor.read(cursor), limit, lambda one: str(one["id"]))
-    return page.response(request)
+    """The knowledge bases of the project in their order, then those that this tenant has made."""
+    config = server.project.config
+    if workflow is None:
+        shown = list((await _all(server)).values())
+    else:
+        if workflow != "*":
+            config.workflow(workflow)
+        shown = [
+            _declared(config, kb, owner)
+            for kb, owner in config.every_knowledge_base()
+            if owner is not None and workflow in (owner, "*")
+        ]
+    keyed = [(_key(number, one), one) for number, one in enumerate(shown)]
+    found = [one for one in keyed if q is None or q.lower() in one[1]["id"].lower()]
+    page = slice_of(found, Cursor.read(cursor), limit, lambda one: one[0])
+    return page.response(request, lambda one: one[1])
 
 
 @router.get("/{kb_id}", response_model=KnowledgeBase)
-async def get_knowledge_base(request: Request, server: TheServer, _: Reader, kb_id: str) -> Any:
-    """A knowledge base as it is declared."""
+async def get_knowledge_base(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Reader,
+    kb_id: str,
+    workflow: str | None = None,
+) -> Any:
+    """A knowledge base as it is declared, or as a workflow sees it."""
+    if workflow is not None:
+        declared, scope = project.config.knowledge_base(kb_id, workflow)
+        if scope != PROJECT_SCOPE:
+            return conditional(request, _declared(project.config, declared, workflow))
     shown = await _all(server)
     if kb_id not in shown:
         raise _not_found(kb_id, shown)
@@ -73,10 +100,10 @@ async def put_knowledge_base(
     made = Made(caller.tenant, kb_id, declared.written(), now)
 
     def check(before: Made | None) -> None:
-        check_update(request, None if before is None else etag_of(_made(before)))
+        check_update(request, None if before is None else etag_of(_made(server, before)))
 
     was_there = await call(server.made.put, made, check)
-    shown = _made(made)
+    shown = _made(server, made)
     headers = {"ETag": f'"{etag_of(shown)}"'}
     if was_there:
         return json_response(shown, headers=headers)
@@ -91,7 +118,7 @@ async def delete_knowledge_base(
     _refuse_declared(server.project.config, kb_id)
 
     def check(before: Made) -> None:
-        check_delete(request, etag_of(_made(before)))
+        check_delete(request, etag_of(_made(server, before)))
 
     made = await call(server.made.find, caller.tenant, kb_id)
     if made is None:
@@ -103,29 +130,34 @@ async def delete_knowledge_base(
     return Response(status_code=204)
 
 
+def _key(number: int, shown: dict[str, Any]) -> str:
+    """What orders a list. Those that are made later move no other one."""
+    return f"{number:06}" if shown["origin"] == "yaml" else f"~{shown['id']}"
+
+
 async def _all(server: Server) -> dict[str, dict[str, Any]]:
     """What the caller's tenant sees, by id. What the YAML declares comes first."""
     made = await call(server.made.of, current_tenant())
-    declared = {kb.id: _declared(kb) for kb in server.project.config.project.knowledge_bases}
-    return {one.id: _made(one) for one in made} | declared
+    config = server.project.config
+    declared = {kb.id: _declared(config, kb, None) for kb in config.project.knowledge_bases}
+    return declared | {one.id: _made(server, one) for one in made if one.id not in declared}
 
 
-def _declared(kb: KnowledgeBaseDeclaration) -> dict[str, Any]:
-    return {
-        "id": kb.id,
-        "origin": "yaml",
-        "declared_at": str(kb.position()),
-        "knowledge_base": kb.written(),
-    }
+def _declared(
+    config: LoadedProject, kb: KnowledgeBaseDeclaration, workflow: str | None
+) -> dict[str, Any]:
+    shown = as_data(described(config, kb, workflow))
+    return {**shown, "origin": "yaml", "declared_at": str(kb.position())}
 
 
-def _made(made: Made) -> dict[str, Any]:
-    return {
-        "id": made.id,
-        "origin": "api",
-        "declared_at": made.declared_at,
-        "knowledge_base": dict(made.declared),
-    }
+def _made(server: Server, made: Made) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": made.id}
+    kb = server.declaration(made)
+    if kb is not None:
+        with suppress(NotFoundError):  # its vector database is not declared any more
+            shown = as_data(described(server.project.config, kb, None))
+    shown |= {"knowledge_base": dict(made.declared)}
+    return {**shown, "origin": "api", "declared_at": made.declared_at}
 
 
 def _not_found(kb_id: str, known: dict[str, Any]) -> NotFoundError:

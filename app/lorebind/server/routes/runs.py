@@ -14,6 +14,7 @@ from lorebind.server.answers import PageOf, Run
 from lorebind.server.bodies import Body
 from lorebind.server.etags import conditional, etag_of, json_response
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, page_of
+from lorebind.server.patient_answers import PATIENT, patient_answer
 from lorebind.server.problems import RETRY_SECONDS, ProblemError
 from lorebind.server.server import (
     Reader,
@@ -64,10 +65,15 @@ class ReindexRequest(Body):
     inputs: dict[str, Any] = Field({}, description="That workflow's inputs.")
 
 
-class IngestRequest(ReindexRequest):
-    """How to ingest."""
+class PlanRequest(ReindexRequest):
+    """Which ingest is planned."""
 
     strategy: Literal["upsert", "replace"] = "upsert"
+
+
+class IngestRequest(PlanRequest):
+    """How to ingest."""
+
     only_failed: bool = Field(False, description="Only what failed or was interrupted before.")
     allow_mass_delete: bool = Field(False, description="Let more than half of the documents go.")
 
@@ -102,6 +108,23 @@ async def reindex(
     """Build the index anew from everything, beside the one in use, and switch at the end."""
     asked = {"action": "reindex", **(body or ReindexRequest()).model_dump()}
     return await _request(request, server, project, kb_id, asked, idempotency_key, prefer)
+
+
+@router.post("/plan", responses=PATIENT)
+async def plan(
+    request: Request,
+    server: TheServer,
+    project: SeenProject,
+    _: Writer,
+    kb_id: str,
+    body: PlanRequest | None = None,
+) -> Any:
+    """What an ingest would do now; with the strategy `replace`, what a reindex would do.
+
+    It reads the sources, and changes nothing.
+    """
+    asked = (body or PlanRequest()).model_dump()
+    return await patient_answer(request, server, project.aplan(kb_id, **asked))
 
 
 @router.get("/runs", response_model=PageOf[Run])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lorebind_knowledge.data_folder import DATA_FOLDER, make_data_folder
+from lorebind_knowledge.data_folder import DATA_FOLDER
 from lorebind_knowledge.database.embedded import EmbeddedDatabase
 from lorebind_knowledge.database.tables import Tables
 
@@ -56,7 +56,6 @@ def open_state(declared: CatalogDeclaration | None, environment: Environment) ->
         path = environment.root / DATA_FOLDER / "server.db"
         if declared is not None and declared.path is not None:
             path = environment.root / environment.fill(declared.path)
-        make_data_folder(path)
         return EmbeddedDatabase(path, TABLES)
     from lorebind_knowledge.database.postgres import PostgresDatabase
     from lorebind_knowledge.postgres.address import PostgresAddress

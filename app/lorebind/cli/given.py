@@ -1,0 +1,82 @@
+"""The project that a command is about: in a folder of this machine, or behind a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from lorebind.cli.server_option import given_server
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from lorebind.declaration_methods import Declared
+    from lorebind.project import Project
+    from lorebind.remote import RemoteProject
+    from lorebind_knowledge.configuration.applying import Applied
+
+    AnyProject: TypeAlias = Project | RemoteProject
+    """Commands use the methods that both have."""
+
+
+def given_project(path: str) -> AnyProject:
+    """The project that `--project` or `--server` names.
+
+    Raises:
+        ConfigurationError: with every problem of every file.
+        UsageError: the address is none.
+    """
+    if (remote := _remote()) is not None:
+        return remote
+    from lorebind.cli.opening import open_project
+
+    return open_project(path)
+
+
+def given_to_read(path: str) -> AnyProject:
+    """The same where only catalogs are read: no variable has to be set for it."""
+    if (remote := _remote()) is not None:
+        return remote
+    from lorebind.cli.indexes import project_to_read
+
+    return project_to_read(path)
+
+
+def given_declarations(path: str) -> Declared | RemoteProject:
+    """The same where only files are read: nothing of the project is made, none of its code runs."""
+    if (remote := _remote()) is not None:
+        return remote
+    from lorebind.declaration_methods import Declared
+    from lorebind_knowledge.configuration import load_project
+
+    return Declared(load_project(path, need_variables=False))
+
+
+def apply_to_given(path: str, text: str, shown_as: str, *, dry_run: bool) -> Applied:
+    """Take resources into the project; see `lorebind_knowledge.configuration.applying`."""
+    if (remote := _remote()) is not None:
+        with remote:
+            return remote.apply(text, shown_as, dry_run=dry_run)
+    from lorebind_knowledge.configuration import apply_resources
+
+    return apply_resources(path, text, shown_as, dry_run=dry_run)
+
+
+def refuse_server(why: str) -> None:
+    """
+    Raises:
+        UsageError: a server is named, and the command is about files of this machine.
+    """
+    if given_server.get() is not None:
+        raise UsageError(f"{why}; leave out --server, or name a folder with --project")
+
+
+def _remote() -> RemoteProject | None:
+    given = given_server.get()
+    if given is None:
+        return None
+    from lorebind.cli.interrupts import completed_by
+    from lorebind.cli.opening import extensions
+    from lorebind.remote import RemoteProject
+
+    return RemoteProject(
+        given.url, tenant=given.tenant, extensions=extensions(), tell_end=completed_by
+    )

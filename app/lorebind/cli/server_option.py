@@ -1,0 +1,76 @@
+"""`--server`: the same command about the project behind a server."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.namespace import current_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class GivenServer:
+    """The server that a command is about."""
+
+    url: str
+    tenant: str | None
+    """As `--tenant` says; None leaves it to the server."""
+
+
+given_server: ContextVar[GivenServer | None] = ContextVar("lorebind_given_server", default=None)
+"""None if the command is about a folder of this machine."""
+
+_SERVER = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar="LOREBIND_SERVER",
+        help="Ask this server instead of a folder: http://…, https://… or unix:/PATH.",
+    ),
+]
+
+
+def with_server_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with `--server` beside its own options."""
+
+    @functools.wraps(command)
+    def run(*args: Any, context: typer.Context, server: str | None, **options: Any) -> Any:
+        if _is_typed(context, "project"):
+            if _is_typed(context, "server"):
+                raise UsageError("--server and --project name two projects; leave out one of them")
+            server = None  # the variable is only for commands that name no folder
+        if server is None:
+            return command(*args, **options)
+        tenant = current_tenant() if _is_typed(context, "tenant") else None
+        before = given_server.set(GivenServer(server, tenant))
+        try:
+            return command(*args, **options)
+        finally:
+            given_server.reset(before)
+
+    own = inspect.signature(command, eval_str=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *own.parameters.values(),
+        inspect.Parameter("context", keyword, annotation=typer.Context),
+        inspect.Parameter("server", keyword, default=None, annotation=_SERVER),
+    ]
+    # `inspect` reads it where it is set, which the types of functions do not know.
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -1,0 +1,268 @@
+"""Requests to a server, whose answers are data or the errors that it had."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from lorebind.plain_data import from_data
+from lorebind.remote.address import client_of
+from lorebind.remote.errors import ServerError, error_of
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = "LOREBIND_TOKEN"
+"""The variable that holds the token."""
+
+_TRIES = 4
+_LONGEST_WAIT = 30.0
+_BUSY = (429, 503)
+_PAGE = 100
+
+T = TypeVar("T")
+
+
+class SentEvent(NamedTuple):
+    """A server-sent event."""
+
+    id: str
+    name: str
+    data: Any
+
+
+class ConnectionLostError(ServerError):
+    """The server cannot be reached, or it went away."""
+
+
+class Connection:
+    """A server as its caller sees it."""
+
+    def __init__(self, url: str, tenant: str | None = None) -> None:
+        """
+        Args:
+            url: see `client_of`.
+            tenant: whose knowledge; None leaves it to the server.
+
+        Raises:
+            UsageError: it is no address.
+        """
+        headers = {"Accept": "application/json"}
+        if token := os.environ.get(TOKEN):
+            headers["Authorization"] = f"Bearer {_for_header(token, TOKEN)}"
+        if tenant is not None:
+            headers["X-Tenant-ID"] = _for_header(tenant, "--tenant")
+        self.url = url
+        self._client = client_of(url, headers)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """What is at a path; parameters that are None are left out.
+
+        Raises:
+            LorebindError: what the server had, or `ServerError`.
+        """
+        return self.send("GET", path, params=_given(parameters)).json()
+
+    def all(self, path: str, *, most: int | None = None, **parameters: Any) -> list[Any]:
+        """The items of a list, of all its pages; at most so many.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        items: list[Any] = []
+        cursor = None
+        while True:
+            page = self.get(path, limit=_PAGE, cursor=cursor, **parameters)
+            items += page["items"]
+            cursor = page["next"]
+            if cursor is None or (most is not None and len(items) >= most):
+                return items[:most]
+
+    def post(self, path: str, body: Any) -> Any:
+        """What the server answers to data.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        return self.send("POST", path, json=body).json()
+
+    def post_patiently(self, path: str, body: Any) -> Any:
+        """The same where the server may take longer than it has for an answer.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        with self.events("POST", path, json=body) as events:
+            for event in events:
+                if event.name == "error":
+                    raise error_of(event.data)
+                return event.data
+        raise ConnectionLostError(f"the server at {self.url} went away before it had answered")
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """An answer; one that says when to come again is asked for again, a few times.
+
+        Args:
+            method, path: of the request.
+            options: httpx's.
+
+        Raises:
+            LorebindError: as for `get`.
+        """
+        for left in reversed(range(_TRIES)):
+            with self._told():
+                response = self._client.request(method, path, **options)
+            if response.is_success:
+                break
+            self._wait_or_raise(response, left)
+        return self._checked(response)
+
+    @contextmanager
+    def events(
+        self, method: str, path: str, after: str | None = None, **options: Any
+    ) -> Iterator[Iterator[SentEvent]]:
+        """The server-sent events of a path.
+
+        Args:
+            method, path, options: as for `send`.
+            after: the id of the last event that is known.
+
+        Raises:
+            LorebindError: as for `get`, or while the events are read.
+        """
+        headers = {"Accept": "text/event-stream"}
+        if after is not None:
+            headers["Last-Event-ID"] = after
+        for left in reversed(range(_TRIES)):
+            with (
+                self._told(),
+                self._client.stream(method, path, headers=headers, **options) as response,
+            ):
+                if response.is_success:
+                    yield _events(_lines(response.iter_bytes()))
+                    return
+                response.read()
+            self._wait_or_raise(response, left)
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """In the block, what goes wrong with the connection becomes an error of one line."""
+        try:
+            yield
+        except httpx.TransportError as error:
+            why = str(error) or type(error).__name__
+            raise ConnectionLostError(
+                f"the server at {self.url} cannot be reached: {why}"
+            ) from None
+        except httpx.InvalidURL as error:
+            raise UsageError(f"the server cannot be asked for that: {error}") from None
+
+    def _wait_or_raise(self, response: httpx.Response, left: int) -> None:
+        """Wait as long as an answer says, if it is worth to try again and tries are left."""
+        wait = _wait(response)
+        if not left or wait is None or _has_begun(response):
+            raise self._error(response)
+        time.sleep(wait)
+
+    def _checked(self, response: httpx.Response) -> httpx.Response:
+        kind = response.headers.get("content-type", "")
+        if response.status_code != 204 and not kind.startswith("application/json"):
+            raise self._is_another(response)
+        return response
+
+    def _error(self, response: httpx.Response) -> Exception:
+        try:
+            document = response.json()
+            if not isinstance(document, dict) or "code" not in document:
+                raise ValueError
+        except ValueError:
+            if response.status_code in (502, 503, 504):  # of what stands before the server
+                answered = f"the server at {self.url} answers with {response.status_code}"
+                return ServerError(f"{answered} {response.reason_phrase}")
+            return self._is_another(response)
+        return error_of(document, _wait(response) or 0)
+
+    def _is_another(self, response: httpx.Response) -> UsageError:
+        return UsageError(
+            f"{self.url} is no server of Lorebind: it answers with {response.status_code} "
+            f"{response.reason_phrase}"
+        )
+
+
+def read(kind: type[T], data: Any) -> T:
+    """An answer as a value of a kind.
+
+    Raises:
+        ServerError: it is something else.
+    """
+    try:
+        value: T = from_data(kind, data)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ServerError(
+            f"the server's answer is no {getattr(kind, '__name__', kind)}; is it another version "
+            "of Lorebind?"
+        ) from error
+    return value
+
+
+def segment(text: str) -> str:
+    """A text as one step of a path."""
+    # Of `.` and `..` httpx makes other paths, unless they are quoted too.
+    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
+
+
+def _for_header(text: str, name: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    raise UsageError(f"{name} cannot be sent to a server: it holds more than plain ASCII")
+
+
+def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _wait(response: httpx.Response) -> float | None:
+    """After how many seconds to ask again; None if that is not worth it."""
+    after = response.headers.get("retry-after", "")
+    if response.status_code not in _BUSY or not after.isdecimal():
+        return None
+    return float(after) if float(after) <= _LONGEST_WAIT else None
+
+
+def _has_begun(response: httpx.Response) -> bool:
+    """Whether a workflow has run for it: the same request would run it once more."""
+    return b'"thread_id"' in response.content
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a stream. httpx would also break them at characters that texts may hold."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").decode()
+
+
+def _events(lines: Iterator[str]) -> Iterator[SentEvent]:
+    """The events that lines tell (https://html.spec.whatwg.org/#event-stream-interpretation)."""
+    known: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            if "data" in known:
+                name = known.get("event", "message")
+                yield SentEvent(known.get("id", ""), name, json.loads(known["data"]))
+            known = {}
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        known[name] = f"{known[name]}\n{value}" if name == "data" and name in known else value

@@ -1,0 +1,106 @@
+"""The documents and indexes of a project behind a server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lorebind.remote.connection import Connection, read, segment
+from lorebind.remote.errors import ServerError
+from lorebind_knowledge.documents.changing import read_document
+from lorebind_knowledge.documents.listing import (
+    HINTS,
+    ChunkInfo,
+    DocumentInfo,
+    check_state,
+    no_document,
+)
+from lorebind_knowledge.errors import NotFoundError, UsageError
+from lorebind_knowledge.identity import document_id
+from lorebind_knowledge.index.purging import Undeclared
+from lorebind_knowledge.ingest.report import IngestReport
+from lorebind_knowledge.statistics import KnowledgeStats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_ID = re.compile(r"[0-9a-f]{24}")
+
+
+class RemoteDocuments:
+    """A part of `RemoteProject`."""
+
+    _server: Connection
+
+    def documents(
+        self, kb_id: str, *, state: str | None = None, workflow: str | None = None
+    ) -> list[DocumentInfo]:
+        check_state(state)
+        found = self._server.all(_documents(kb_id), state=state, workflow=workflow)
+        return [read(DocumentInfo, one) for one in found]
+
+    def chunks(self, kb_id: str, document: str, *, workflow: str | None = None) -> list[ChunkInfo]:
+        path = f"{_documents(kb_id)}/{self._id(kb_id, document, workflow)}/chunks"
+        return [read(ChunkInfo, one) for one in self._server.all(path, workflow=workflow)]
+
+    def add_documents(
+        self, kb_id: str, documents: Sequence[Mapping[str, Any]], *, workflow: str | None = None
+    ) -> IngestReport:
+        for number, one in enumerate(documents):
+            read_document(one, f"documents[{number}]")
+        sent = [("files", (one["id"], one["data"], _BYTES)) for one in documents]
+        parameters = {} if workflow is None else {"workflow": workflow}
+        answer = self._server.send("POST", _documents(kb_id), files=sent, params=parameters).json()
+        for result in answer["results"]:
+            if "error" in result:
+                raise UsageError(str(result["error"]["detail"]))
+        if answer["report"] is None:
+            raise ServerError(
+                f"another ingest of {kb_id!r} is under way; what was added is kept, and is "
+                "ingested when that has ended"
+            )
+        return read(IngestReport, answer["report"])
+
+    def delete_document(
+        self, kb_id: str, document: str, *, workflow: str | None = None
+    ) -> DocumentInfo:
+        path = f"{_documents(kb_id)}/{self._id(kb_id, document, workflow)}"
+        parameters = {} if workflow is None else {"workflow": workflow}
+        found = self._server.get(path, workflow=workflow)
+        self._server.send("DELETE", path, params=parameters)
+        return read(DocumentInfo, found)
+
+    def delete(self, kb_id: str, *, workflow: str | None = None) -> None:
+        parameters = {} if workflow is None else {"workflow": workflow}
+        self._server.send("DELETE", _documents(kb_id), params=parameters)
+
+    def stats(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeStats:
+        path = f"/knowledge-bases/{segment(kb_id)}/stats"
+        return read(KnowledgeStats, self._server.get(path, workflow=workflow))
+
+    def purge(self, *, dry_run: bool = True) -> list[Undeclared]:
+        found = self._server.post_patiently("/purge", {"dry_run": dry_run})
+        return [read(Undeclared, one) for one in found["items"]]
+
+    def _id(self, kb_id: str, document: str, workflow: str | None) -> str:
+        """The id of a document, by which a path can name it.
+
+        Raises:
+            NotFoundError: there is no such document, or no such knowledge base.
+        """
+        found = document if _ID.fullmatch(document) else document_id(document)
+        try:
+            self._server.get(f"{_documents(kb_id)}/{found}", workflow=workflow)
+        except NotFoundError:
+            path = _documents(kb_id)  # fails if it is the knowledge base that is not there
+            known = self._server.get(path, limit=HINTS, workflow=workflow)["items"]
+            raise no_document(kb_id, document, [one["uri"] for one in known]) from None
+        return found
+
+
+_BYTES = "application/octet-stream"
+"""Of which the server makes what `Project` makes of bytes."""
+
+
+def _documents(kb_id: str) -> str:
+    return f"/knowledge-bases/{segment(kb_id)}/documents"

@@ -1,0 +1,80 @@
+"""Problem documents as the errors that they were made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lorebind_knowledge import errors
+from lorebind_knowledge.errors import LorebindError, Problem
+
+
+class ServerError(LorebindError):
+    """A server cannot be reached, refuses the caller, or has failed."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        """What the problem document says; empty where there was none."""
+
+
+_KINDS: dict[str, type[LorebindError]] = {
+    "not_found": errors.NotFoundError,
+    "not_ingested": errors.NotIngestedError,
+    "not_installed": errors.MissingDependencyError,
+    "source_failed": errors.SourceError,
+    "embedder_failed": errors.EmbedderError,
+    "reranker_failed": errors.RerankerError,
+    "index_mismatch": errors.IndexMismatchError,
+    "forbidden": errors.ReadOnlyError,
+    "store_unavailable": errors.StoreError,
+    "ingest_running": errors.IngestRunningError,
+    "mass_delete_refused": errors.IngestRefusedError,
+    "model_failed": errors.ModelError,
+    "thread_refused": errors.ThreadRefusedError,
+    "declared_in_yaml": errors.UsageError,
+    "in_use": errors.UsageError,
+    "document_of_source": errors.UsageError,
+    "precondition_failed": errors.UsageError,
+    "tenant_required": errors.UsageError,
+    "too_large": errors.UsageError,
+}
+"""The errors whose text is all that they say; any other code is a `ServerError`."""
+
+
+def error_of(document: dict[str, Any], retry_after: float = 0) -> LorebindError:
+    """The error that a problem document tells of.
+
+    Args:
+        document: its members.
+        retry_after: what the answer said of when to come again, in seconds.
+    """
+    code, detail = str(document.get("code")), str(document.get("detail"))
+    if code == "invalid_request":
+        return _invalid(document, detail)
+    if code == "rate_limited":
+        return errors.RateLimitError(detail, retry_after)
+    if "path" in document and "thread_id" in document:
+        told = {name: str(document[name]) for name in ("task", "path", "thread_id")}
+        return errors.TaskError(detail, **told)
+    if code == "unauthenticated":
+        return ServerError("the server wants a valid token; set LOREBIND_TOKEN to one", code)
+    if code in _KINDS:
+        return _KINDS[code](detail)
+    return ServerError(f"the server says: {detail}", code)
+
+
+def _invalid(document: dict[str, Any], detail: str) -> LorebindError:
+    """The argument that cannot be, or what was declared and is not valid."""
+    found = document.get("errors") or []
+    if not found or [one.get("message") for one in found] == [detail]:
+        return errors.UsageError(detail)
+    return errors.ConfigurationError(
+        Problem(
+            str(one.get("pointer") or one.get("parameter", "")),
+            0,
+            0,
+            str(one.get("message")),
+            str(one.get("hint", "")),
+        )
+        for one in found
+    )

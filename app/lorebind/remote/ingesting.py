@@ -1,0 +1,106 @@
+"""Ingests that a server carries out, watched from here."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lorebind.remote.connection import Connection, ConnectionLostError, read, segment
+from lorebind.remote.errors import ServerError, error_of
+from lorebind_knowledge.events import Event, Events, Extension
+from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_TRIES = 20
+_PAUSE_SECONDS = 1.5
+"""A server that is started anew goes on with its runs, so it is looked for a while."""
+
+_HOOKS = vars(Extension)
+
+
+class RemoteIngests:
+    """A part of `RemoteProject`."""
+
+    events: Events
+    options: str
+    """By which a command finds the same server."""
+    _server: Connection
+    _tell_end: Callable[[str], None]
+
+    def ingest(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
+        only_failed: bool = False,
+        allow_mass_delete: bool = False,
+        wait: bool = False,
+        plan: IngestPlan | None = None,
+    ) -> IngestReport:
+        """The plan and `wait` are not used: the server reads what there is, and does not wait."""
+        body = {
+            "workflow": workflow,
+            "inputs": dict(inputs or {}),
+            "strategy": strategy,
+            "only_failed": only_failed,
+            "allow_mass_delete": allow_mass_delete,
+        }
+        return self._run(kb_id, "ingest", workflow, body)
+
+    def reindex(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        plan: IngestPlan | None = None,
+    ) -> IngestReport:
+        """The plan is not used."""
+        body = {"workflow": workflow, "inputs": dict(inputs or {})}
+        return self._run(kb_id, "reindex", workflow, body)
+
+    def _run(
+        self, kb_id: str, action: str, workflow: str | None, body: dict[str, Any]
+    ) -> IngestReport:
+        path = f"/knowledge-bases/{segment(kb_id)}"
+        # Asked for again, as after an answer that was lost, the run is the same.
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        asked = self._server.send("POST", f"{path}/{action}", json=body, headers=key).json()
+        run_id = str(asked["run_id"])
+        where = "" if workflow is None else f" --workflow {workflow}"
+        look = f"lorebind knowledge stats {kb_id}{where}{self.options}"
+        goes_on = f"run {run_id} goes on at the server; see how it does with: {look}"
+        self._tell_end(goes_on)
+        ended = self._ended(kb_id, run_id, workflow, goes_on)
+        if ended["report"] is not None:
+            return read(IngestReport, ended["report"])
+        if ended["error"] is not None:
+            raise error_of(ended["error"])
+        raise ServerError(f"run {run_id} of {kb_id!r} was {ended['status']}")
+
+    def _ended(self, kb_id: str, run_id: str, workflow: str | None, goes_on: str) -> Any:
+        """What a run was in the end; what happens in it is told to the extensions."""
+        path = f"/knowledge-bases/{segment(kb_id)}/runs/{run_id}/events"
+        last: str | None = None
+        parameters = {} if workflow is None else {"workflow": workflow}
+        tries = 0
+        while True:
+            try:
+                with self._server.events("GET", path, last, params=parameters) as events:
+                    for event in events:
+                        if event.name == "end":
+                            return event.data
+                        tries, last = 0, event.id
+                        if event.name in _HOOKS:
+                            self.events.emit(event.name, Event(kb_id, run_id, event.data))
+            except ServerError as error:
+                lost = isinstance(error, ConnectionLostError) or error.code == "draining"
+                if not lost or tries >= _TRIES:
+                    raise ServerError(f"{error}; {goes_on}", error.code) from None
+            tries += 1
+            time.sleep(_PAUSE_SECONDS)

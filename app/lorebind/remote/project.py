@@ -1,0 +1,146 @@
+"""`RemoteProject`: what the command line needs of a project, from a server."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Self
+
+from lorebind.declaration_methods import KnowledgeBaseInfo
+from lorebind.remote.connection import Connection, read, segment
+from lorebind.remote.documents import RemoteDocuments
+from lorebind.remote.ingesting import RemoteIngests
+from lorebind.remote.workflows import RemoteWorkflows
+from lorebind_knowledge.events import Events
+from lorebind_knowledge.ingest.report import IngestPlan
+from lorebind_knowledge.records import QueryResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lorebind_bindings import ResolvedBinding
+    from lorebind_knowledge.configuration.applying import Applied
+    from lorebind_knowledge.events import Extension
+
+
+class RemoteProject(RemoteDocuments, RemoteIngests, RemoteWorkflows):
+    """The project that a server serves. Its methods are those of `Project`, and block.
+
+    They raise what those of `Project` raise, and `ServerError` where the server cannot be reached,
+    refuses the caller or fails.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str | None = None,
+        extensions: Sequence[Extension] = (),
+        tell_end: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """
+        Args:
+            url: `http://…`, `https://…`, or `unix:` and the path of a socket. A token is read from
+                the variable LOREBIND_TOKEN.
+            tenant: whose knowledge; None leaves it to the server.
+            extensions: subscribers to the events of ingests that are waited for.
+            tell_end: told what becomes of an ingest that nobody waits for any more.
+
+        Raises:
+            UsageError: it is no address.
+        """
+        self._server = Connection(url, tenant)
+        self.options = f" --server {shlex.quote(url)}"
+        if tenant is not None:
+            self.options += f" --tenant {shlex.quote(tenant)}"
+        self.events = Events(extensions)
+        self._tell_end = tell_end
+
+    def knowledge_bases(self) -> list[KnowledgeBaseInfo]:
+        found = self._server.all("/knowledge-bases")
+        found += self._server.all("/knowledge-bases", workflow="*")
+        return [read(KnowledgeBaseInfo, one) for one in found]
+
+    def knowledge_base(self, kb_id: str, *, workflow: str | None = None) -> KnowledgeBaseInfo:
+        found = self._server.get(f"/knowledge-bases/{segment(kb_id)}", workflow=workflow)
+        return read(KnowledgeBaseInfo, found)
+
+    def export(self, kb_id: str | None = None, *, workflow: str | None = None) -> dict[str, Any]:
+        found = self._server.get("/export", knowledge_base=kb_id, workflow=workflow)
+        return read(dict, found)
+
+    def apply(self, text: str, shown_as: str, *, dry_run: bool = False) -> Applied:
+        """Make and replace knowledge bases over the API; see `apply_resources`."""
+        from lorebind.remote.applying import apply
+
+        return apply(self._server, text, shown_as, dry_run=dry_run)
+
+    def explain(
+        self, *, workflow: str | None = None, task: str | None = None, agent: str | None = None
+    ) -> list[ResolvedBinding]:
+        from lorebind_bindings import ResolvedBinding
+
+        found = self._server.get("/bindings", workflow=workflow, task=task, agent=agent)
+        return [read(ResolvedBinding, one) for one in found["items"]]
+
+    def plan(
+        self,
+        kb_id: str,
+        *,
+        workflow: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        strategy: str = "upsert",
+    ) -> IngestPlan:
+        body = {"workflow": workflow, "inputs": dict(inputs or {}), "strategy": strategy}
+        path = f"/knowledge-bases/{segment(kb_id)}/plan"
+        return read(IngestPlan, self._server.post_patiently(path, body))
+
+    def query(
+        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
+    ) -> QueryResult:
+        return read(QueryResult, self._query(kb_id, question, workflow, settings))
+
+    def query_explained(
+        self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
+    ) -> tuple[QueryResult, ResolvedBinding]:
+        from lorebind_bindings import ResolvedBinding
+
+        found = self._query(kb_id, question, workflow, settings, explain=True)
+        return read(QueryResult, found), read(ResolvedBinding, found.get("binding"))
+
+    def _query(
+        self,
+        kb_id: str,
+        question: str,
+        workflow: str | None,
+        settings: Mapping[str, Any],
+        **more: Any,
+    ) -> Any:
+        given = {name: value for name, value in settings.items() if value is not None}
+        _check(question, given)
+        body = {"query": question, "workflow": workflow, **given, **more}
+        return self._server.post(f"/knowledge-bases/{segment(kb_id)}/query", body)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check(question: str, settings: Mapping[str, Any]) -> None:
+    """Refuse what `Project` would refuse, in its words rather than in those of a schema.
+
+    Raises:
+        UsageError: a blank question, or a setting out of its limits.
+    """
+    from lorebind_knowledge.retrieval.base import check_question
+
+    check_question(question)
+    if settings:
+        from lorebind_bindings import ResolvedBinding, override
+        from lorebind_knowledge.declarations import RetrievalDeclaration
+
+        override(ResolvedBinding("", RetrievalDeclaration(), {}), **settings)

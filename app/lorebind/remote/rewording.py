@@ -1,0 +1,40 @@
+"""Errors in the words of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lorebind_knowledge.errors import ConfigurationError, LorebindError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Rewording:
+    """A context manager: errors of its block name commands where the server names requests."""
+
+    def __init__(self, commands: Mapping[str, Callable[[], str]]) -> None:
+        """
+        Args:
+            commands: give the command that stands for each request.
+        """
+        self._commands = commands
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ConfigurationError):
+            self._refuse_tasks(error)
+        elif isinstance(error, LorebindError):
+            text = str(error)
+            for request, command in self._commands.items():
+                if request in text:
+                    text = text.replace(request, command())
+            error.args = (text,)
+
+    def _refuse_tasks(self, error: ConfigurationError) -> None:
+        """Tasks of `--interrupt-before` that there are not, as `Project` says it of the first."""
+        for one in error.problems:
+            if one.file.startswith("/interrupt_before"):
+                raise NotFoundError(f"{one.message}; {one.hint}") from None

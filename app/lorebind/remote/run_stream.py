@@ -1,0 +1,95 @@
+"""A run of a workflow that a server carries out, as it happens."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from lorebind.remote.connection import Connection, ConnectionLostError, read
+from lorebind.remote.errors import ServerError, error_of
+from lorebind_bindings import RunEvent, RunResult
+from lorebind_bindings.workflow.events.sinks import as_sink
+from lorebind_knowledge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lorebind.remote.rewording import Rewording
+    from lorebind_bindings.workflow.events.sinks import SinkLike
+
+
+class RemoteRunStream:
+    """Events, to be iterated over once; then `result`. If you stop reading, the run is cancelled.
+
+    What `RunStream` is for a project of this process.
+    """
+
+    def __init__(
+        self,
+        server: Connection,
+        path: str,
+        body: dict[str, Any],
+        sinks: Sequence[SinkLike],
+        rewording: Rewording,
+    ) -> None:
+        """
+        Args:
+            server, path, body: the request that runs the workflow.
+            sinks: where events are written too.
+            rewording: of its errors.
+
+        Raises:
+            UsageError: a sink cannot be used.
+        """
+        self._server, self._path, self._body = server, path, body
+        self._sinks: list[Any] = [as_sink(one) for one in sinks]
+        self._rewording = rewording
+        self._result: RunResult | None = None
+
+    @property
+    def result(self) -> RunResult:
+        """What the run gave.
+
+        Raises:
+            UsageError: the stream has not been read to its end.
+        """
+        if self._result is None:
+            raise UsageError("there is no result; read the stream to its end first")
+        return self._result
+
+    def read_to_end(self) -> RunResult:
+        """The result, whatever the events.
+
+        Raises:
+            LorebindError: the run failed.
+        """
+        for _ in self:
+            pass
+        return self.result
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        try:
+            with (
+                self._rewording,
+                self._server.events("POST", self._path, json=self._body) as events,
+            ):
+                for sent in events:
+                    if sent.name == "error":
+                        raise error_of(sent.data)
+                    event = self._event(sent.data)
+                    for sink in self._sinks:
+                        sink.write(event)
+                    yield event
+            if self._result is None:
+                raise ConnectionLostError("the server went away before the run had ended")
+        finally:
+            for sink in self._sinks:
+                sink.close()
+
+    def _event(self, data: Any) -> RunEvent:
+        if data["type"] == "run_end" and "result" in data["data"]:
+            self._result = read(RunResult, data["data"].pop("result"))
+        try:
+            return RunEvent(**{field.name: data[field.name] for field in fields(RunEvent)})
+        except (KeyError, TypeError):
+            raise ServerError("the server sent an event that cannot be read") from None

@@ -1,0 +1,145 @@
+"""The workflows of a project behind a server: run, watched, resumed, and what threads did."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from lorebind.remote.address import PREFIX
+from lorebind.remote.connection import Connection, read, segment
+from lorebind.remote.rewording import Rewording
+from lorebind_knowledge.errors import LorebindError, NotFoundError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lorebind.remote.run_stream import RemoteRunStream
+    from lorebind_bindings import RunResult, ThreadInfo
+    from lorebind_bindings.workflow.events.sinks import SinkLike
+
+
+class RemoteWorkflows:
+    """A part of `RemoteProject`."""
+
+    options: str
+    _server: Connection
+
+    def workflow_inputs(self, workflow: str) -> dict[str, dict[str, Any]]:
+        known = {one["id"]: one for one in self._server.all("/workflows")}
+        if workflow not in known:
+            hint = did_you_mean(workflow, known)
+            raise NotFoundError(f"there is no workflow {workflow!r}; {hint}")
+        return read(dict, known[workflow]["inputs"])
+
+    def keeps_threads(self, workflow: str) -> bool:
+        """The server keeps them, at least for as long as it runs."""
+        return True
+
+    def how_to_resume(
+        self, workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        from lorebind_bindings.workflow.how_to_resume import resume_command
+
+        return resume_command(workflow, thread_id, waiting) + self.options
+
+    def run(
+        self,
+        workflow: str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> RunResult:
+        return self.run_stream(workflow, inputs, **options).read_to_end()
+
+    def run_stream(
+        self,
+        workflow: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        thread_id: str,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[SinkLike] = (),
+    ) -> RemoteRunStream:
+        body = {"input": dict(inputs or {}), "thread_id": thread_id}
+        path = f"{_path(workflow)}/runs"
+        return self._stream(workflow, thread_id, path, body, interrupt_before, sinks)
+
+    def resume(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> RunResult:
+        return self.resume_stream(workflow, thread_id, answers, **options).read_to_end()
+
+    def resume_stream(
+        self,
+        workflow: str,
+        thread_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        interrupt_before: Collection[str] = (),
+        sinks: Sequence[SinkLike] = (),
+    ) -> RemoteRunStream:
+        body = {"answers": dict(answers or {})}
+        path = f"{_path(workflow)}/threads/{segment(thread_id)}/resume"
+        return self._stream(workflow, thread_id, path, body, interrupt_before, sinks)
+
+    def threads(self, workflow: str, *, limit: int = 100) -> list[ThreadInfo]:
+        from lorebind_bindings import ThreadInfo
+
+        with self._rewording(workflow, ""):
+            found = self._server.all(f"{_path(workflow)}/threads", most=limit)
+        hidden = {"graph": None, "turn": ""}
+        return [read(ThreadInfo, hidden | one) for one in found]
+
+    def history(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
+        with self._rewording(workflow, thread_id):
+            found = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
+        return read(list, found["history"])
+
+    def replay(self, workflow: str, thread_id: str, step: int) -> RunResult:
+        from lorebind_bindings import RunResult
+
+        path = f"{_path(workflow)}/threads/{segment(thread_id)}/replay"
+        with self._rewording(workflow, thread_id):
+            found = self._server.post(path, {"step": step})
+        return read(RunResult, found)
+
+    def _stream(
+        self,
+        workflow: str,
+        thread_id: str,
+        path: str,
+        body: dict[str, Any],
+        interrupt_before: Collection[str],
+        sinks: Sequence[SinkLike],
+    ) -> RemoteRunStream:
+        from lorebind.remote.run_stream import RemoteRunStream
+
+        body["interrupt_before"] = list(interrupt_before)
+        words = self._rewording(workflow, thread_id)
+        return RemoteRunStream(self._server, path, body, sinks, words)
+
+    def _rewording(self, workflow: str, thread_id: str) -> Rewording:
+        """Errors that name requests to the server name commands instead."""
+        place = f"{PREFIX}/workflows/{quote(workflow)}/threads"
+
+        def how_to_resume() -> str:
+            waiting: list[Any] = []
+            with suppress(LorebindError):  # it is the other error that counts
+                thread = self._server.get(f"{_path(workflow)}/threads/{segment(thread_id)}")
+                waiting = thread["waiting"]
+            return self.how_to_resume(workflow, thread_id, waiting)
+
+        return Rewording(
+            {
+                f"GET {place}": lambda: f"lorebind workflow threads {workflow}{self.options}",
+                f"POST {place}/{quote(thread_id, safe='')}/resume": how_to_resume,
+            }
+        )
+
+
+def _path(workflow: str) -> str:
+    return f"/workflows/{segment(workflow)}"

@@ -1,0 +1,251 @@
+"""The same commands in a folder and against a server: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.app import triage
+from tests.app.helpers import FILES, Cli, Done
+from tests.bindings.helpers import write
+
+from .conftest import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .conftest import Process
+
+OWN = """\
+id: own
+input: { folder: {}, limit: { type: integer, default: 3 } }
+knowledge_bases:
+  - { id: birds, sources: [{ type: markdown_glob, path: "{{ .workflow.input.folder }}/*.md" }] }
+knowledge: [{ id: birds, top_k: 2 }]
+tasks: [{ id: tell, prompt: owls at night }]
+"""
+
+PROJECT = {
+    **FILES,
+    **{name: text for name, text in triage.FILES.items() if name != "lorebind.yaml"},
+    "workflows/own.yaml": OWN,
+    "own/owls.md": "# Owls\n\nOwls fly at night.\n",
+    "more.md": "# More\n\nMore is said here about old keys.\n",
+    "less.txt": "Less is said here.\n",
+    "binary.md": "a\0b",
+    "empty.txt": "",
+}
+
+STEPS: list[str | list[str] | dict[str, str]] = [
+    # Nothing is ingested yet.
+    "knowledge list",
+    "knowledge list -o json",
+    "query docs -q keys",
+    "query docs -q keys --explain -o json",
+    "knowledge documents docs",
+    "knowledge chunks docs docs/keys.md",
+    "knowledge stats docs",
+    "ingest docs --only-failed",
+    "knowledge plan",
+    "knowledge plan docs -o json",
+    "knowledge plan docs --strategy replace",
+    # Ingests.
+    "ingest",
+    "ingest birds -w own -i folder=own",
+    "ingest -o yaml",
+    "ingest docs",
+    "ingest docs --only-failed -o json",
+    "ingest docs --strategy replace",
+    "ingest docs --strategy replace --only-failed",
+    "ingest birds -w own",
+    "ingest birds -w own -i folder=own -i limit=no",
+    'ingest birds -w own -i folder=own -i limit="no"',
+    "ingest birds -w own -i folder=own -i else=1",
+    "ingest docs -i folder=own",
+    "ingest docs -w own -i folder",
+    "knowledge reindex docs",
+    "knowledge reindex docs -o json",
+    {"docs/new.md": "# New\n\nNew keys are longer.\n", "docs/bad.md": "a\0b"},
+    "knowledge plan docs",
+    "ingest docs",
+    "ingest docs --only-failed",
+    "knowledge reindex docs",
+    "knowledge documents docs",
+    "knowledge documents docs --state failed -o json",
+    "knowledge documents docs --state broken",
+    {"docs/bad.md": "# Bad\n\nNow it is good.\n"},
+    "ingest docs --only-failed",
+    # What is declared and held.
+    "knowledge list",
+    "knowledge list -o json",
+    "knowledge get docs",
+    "knowledge get birds -w own -o json",
+    "knowledge get docs -w own",
+    "knowledge get birds",
+    "knowledge get dosc",
+    "knowledge get docs -w none",
+    "knowledge export",
+    "knowledge export -o json",
+    "knowledge export birds -w own",
+    "knowledge export -w own",
+    "knowledge export ruls",
+    "knowledge documents docs -o json",
+    "knowledge documents birds -w own",
+    "knowledge documents dosc",
+    "knowledge chunks docs docs/keys.md",
+    "knowledge chunks docs docs/keys.md -o json",
+    "knowledge chunks docs docs/kesy.md",
+    "knowledge chunks dosc docs/keys.md",
+    "knowledge stats docs",
+    "knowledge stats docs -o json",
+    "knowledge stats birds -w own",
+    "knowledge stats none",
+    # Searches.
+    "query docs -q keys",
+    "query docs -q keys -o json",
+    "query docs -q keys -o yaml",
+    "query docs -q keys --explain",
+    "query docs -q keys --explain -o json",
+    "query docs -q keys --top-k 1 --strategy similarity --min-score 0.1 --explain",
+    "query docs -q keys --filter team=ops --explain",
+    "query docs -q keys --filter team=none",
+    "query docs -q keys --filter none=1",
+    "query docs -q keys --filter team",
+    "query docs -q keys --min-score 0.99",
+    "query docs -q keys --top-k 0",
+    "query docs -q keys --top-k 99",
+    "query docs -q keys --min-score 2",
+    "query docs -q keys --strategy simlarity",
+    "query docs -q keys --strategy rerank",
+    "query docs -q=",
+    ["query", "docs", "-q", " "],
+    "query dosc -q keys",
+    "query birds -w own -q owls",
+    "query birds -q owls",
+    "query docs -q keys --tenant other",
+    "knowledge list --tenant other -o json",
+    "ingest rules --tenant other",
+    # Bindings.
+    "bindings explain",
+    "bindings explain -o json",
+    "bindings explain --workflow own --task tell",
+    "bindings explain --workflow own -o yaml",
+    "bindings explain --workflow onw",
+    "bindings explain --task tell",
+    # What is added and deleted.
+    "knowledge add docs {here}/more.md",
+    "knowledge add docs {here}/more.md {here}/less.txt -o json",
+    "knowledge add docs {here}/binary.md",
+    "knowledge add docs {here}/empty.txt",
+    "knowledge add docs {here}/none.md",
+    "knowledge add dosc {here}/more.md",
+    "knowledge documents docs",
+    "knowledge delete docs added:less.txt",
+    "knowledge delete docs added:less.txt",
+    "knowledge delete docs docs/keys.md",
+    "knowledge delete docs added:more.md -o json",
+    "knowledge delete docs",
+    "knowledge delete docs --yes",
+    "knowledge delete dosc --yes",
+    "knowledge stats docs",
+    "query docs -q keys",
+    "knowledge purge",
+    "knowledge purge -o json",
+    "knowledge purge --yes",
+    "ingest docs --allow-mass-delete",
+    # Workflows.
+    "run reply -i question=keys",
+    "run reply -i question=keys -i limit=7 -o json --thread t0",
+    "run reply -i question=keys -i limit=x",
+    "run reply -i question=keys -i none=1",
+    "run reply --thread t1",
+    "run replay -i question=keys",
+    "run reply -i question=keys --stream --thread t2",
+    "run reply -i question=keys --interrupt-before say --thread t3",
+    "run reply -i question=keys --interrupt-before sya --thread t4",
+    "run reply --thread t3 --resume",
+    "run reply --thread t3 --resume",
+    "run reply --thread t9 --resume",
+    "run triage -i ticket=refund --thread t1",
+    "run triage -i ticket=refund --thread t1",
+    "run triage --thread t1 --answer approve=1",
+    'run triage --thread t1 --answer approve={"ok":true}',
+    "run strict -i ticket=boom --thread t1",
+    "run strict -i ticket=boom --thread t2 -o json",
+    "workflow threads triage",
+    "workflow threads strict -o json",
+    "workflow threads none",
+    "workflow history triage -t t1",
+    "workflow history triage -t none",
+    "workflow replay triage -t t1 -s 1",
+    "workflow replay triage -t t1 -s 99",
+]
+
+
+class Pair:
+    """Two projects that are alike: one in a folder, one behind a server."""
+
+    def __init__(self, folder: Path, server: Process, served: Path) -> None:
+        self.folder, self.server, self.served = folder, server, served
+        self.url = f"unix:{server.socket}"
+
+    def write(self, files: dict[str, str]) -> None:
+        write(self.folder, files)
+        write(self.served, files)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = write(tmp_path_factory.mktemp("local") / "shop", PROJECT)
+    served = tmp_path_factory.mktemp("served") / "shop"
+    shutil.copytree(folder, served)
+    with serving(served) as server:
+        yield Pair(folder, server, served)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in a folder without a project."""
+    return Cli(tmp_path, monkeypatch, capsys)
+
+
+def masked(done: Done, *folders: Path) -> Done:
+    """What a command left behind, without what differs from run to run."""
+    return replace(done, out=_masked(done.out, *folders), err=_masked(done.err, *folders))
+
+
+def _masked(text: str, *folders: Path) -> str:
+    for folder in folders:
+        text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r" --server [^\s`]+", "", text)
+    text = re.sub(r"\b([0-9a-f]{32}|[0-9a-f]{12})\b", "ID", text)
+    text = re.sub(r"\b\d+\.\d+ s\b", "0 s", text)
+    text = re.sub(r" +\d+\.\d\d  ", "  0.00  ", text)  # the seconds of a history
+    text = re.sub(r" \(\d+/s\)", "", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.+]+", "TIME", text)
+    return re.sub(r'("?(?:seconds|started_at)"?: )[\d.e-]+', r"\1 0", text)
+
+
+def words(step: str | list[str], here: Path) -> list[str]:
+    given = step.split() if isinstance(step, str) else step
+    return [one.replace("{here}", str(here)) for one in given]
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)), ids=lambda number: str(STEPS[number])[:60])
+def test_the_same_as_in_a_folder(cli: Cli, pair: Pair, number: int) -> None:
+    """Each command prints the same, to the same stream, and exits with the same code."""
+    step = STEPS[number]
+    if isinstance(step, dict):
+        pair.write(step)
+        return
+    given = words(step, pair.folder)
+    cli.move_to(pair.folder)
+    here = masked(cli(*given), pair.folder)
+    cli.move_to(cli.root)
+    there = masked(cli(*given, "--server", pair.url), pair.folder, pair.served)
+    assert there == here

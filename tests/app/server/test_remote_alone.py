@@ -1,0 +1,380 @@
+"""What commands do against a server, and have no counterpart for in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lorebind import Project, tenant
+from lorebind.remote import RemoteProject
+from lorebind.server.state.tables import open_state
+from lorebind.server.state.tokens import Tokens
+from lorebind_knowledge.configuration.environment import Environment
+from lorebind_knowledge.errors import LorebindError
+from lorebind_knowledge.events import Event, Extension
+from tests.app.test_exports import in_a_fresh_interpreter
+
+from .conftest import PROJECT, problem, serving, write_project
+from .test_runs import BATCH, DOCUMENTS, Slow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.app.helpers import Cli
+
+    from .conftest import Process
+
+NOTES = """\
+knowledge_bases:
+  - id: notes
+    description: Mine
+    sources: [{ type: inline, documents: [{ id: owls, text: Owls fly at night. }] }]
+"""
+
+UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""httpcore leaves the socket of a Unix address that nobody listens at to the garbage collector."""
+
+
+class Shop:
+    """A served project, and the command line in another folder that asks its server."""
+
+    def __init__(self, cli: Cli, server: Process, folder: Path) -> None:
+        self.cli, self.server, self.folder = cli, server, folder
+        self.url = f"unix:{server.socket}"
+
+    def __call__(self, *arguments: str) -> Any:
+        return self.cli(*arguments, "--server", self.url)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, Path]]:
+    folder = write_project(tmp_path_factory.mktemp("shop"))
+    with serving(folder) as server:
+        yield server, folder
+
+
+@pytest.fixture
+def shop(empty_cli: Cli, served: tuple[Process, Path]) -> Shop:
+    return Shop(empty_cli, *served)
+
+
+def test_the_variable_names_the_server(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LOREBIND_SERVER is as good as the option, and --project is stronger than the variable."""
+    monkeypatch.setenv("LOREBIND_SERVER", shop.url)
+    assert shop.cli("knowledge", "get", "handbook").code == 0
+    assert shop.cli("knowledge", "get", "handbook", "-p", ".").code == 2
+    done = shop("knowledge", "list", "--project", ".")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "lorebind: --server and --project name two projects; leave out one of them\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("ftp://x", 2, "is no URL of a server: it begins with http://, https:// or unix:"),
+        ("http://", 2, "is no URL of a server"),
+        ("http://x:port", 2, "is no URL of a server"),
+        ("http://x/?a=b", 2, "is no URL of a server"),
+        ("unix:", 2, "the path of the socket is missing"),
+        ("http://me:hidden@x", 2, "a server's URL holds no password"),
+        ("unix:/none/s", 1, "the server at unix:/none/s cannot be reached: "),
+    ],
+)
+@UNCLOSED
+def test_addresses_that_lead_nowhere(empty_cli: Cli, url: str, code: int, said: str) -> None:
+    """A URL that cannot be is wrong usage; a server that is not there is a failure of one line."""
+    done = empty_cli("knowledge", "list", "--server", url)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert said in done.err
+    assert "hidden" not in done.err
+
+
+def test_what_is_about_files_here_is_refused(shop: Shop) -> None:
+    """`watch` says why it cannot be done at a server."""
+    done = shop("knowledge", "watch")
+    assert (done.code, done.out) == (2, "")
+    assert "looks at the files of this machine" in done.err
+
+
+def test_apply(shop: Shop) -> None:
+    """Knowledge bases are made and replaced, and what is the same is left alone."""
+    shop.cli.write({"new.yaml": NOTES})
+    apply = ["knowledge", "apply", "-f", "new.yaml", "-o", "json"]
+    dry = json.loads(shop(*apply, "--dry-run").out)
+    assert (dry["changes"][0]["action"], dry["written"]) == ("created", False)
+    assert "+description: Mine\n" in dry["diff"]
+    assert shop("knowledge", "get", "notes").code == 2
+    assert actions(shop(*apply).out) == {"notes": "created"}
+    assert actions(shop(*apply).out) == {"notes": "unchanged"}
+    shop.cli.write({"new.yaml": NOTES.replace("Mine", "Ours")})
+    assert "-description: Mine\n+description: Ours\n" in shop(*apply, "--dry-run").out.replace(
+        "\\n", "\n"
+    )
+    assert actions(shop(*apply).out) == {"notes": "updated"}
+    done = shop("knowledge", "list")
+    assert done.out.splitlines()[-1].split() == ["notes", "0", "0", "never", "Ours"]
+    assert shop("ingest", "notes").code == 0
+    found = json.loads(shop("query", "notes", "-q", "owls", "-o", "json").out)
+    assert found["matches"][0]["metadata"]["uri"] == "inline:owls"
+    # What is printed is what `apply` takes.
+    shop.cli.write({"new.yaml": shop("knowledge", "get", "notes").out})
+    assert actions(shop(*apply).out) == {"notes": "unchanged"}
+
+
+def actions(out: str) -> dict[str, str]:
+    return {change["id"]: change["action"] for change in json.loads(out)["changes"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("embedders: [{ id: w, provider: hashing }]\n" + NOTES, "new.yaml: the server's YAML"),
+        ("vector_dbs: [{ id: w, type: sqlite }]\n", "the server's YAML declares its vector_dbs"),
+        ("workflow: w\n" + NOTES, "the server's YAML declares the knowledge bases of workflow 'w'"),
+        ("knowledge_bases: [{ id: a }]\n", "new.yaml:1:19: missing key 'sources'"),
+        (
+            "knowledge_bases:\n- id: a\n  sources: [{ type: file_glob, path: '*' }]\n",
+            "new.yaml:3:15: source type 'file_glob' is not possible here",
+        ),
+        (
+            NOTES.replace("notes", "handbook"),
+            "knowledge base 'handbook' is declared at lorebind.yaml:",
+        ),
+    ],
+)
+def test_what_cannot_be_applied(shop: Shop, text: str, said: str) -> None:
+    """It is said with its place in the file, and with exit code 2."""
+    shop.cli.write({"new.yaml": text})
+    done = shop("knowledge", "apply", "-f", "new.yaml")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+def test_what_tenants_made_is_no_leftover(shop: Shop, tmp_path: Path) -> None:
+    """Neither `purge`, here or at the server, nor `doctor` takes it for undeclared."""
+    shop.cli.write({"new.yaml": NOTES.replace("notes", "kept")})
+    own = ["--tenant", "acme"]
+    assert shop("knowledge", "apply", "-f", "new.yaml", *own).code == 0
+    assert shop("ingest", "kept", *own).code == 0
+    with Project.load(shop.folder) as project:
+        assert project.purge() == []
+        assert project.purge(dry_run=False) == []
+        assert "undeclared" not in str(project.doctor())
+    assert json.loads(shop("knowledge", "purge", "--yes", "-o", "json").out) == {"removed": []}
+    assert shop("query", "kept", "-q", "owls", *own).code == 0
+    # Only the tenant that made it has it.
+    with Project.load(shop.folder) as project, tenant("other"):
+        other = project.with_knowledge_bases([yaml.safe_load(NOTES)["knowledge_bases"][0]])
+        other.ingest("notes")
+    assert [one["tenant"] for one in undeclared(shop("knowledge", "purge", "-o", "json").out)] == [
+        "other"
+    ]
+    # Without the state of a server it would be a leftover.
+    alone = tmp_path / "alone"
+    shutil.copytree(shop.folder, alone)
+    for file in (alone / ".lorebind").glob("server.db*"):
+        file.unlink()
+    with Project.load(alone) as project:
+        assert ("kept", "acme") in [(one.kb_id, one.tenant) for one in project.purge()]
+    assert not (alone / ".lorebind" / "server.db").exists()
+    assert shop("knowledge", "purge", "--yes").code == 0
+    assert undeclared(shop("knowledge", "purge", "-o", "json").out) == []
+
+
+def undeclared(out: str) -> Any:
+    return json.loads(out)["undeclared"]
+
+
+def test_tokens_and_rights(
+    empty_cli: Cli, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is read from its variable; each refusal is one plain line."""
+    folder = write_project(tmp_path_factory.mktemp("closed"))
+    database = open_state(None, Environment(folder))
+    _, reader = Tokens(database).create("reader", "read")
+    _, both = Tokens(database).create("both", "write", ["a", "b"])
+    database.close()
+    with serving_with(folder, reader) as server:
+        shop = Shop(empty_cli, server, folder)
+
+        def refused(code: int, *arguments: str) -> str:
+            done = shop(*arguments)
+            assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+            return str(done.err)
+
+        assert "set LOREBIND_TOKEN" in refused(1, "knowledge", "list")
+        monkeypatch.setenv("LOREBIND_TOKEN", "wrong")
+        assert "set LOREBIND_TOKEN" in refused(1, "knowledge", "list")
+        monkeypatch.setenv("LOREBIND_TOKEN", "hid\nden")
+        assert "LOREBIND_TOKEN cannot be sent" in refused(2, "knowledge", "list")
+        monkeypatch.setenv("LOREBIND_TOKEN", reader)
+        assert shop("knowledge", "list").code == 0
+        assert "this needs 'write'" in refused(1, "knowledge", "delete", "handbook", "--yes")
+        assert "this needs 'admin'" in refused(1, "knowledge", "purge")
+        assert "not for that tenant" in refused(1, "knowledge", "list", "--tenant", "a")
+        monkeypatch.setenv("LOREBIND_TOKEN", both)
+        assert "X-Tenant-ID" in refused(2, "knowledge", "list")
+        assert shop("knowledge", "list", "--tenant", "b").code == 0
+
+
+def serving_with(folder: Path, token: str) -> Any:
+    return serving(folder, LOREBIND_TEST_TOKEN=token)
+
+
+def test_it_waits_as_the_server_asks(
+    empty_cli: Cli, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """More requests than the server allows at once take their time, and no error."""
+    slowly = PROJECT | {"server": {"rate_limit": {"per_second": 1, "burst": 2}}}
+    folder = write_project(tmp_path_factory.mktemp("limited"), slowly)
+    with serving(folder) as server:
+        done = Shop(empty_cli, server, folder)("knowledge", "list", "-o", "json")
+        assert (done.code, done.err) == (0, "")
+
+
+class Recorder(Extension):
+    """Keeps what bars are made of."""
+
+    def __init__(self) -> None:
+        self.read, self.embedded = 0, 0
+        self.heard = threading.Event()
+
+    def ingest_chunked(self, event: Event) -> None:
+        self.read += 1
+        self.heard.set()
+
+    def ingest_embedded(self, event: Event) -> None:
+        self.embedded += event.data["chunks"]
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Slow:
+    return Slow(tmp_path / "slow")
+
+
+@UNCLOSED
+def test_an_ingest_survives_its_server(slow: Slow, tmp_path: Path) -> None:
+    """The server is killed and started anew; who watches hears of the rest, and gets the report."""
+    recorder, told = Recorder(), list[str]()
+    address = tmp_path / "address"
+    outcome: list[Any] = []
+
+    def ingest() -> None:
+        with RemoteProject(
+            f"unix:{address}", extensions=[recorder], tell_end=told.append
+        ) as project:
+            outcome.append(project.ingest("texts"))
+
+    watching = threading.Thread(target=ingest)
+    with serving(slow.folder, **slow.environ) as server:
+        address.symlink_to(server.socket)
+        watching.start()
+        slow.let_through(2)
+        slow.wait_for(3 * BATCH)
+        assert recorder.heard.wait(10)
+        server.process.kill()
+        server.process.wait(60)
+    recorder.heard.clear()
+    address.unlink()
+    with serving(slow.folder, **slow.environ) as server:
+        address.symlink_to(server.socket)
+        assert recorder.heard.wait(30)
+        slow.let_through(100)
+        watching.join(60)
+    (report,) = outcome
+    assert (report.status, report.chunks["total"]) == ("completed", DOCUMENTS)
+    assert recorder.embedded >= DOCUMENTS
+    assert recorder.read >= DOCUMENTS
+    assert len(told) == 1
+    assert report.run_id in told[0]
+
+
+def test_an_interrupted_command_leaves_the_run(slow: Slow) -> None:
+    """Ctrl-C ends the command with 130 and says where the run goes on, which it does."""
+    with serving(slow.folder, **slow.environ) as server:
+        url = f"unix:{server.socket}"
+        command = [sys.executable, "-m", "lorebind", "ingest", "texts", "--server", url]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        )
+        slow.wait_for(BATCH)
+        with server.client() as api:
+            (run,) = api.get("/knowledge-bases/texts/runs").json()["items"]
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+            look = f"see how it does with: lorebind knowledge stats texts --server {url}\n"
+            assert process.returncode == 130
+            assert err == (
+                "lorebind: interrupted; what was finished is kept, and run "
+                f"{run['run_id']} goes on at the server; {look}"
+            )
+            slow.let_through(100)
+            where = f"/knowledge-bases/texts/runs/{run['run_id']}"
+            with api.stream("GET", f"{where}/events") as events:
+                assert "event: end" in list(events.iter_lines())
+            assert api.get(where).json()["status"] == "completed"
+
+
+def test_a_run_that_others_cancel(slow: Slow) -> None:
+    """Is an error, as there is no report."""
+    raised: list[LorebindError] = []
+
+    def ingest(url: str) -> None:
+        with RemoteProject(url) as project, pytest.raises(LorebindError) as error:
+            project.ingest("texts")
+        raised.append(error.value)
+
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        watching = threading.Thread(target=ingest, args=[f"unix:{server.socket}"])
+        watching.start()
+        slow.wait_for(BATCH)
+        (run,) = api.get("/knowledge-bases/texts/runs").json()["items"]
+        slow.let_through(2)
+        assert api.delete(f"/knowledge-bases/texts/runs/{run['run_id']}").status_code == 200
+        slow.let_through(100)
+        watching.join(60)
+    assert str(raised[0]) == f"run {run['run_id']} of 'texts' was cancelled"
+
+
+@pytest.mark.parametrize("command", ["knowledge list", "knowledge export", "bindings explain"])
+def test_what_is_not_asked_for_is_not_imported(tmp_path: Path, command: str) -> None:
+    """A command about a folder loads nothing of what asks servers, or serves."""
+    write_project(tmp_path)
+    code = f"""
+import contextlib, io
+sys.argv = ["lorebind", *{command.split()!r}, "-p", {str(tmp_path)!r}]
+from lorebind.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    try:
+        main()
+    except SystemExit as done:
+        assert not done.code
+seen[:] = [n for n in sys.modules if n.split(".")[0] in ("httpx", "fastapi") or "remote" in n]
+"""
+    assert in_a_fresh_interpreter(code).endswith(" []")
+
+
+def test_a_plan_takes_the_time_that_it_needs(shop: Shop) -> None:
+    """The same plan comes as JSON, or as an event that proxies and the server's door wait for."""
+    with shop.server.client() as api:
+        plan = api.post("/knowledge-bases/handbook/plan", json={"strategy": "replace"}).json()
+        asked = {"Accept": "text/event-stream"}
+        with api.stream("POST", "/knowledge-bases/handbook/plan", headers=asked) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = list(answer.iter_lines())
+        assert lines[0] == "event: result"
+        assert json.loads(lines[1].removeprefix("data: ")).keys() == plan.keys()
+        with api.stream("POST", "/knowledge-bases/none/plan", headers=asked) as answer:
+            assert next(answer.iter_lines()) == "event: error"
+        refused = api.post("/knowledge-bases/handbook/plan", json={"inputs": {"a": 1}})
+        assert problem(refused) == (422, "invalid_request")
