@@ -242,6 +242,7 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
         *,
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        wait: bool = False,
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
@@ -252,14 +253,14 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
         and nothing in between; one that is cut off is completed by the next.
 
         Args:
-            kb_id, workflow, inputs, plan, run_id: as for `aingest`.
+            kb_id, workflow, inputs, wait, plan, run_id: as for `aingest`.
 
         Raises:
             LorebindError: as for `aingest`; the old index goes on to serve.
         """
         given = self._given(workflow, inputs)
         return await self.knowledge.reindex(
-            kb_id, workflow=workflow, given=given, plan=plan, run_id=run_id
+            kb_id, workflow=workflow, given=given, wait=wait, plan=plan, run_id=run_id
         )
 
     def _given(

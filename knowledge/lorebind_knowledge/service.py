@@ -252,11 +252,12 @@ class KnowledgeService:
         *,
         workflow: str | None = None,
         given: Mapping[str, Any] | None = None,
+        wait: bool = False,
         plan: IngestPlan | None = None,
         run_id: str | None = None,
     ) -> IngestReport:
         """See `lorebind_knowledge.ingest.reindexing.reindex`; `given` as for `corpus`."""
-        return await reindex(self.corpus(kb_id, workflow, given), plan, run_id)
+        return await reindex(self.corpus(kb_id, workflow, given), plan, run_id, wait=wait)
 
     async def start(
         self,

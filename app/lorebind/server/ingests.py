@@ -132,13 +132,13 @@ class Ingests:
                         one.task.cancel()  # cancelled elsewhere, or taken over
                 for run in await call(self.runs.take_over):
                     log.info("going on with run %s", run.run_id)
-                    self._start(run)
+                    self._start(run, goes_on=True)
             except LorebindError as error:  # an outage; what is under way has its own error
                 log.error("the state of the server cannot be reached: %s", error)
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _start(self, run: RequestedRun) -> _UnderWay:
-        under_way = _UnderWay(run)
+    def _start(self, run: RequestedRun, *, goes_on: bool = False) -> _UnderWay:
+        under_way = _UnderWay(run, goes_on=goes_on)
         self._under_way[run.run_id] = under_way
         under_way.task = asyncio.create_task(self._carry_out(under_way))
         return under_way
@@ -177,8 +177,10 @@ class _UnderWay:
 
     task: asyncio.Task[None]
 
-    def __init__(self, run: RequestedRun) -> None:
+    def __init__(self, run: RequestedRun, *, goes_on: bool) -> None:
         self.run = run
+        self.goes_on = goes_on
+        """Whether it was begun before; who did may still have to let go of the knowledge base."""
         self.events = RunEvents(run.run_id)
         self.interrupted = False
         """Whether it is cancelled because the server stops."""
@@ -204,6 +206,7 @@ async def _ingest(project: Project, under_way: _UnderWay) -> Any:
     project.knowledge.events.subscribe(under_way.events)
     try:
         method = project.areindex if action == "reindex" else project.aingest
-        return await method(run.namespace.kb, run_id=run.run_id, **asked)
+        wait = under_way.goes_on
+        return await method(run.namespace.kb, run_id=run.run_id, wait=wait, **asked)
     finally:
         project.knowledge.events.unsubscribe(under_way.events)

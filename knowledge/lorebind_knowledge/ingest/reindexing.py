@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 async def reindex(
-    corpus: Corpus, plan: IngestPlan | None = None, run_id: str | None = None
+    corpus: Corpus,
+    plan: IngestPlan | None = None,
+    run_id: str | None = None,
+    *,
+    wait: bool = False,
 ) -> IngestReport:
     """Build the index of a knowledge base anew, and let it serve when it is complete.
 
@@ -25,7 +29,7 @@ async def reindex(
 
     Args:
         corpus: the sources, with the knowledge base that they are ingested into.
-        plan, run_id: as for `lorebind_knowledge.ingest.engine.ingest`.
+        plan, run_id, wait: as for `lorebind_knowledge.ingest.engine.ingest`.
 
     Raises:
         LorebindError: see `lorebind_knowledge.ingest.engine.ingest`.
@@ -42,7 +46,7 @@ async def reindex(
 
     emit("reindex_started")
     try:
-        report = await ingest(corpus, strategy="replace", plan=plan, run_id=run_id)
+        report = await ingest(corpus, strategy="replace", plan=plan, run_id=run_id, wait=wait)
         new = await call(ledger.index, kb.namespace, "active")
     except BaseException as error:
         kind = kind_of(error)

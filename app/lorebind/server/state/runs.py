@@ -114,11 +114,12 @@ class RequestedRuns:
                         "status": run.status,
                         "requested_at": now,
                         "owner": self.owner,
-                        "beat": now,
+                        "beat": 0.0,
                         "cancelled": 0,
                     }
                 ],
             )
+            self._beat(sql, run)
             if key is not None:
                 whose = {"tenant": namespace.tenant, "project": namespace.project, "key": key}
                 used = {"digest": digest, "run_id": run.run_id, "used_at": now}
@@ -176,9 +177,8 @@ class RequestedRuns:
 
     def beat(self, run: RequestedRun) -> bool:
         """Say that this server still works on a run; whether it should go on."""
-        mine = {"owner": self.owner, "now": time.time()}
-        self._update(run, "beat = :now", " and owner = :owner", **mine)
-        with self._database.reading() as sql:
+        with self._database.writing() as sql:
+            self._beat(sql, run)
             where = f"{_OURS} and run_id = :run_id and owner = :owner and cancelled = 0"
             return bool(self._read(sql, where, run.namespace, run_id=run.run_id, owner=self.owner))
 
@@ -195,26 +195,40 @@ class RequestedRuns:
 
     def take_over(self) -> list[RequestedRun]:
         """The runs that nobody works on; from now on this server does."""
-        stale = time.time() - STALE_SECONDS
-        where = "project = :project and finished_at is null and beat < :stale"
         with self._database.reading() as sql:  # which locks nothing, and mostly finds nothing
-            if not sql.run(f"select 1 from server_runs where {where} limit 1", **self._and(stale)):
+            if not self._stale(sql):
                 return []
         with self._database.writing() as sql:
             lock(sql, "server_runs")
-            query = f"select {_COLUMNS} from server_runs where {where}"
-            found = [_run(*row) for row in sql.run(query, **self._and(stale))]
-            sql.run(
-                "update server_runs set owner = :owner, beat = :now, status = 'running'"
-                f" where {where}",
-                owner=self.owner,
-                now=time.time(),
-                **self._and(stale),
-            )
+            found = self._stale(sql)
+            for run in found:
+                where = f"{_OURS} and run_id = :run_id"
+                sql.run(
+                    f"update server_runs set owner = :owner, status = 'running' where {where}",
+                    owner=self.owner,
+                    run_id=run.run_id,
+                    **_owner(run.namespace),
+                )
+                self._beat(sql, run)
         return found
 
-    def _and(self, stale: float) -> dict[str, Any]:
-        return {"project": self._project, "stale": stale}
+    def _stale(self, sql: Sql) -> list[RequestedRun]:
+        """By the clock of the database: those of servers may differ."""
+        query = (
+            f"select {_COLUMNS} from server_runs where project = :project"
+            f" and finished_at is null and beat < {sql.now} - :stale"
+        )
+        rows = sql.run(query, project=self._project, stale=STALE_SECONDS)
+        return [_run(*row) for row in rows]
+
+    def _beat(self, sql: Sql, run: RequestedRun) -> None:
+        where = f"{_OURS} and run_id = :run_id and owner = :owner"
+        sql.run(
+            f"update server_runs set beat = {sql.now} where {where}",
+            owner=self.owner,
+            run_id=run.run_id,
+            **_owner(run.namespace),
+        )
 
     def _of_key(
         self, sql: Sql, namespace: Namespace, key: str, digest: str, now: float
