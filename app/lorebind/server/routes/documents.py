@@ -7,79 +7,32 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field
-from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from lorebind.plain_data import as_data
 from lorebind.server.answers import Additions, Chunk, PageOf
-from lorebind.server.bodies import Body, check_texts, read_json, validated
+from lorebind.server.bodies import read_json, validated
 from lorebind.server.etags import conditional, json_response
 from lorebind.server.failures import invalid_request
+from lorebind.server.new_documents import (
+    REQUEST_BODY,
+    NewDocuments,
+    checked,
+    given_as_files,
+    given_as_json,
+)
 from lorebind.server.paging import LIMIT, Cursor, CursorParameter, LimitParameter, Page, page_of
-from lorebind.server.problems import ProblemError, problem_of
+from lorebind.server.problems import ProblemError
 from lorebind.server.server import Reader, SeenProject, TheServer, Writer, check_filled_by_us
-from lorebind_knowledge.declarations.sources import DEFAULT_MAX_BYTES
-from lorebind_knowledge.documents.changing import of_source, read_document
+from lorebind_knowledge.documents.changing import of_source
 from lorebind_knowledge.documents.listing import DocumentInfo
-from lorebind_knowledge.errors import NotFoundError, UsageError
+from lorebind_knowledge.errors import NotFoundError
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}/documents", tags=["documents"])
 
 State = Annotated[
     Literal["ready", "pending", "failed"] | None, Query(description="Only those in this state.")
 ]
-
-_MOST = 100
-"""How many documents a request may add."""
-_ANY_BYTES = "application/octet-stream"
-
-
-class NewDocument(Body):
-    """A document that is to be added."""
-
-    id: str | None = Field(
-        None,
-        min_length=1,
-        max_length=500,
-        description="Its name, with the ending of its format. By default it is known by its text.",
-    )
-    text: str = Field(min_length=1, description="What it says, at most 4 MiB.")
-    title: str | None = Field(None, max_length=2000)
-    media_type: str | None = Field(None, max_length=200, pattern=r"^[\w.+-]+/[\w.+-]+$")
-    metadata: dict[str, Any] = Field({}, description="Added to the metadata of its passages.")
-
-
-class NewDocuments(Body):
-    """Several of them."""
-
-    documents: list[Any] = Field(min_length=1, max_length=_MOST)
-
-
-_REQUEST_BODY = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {"oneOf": [NewDocument.model_json_schema(), NewDocuments.model_json_schema()]}
-        },
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "file": {"type": "string", "format": "binary"},
-                    "files": {
-                        "type": "array",
-                        "items": {"type": "string", "format": "binary"},
-                        "description": "Several, instead of `file`; with no other field.",
-                    },
-                    "id": {"type": "string", "minLength": 1, "maxLength": 500},
-                    "title": {"type": "string", "maxLength": 2000},
-                },
-            }
-        },
-    },
-}
 
 
 @router.get("", response_model=PageOf[DocumentInfo])
@@ -110,7 +63,7 @@ async def list_documents(
         200: {"description": "It was there", "model": DocumentInfo | Additions},
         202: {"description": "An ingest is under way", "model": DocumentInfo | Additions},
     },
-    openapi_extra={"requestBody": _REQUEST_BODY},
+    openapi_extra={"requestBody": REQUEST_BODY},
 )
 async def add_documents(
     request: Request,
@@ -127,15 +80,15 @@ async def add_documents(
     """
     check_filled_by_us(project, kb_id, workflow)
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        files = await _files(request)
+        files = await given_as_files(request)
         if isinstance(files, list):
             return await _add_several(server, project, kb_id, workflow, files, lambda one: one)
         return await _add_one(request, server, project, kb_id, workflow, files)
     data = await read_json(request)
     if isinstance(data, dict) and "documents" in data:
         several = validated(NewDocuments, data).documents
-        return await _add_several(server, project, kb_id, workflow, several, _given)
-    given = _given(data)
+        return await _add_several(server, project, kb_id, workflow, several, given_as_json)
+    given = given_as_json(data)
     return await _add_one(request, server, project, kb_id, workflow, given)
 
 
@@ -222,45 +175,10 @@ async def _find(project: Any, kb_id: str, doc_id: str, workflow: str | None) -> 
     return await project.adocument(kb_id, doc_id, workflow=workflow)
 
 
-def _given(data: Any) -> dict[str, Any]:
-    """A document as `Project.add_documents` takes it."""
-    document = validated(NewDocument, data).model_dump()
-    return {name: value for name, value in document.items() if value is not None}
-
-
-async def _files(request: Request) -> dict[str, Any] | list[dict[str, Any]]:
-    """The document of a form, its `file` and perhaps an id and a title; or several `files`."""
-    async with request.form(max_files=_MOST, max_fields=3) as form:
-        several = form.getlist("files")
-        if several and set(form) == {"files"}:
-            return [await _document(one, {}) for one in several if isinstance(one, UploadFile)]
-        file = form.get("file")
-        unknown = [name for name in form if name not in ("file", "id", "title")]
-        if not isinstance(file, UploadFile) or unknown:
-            where, words = (unknown[0], "unknown field") if unknown else ("file", "send a file")
-            raise RequestValidationError([{"loc": ("body", where), "msg": words, "type": "form"}])
-        about = {name: str(form[name]) for name in ("id", "title") if form.get(name)}
-        return await _document(file, about)
-
-
-async def _document(file: UploadFile, about: dict[str, str]) -> dict[str, Any]:
-    """A file as `Project.add_documents` takes it, with what the form says about it."""
-    given: dict[str, Any] = {"id": file.filename, "media_type": file.content_type} | about
-    if given["media_type"] == _ANY_BYTES:
-        del given["media_type"]  # it says nothing, so that the name or the bytes do
-    try:
-        check_texts([value for value in given.values() if value])
-    except ValueError as error:
-        found = {"loc": ("body",), "msg": str(error), "type": "text"}
-        raise RequestValidationError([found]) from None
-    data = await file.read(DEFAULT_MAX_BYTES + 1)
-    return {**{name: value for name, value in given.items() if value}, "data": data}
-
-
 async def _add_one(
     request: Request, server: Any, project: Any, kb_id: str, workflow: str | None, given: Any
 ) -> Response:
-    added = _checked(given)
+    added = checked(given)
     was_there = await _was_there(project, kb_id, added.uri, workflow)
     report = await server.changes.add(project, kb_id, [given], workflow)
     found = await _find(project, kb_id, added.uri, workflow)
@@ -285,7 +203,7 @@ async def _add_several(
     for number, one in enumerate(given):
         try:
             document = read(one)
-            uri = _checked(document).uri
+            uri = checked(document).uri
         except RequestValidationError as error:
             results.append(_failed(invalid_request(error)))
         except ProblemError as problem:
@@ -330,19 +248,3 @@ async def _was_there(project: Any, kb_id: str, uri: str, workflow: str | None) -
     except NotFoundError:
         return False
     return True
-
-
-def _checked(given: Any) -> Any:
-    """A document that can be added.
-
-    Raises:
-        ProblemError: it is too large, or nothing that can be added.
-    """
-    size = len(given["data"]) if "data" in given else len(given["text"].encode())
-    if size > DEFAULT_MAX_BYTES:
-        limit = DEFAULT_MAX_BYTES // 1024**2
-        raise ProblemError("too_large", f"a document may have {limit} MiB")
-    try:
-        return read_document(given, "document")
-    except UsageError as error:
-        raise problem_of(error) from None
