@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,9 +57,30 @@ class Server:
         self.starting: asyncio.Task[None] | None = None
         """Ingests what is declared with `on_start`; it failed if that did."""
         self._read: dict[str, KnowledgeBaseDeclaration] = {}
+        self._seen: dict[str, tuple[float, Project]] = {}
+        self._changes = 0
 
     async def seen_by(self, tenant: str) -> Project:
-        """The project with the knowledge bases that a tenant has made over the API."""
+        """The project with the knowledge bases that a tenant has made over the API.
+
+        What other servers make is seen after half a second.
+        """
+        at, project = self._seen.get(tenant, (-_SEEN_SECONDS, self.project))
+        if time.monotonic() - at >= _SEEN_SECONDS:
+            now, changes = time.monotonic(), self._changes
+            project = await self._project_of(tenant)
+            if len(self._seen) >= _READ:
+                self._seen.clear()
+            if changes == self._changes:  # else it may be what was there before
+                self._seen[tenant] = now, project
+        return project
+
+    def look_again(self, tenant: str) -> None:
+        """A tenant has made or deleted a knowledge base here."""
+        self._changes += 1
+        self._seen.pop(tenant, None)
+
+    async def _project_of(self, tenant: str) -> Project:
         made = await call(self.made.of, tenant)
         declared = {one.id for one in self.project.config.project.knowledge_bases}
         own = [self.declaration(one) for one in made if one.id not in declared]
@@ -117,30 +139,34 @@ def _import_langgraph() -> None:
 
 
 _READ = 1000
-"""How many declarations are remembered."""
+"""How many declarations, and how many tenants, are remembered."""
+_SEEN_SECONDS = 0.5
 
 
-def _server(request: Request) -> Server:
+# Coroutines, though nothing is awaited: FastAPI runs functions in threads, which takes longer.
+
+
+async def _server(request: Request) -> Server:
     server: Server = request.app.state.server
     return server
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller: Caller = request.scope["state"]["caller"]
     return caller
 
 
-def _reader(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _reader(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("read")
     return caller
 
 
-def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("write")
     return caller
 
 
-def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _admin(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     caller.require("admin")
     return caller
 

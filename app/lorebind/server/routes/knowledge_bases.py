@@ -103,6 +103,7 @@ async def put_knowledge_base(
         check_update(request, None if before is None else etag_of(_made(server, before)))
 
     was_there = await call(server.made.put, made, check)
+    server.look_again(caller.tenant)
     shown = _made(server, made)
     headers = {"ETag": f'"{etag_of(shown)}"'}
     if was_there:
@@ -127,6 +128,7 @@ async def delete_knowledge_base(
     with suppress(NotFoundError):  # its vector database is not declared any more
         await project.adelete(kb_id)
     await call(server.made.delete, caller.tenant, kb_id, check)
+    server.look_again(caller.tenant)
     return Response(status_code=204)
 
 
