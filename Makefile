@@ -41,7 +41,7 @@ format: setup ## Put the code into its format
 	$(BIN)/ruff check --fix .
 
 test: setup ## Run all tests
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 dense: setup ## Run all tests with more cases each, about 20 minutes
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lorebind.cli.server_option import given_server
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
+    from lorebind.cli.any_project import AnyProject
     from lorebind.declaration_methods import Declared
-    from lorebind.project import Project
     from lorebind.remote import RemoteProject
     from lorebind_knowledge.configuration.applying import Applied
-
-    AnyProject: TypeAlias = Project | RemoteProject
-    """Commands use the methods that both have."""
 
 
 def given_project(path: str) -> AnyProject:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lorebind_knowledge.errors import LorebindError
 
 if TYPE_CHECKING:
-    from lorebind.cli.given import AnyProject
+    from lorebind.cli.any_project import AnyProject
     from lorebind.declaration_methods import KnowledgeBaseInfo
     from lorebind.project import Project
     from lorebind_knowledge.statistics import KnowledgeStats

@@ -14,7 +14,7 @@ from lorebind_knowledge.errors import IngestRunningError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lorebind.cli.given import AnyProject
+    from lorebind.cli.any_project import AnyProject
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
 
 

@@ -19,7 +19,7 @@ from lorebind.cli.options import (
 from lorebind_knowledge.errors import UsageError
 
 if TYPE_CHECKING:
-    from lorebind.cli.given import AnyProject
+    from lorebind.cli.any_project import AnyProject
 
 
 def run(

@@ -10,7 +10,7 @@ import typer
 from lorebind.cli.options import Output
 
 if TYPE_CHECKING:
-    from lorebind.cli.given import AnyProject
+    from lorebind.cli.any_project import AnyProject
     from lorebind_bindings import RunResult, TaskResult
 
 STOPPED = 3
