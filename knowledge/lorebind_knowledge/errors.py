@@ -108,6 +108,11 @@ class StoreError(LorebindError):
 class IndexMismatchError(StoreError):
     """The index on disk was built by another embedder or chunker than is configured now."""
 
+    def __init__(self, message: str, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+        """What to run in a shell to repair it; empty where the text alone says what to do."""
+
 
 class LeaseLostError(StoreError):
     """A writer was cut off for so long that another one took its place; it changed nothing more."""

@@ -128,6 +128,8 @@ def problem_of(error: errors.LorebindError) -> ProblemError:
         return ProblemError(code, "what was sent is not valid; see errors", more)
     if isinstance(error, errors.UsageError):
         more["errors"] = [{"pointer": pointer(error.at), "message": str(error), "hint": ""}]
+    elif isinstance(error, errors.IndexMismatchError) and error.command:
+        more["command"] = error.command
     elif isinstance(error, errors.RateLimitError):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     elif code in ("ingest_running", "store_unavailable"):

@@ -221,7 +221,8 @@ def check_embedder(kb: KnowledgeBase, index: IndexEntry) -> None:
         raise IndexMismatchError(
             f"the index of knowledge base {kb.id!r} was built with the embedder "
             f"{index.manifest.embedder}, and the project now declares "
-            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}"
+            f"{kb.embedder.fingerprint}; build it anew with: {kb.reindex_command}",
+            kb.reindex_command,
         )
 
 

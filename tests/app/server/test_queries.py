@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import problem, serving, write_project
+from lorebind import Project
+
+from .conftest import PROJECT, problem, serving, write_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -77,6 +80,18 @@ def test_a_wrong_question(api: httpx.Client, body: dict[str, Any], pointer: str)
     )
     assert problem(refused) == (422, "invalid_request")
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_an_index_of_another_embedder(tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "shop")
+    with Project.load(folder) as project:
+        project.ingest("handbook")
+    other = {"id": "words", "provider": "hashing", "config": {"dimension": 64}}
+    write_project(folder, PROJECT | {"embedders": [other]})
+    with serving(folder) as server, server.client() as api:
+        refused = api.post("/knowledge-bases/handbook/query", json={"query": "goods"})
+        assert problem(refused) == (409, "index_mismatch")
+        assert refused.json()["command"] == "lorebind knowledge reindex handbook"
 
 
 def test_counts(api: httpx.Client) -> None:
