@@ -108,7 +108,7 @@ def test_one_key_is_one_run(api: httpx.Client) -> None:
 
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(ask, range(32)))
-    assert {answer.status_code for answer in answers} == {202}
+    assert {answer.status_code for answer in answers} <= {200, 202}  # it may have ended
     assert len({answer.json()["run_id"] for answer in answers}) == 1
     other = api.post(
         "/knowledge-bases/handbook/ingest",
