@@ -28,12 +28,12 @@ def as_data(value: Any) -> Any:
 
 
 def from_data(kind: Any, data: Any) -> Any:
-    """What `as_data` has shown, as a value of this kind again.
+    """Make a value of this kind from plain data: the reverse of `as_data`.
 
     Args:
-        kind: a dataclass, a declaration, or a list or mapping of them; anything else is left as
-            it is.
-        data: of what is there; keys that the kind does not have are left out.
+        kind: a dataclass, a declaration, or a list or mapping of them; other data is returned
+            unchanged.
+        data: the plain data of a value; unknown keys are ignored.
 
     Raises:
         ValueError, TypeError, AttributeError: the data is not of this kind.

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from lorebind.declaration_methods import DeclarationMethods
 from lorebind.document_methods import DocumentMethods
+from lorebind.evaluation_methods import EvaluationMethods
 from lorebind.langchain_methods import Faces
 from lorebind.objects import with_objects
 from lorebind.workflow_methods import WorkflowMethods
@@ -45,18 +46,13 @@ if TYPE_CHECKING:
     from lorebind_bindings import Answer, ResolvedBinding, RetrievalSettings
     from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
     from lorebind_knowledge.configuration import LoadedProject
-    from lorebind_knowledge.evaluation.evaluate import StrategyScores
-    from lorebind_knowledge.evaluation.tuning import Tuning
     from lorebind_knowledge.events import Extension
     from lorebind_knowledge.ingest.report import IngestPlan, IngestReport
     from lorebind_knowledge.records import QueryResult
     from lorebind_knowledge.retrieval.langchain_vector_store import KnowledgeBaseVectorStore
 
 
-_COMPARED = ("hybrid", "similarity", "lexical", "mmr")
-
-
-class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
+class Project(DeclarationMethods, DocumentMethods, EvaluationMethods, WorkflowMethods, Faces):
     """The knowledge, bindings and workflows that a `lorebind.yaml` declares.
 
     Every operation has two faces: `query` blocks, `aquery` is awaited. Nothing is opened before it
@@ -300,14 +296,16 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
             IndexMismatchError: the index was built by another embedder.
             EmbedderError, StoreError: an outage; it is never an empty answer.
         """
-        binding = override(
-            bind(self.config, kb_id, workflow),
+        found, _ = await self.aquery_explained(
+            kb_id,
+            question,
+            workflow=workflow,
             top_k=top_k,
             min_score=min_score,
             strategy=strategy,
             filters=filters,
         )
-        return await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
+        return found
 
     async def aquery_explained(
         self, kb_id: str, question: str, *, workflow: str | None = None, **settings: Any
@@ -320,8 +318,9 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
         Raises:
             LorebindError: as for `aquery`.
         """
-        found = await self.aquery(kb_id, question, workflow=workflow, **settings)
-        return found, override(bind(self.config, kb_id, workflow), **settings)
+        binding = override(bind(self.config, kb_id, workflow), **settings)
+        found = await self.knowledge.query(kb_id, question, binding.settings, workflow=workflow)
+        return found, binding
 
     async def aquery_many(
         self,
@@ -351,52 +350,6 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
         return await self.knowledge.query_several(
             kb_ids, question, binding.settings, workflow=workflow
         )
-
-    async def aevaluate(
-        self,
-        kb_id: str,
-        queries: str | Path,
-        qrels: str | Path,
-        *,
-        strategies: Sequence[str] | None = None,
-        workflow: str | None = None,
-    ) -> list[StrategyScores]:
-        """How well a knowledge base is searched, by judgements that people made.
-
-        Args:
-            kb_id: the knowledge base.
-            queries: JSON Lines, `{"id": …, "text": …}`.
-            qrels: query, document and relevance, separated by tabs.
-            strategies: those to compare; None means the declared one, then all others that need
-                nothing more. The declared one is always first.
-            workflow: the workflow that declares it, where one does.
-
-        Raises:
-            UsageError: a file that cannot be read, or judgements of other documents.
-            LorebindError: as for `aquery`.
-        """
-        from lorebind_knowledge.evaluation.dataset import read_dataset
-        from lorebind_knowledge.evaluation.evaluate import evaluate
-
-        binding = bind(self.config, kb_id, workflow)
-        kb = self.knowledge.knowledge_base(kb_id, workflow)
-        names = [binding.settings.strategy, *(strategies or _COMPARED)]
-        ways = {name: override(binding, strategy=name).settings for name in names}
-        return await evaluate(kb, read_dataset(Path(queries), Path(qrels)), ways)
-
-    async def atune(
-        self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None
-    ) -> Tuning:
-        """The fusion weight that does best, and whether choosing it is better than chance.
-
-        The arguments are those of `aevaluate`.
-        """
-        from lorebind_knowledge.evaluation.dataset import read_dataset
-        from lorebind_knowledge.evaluation.tuning import tune
-
-        settings = bind(self.config, kb_id, workflow).settings
-        dataset = read_dataset(Path(queries), Path(qrels))
-        return await tune(self.knowledge.knowledge_base(kb_id, workflow), dataset, settings)
 
     async def aask(
         self,
@@ -482,8 +435,6 @@ class Project(DeclarationMethods, DocumentMethods, WorkflowMethods, Faces):
     query = sync(aquery)
     query_explained = sync(aquery_explained)
     query_many = sync(aquery_many)
-    evaluate = sync(aevaluate)
-    tune = sync(atune)
     ask = sync(aask)
     doctor = sync(adoctor)
     close = sync(aclose)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lorebind_knowledge.bridge import call, finish, lane
 from lorebind_knowledge.chunking.make import make_chunker
-from lorebind_knowledge.configuration import defaults, templates
+from lorebind_knowledge.configuration import defaults
+from lorebind_knowledge.configuration.run_values import run_references, run_values
 from lorebind_knowledge.documents.changing import add_documents, delete_all, delete_document
 from lorebind_knowledge.documents.listing import (
     count_documents,
@@ -35,7 +34,7 @@ from lorebind_knowledge.sources.make import make_source
 from lorebind_knowledge.statistics import KnowledgeStats, knowledge_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lorebind_knowledge.catalog.catalog import Catalog
     from lorebind_knowledge.catalog.embedding_cache import Embedded
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
     from lorebind_knowledge.declarations import (
         AnyReranker,
-        KnowledgeBaseDeclaration,
         RetrievalDeclaration,
     )
     from lorebind_knowledge.documents.listing import ChunkInfo, DocumentInfo
@@ -88,14 +86,23 @@ class KnowledgeService:
         """A service for the same project with other knowledge bases; it shares everything else."""
         return KnowledgeService(loaded, self.events, parts=self._parts)
 
+    def namespace(self, kb_id: str, workflow: str | None = None) -> Namespace:
+        """What a declared knowledge base is called in its catalog, for the tenant of this call.
+
+        Raises:
+            NotFoundError: naming the ones there are.
+        """
+        _, scope = self._loaded.knowledge_base(kb_id, workflow)
+        return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)
+
     def knowledge_base(self, kb_id: str, workflow: str | None = None) -> KnowledgeBase:
         """A declared knowledge base, as a workflow (or the project) sees it, for searches.
 
         Raises:
             NotFoundError: naming the ones there are.
         """
-        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        namespace = self._namespace(scope, kb_id)
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        namespace = self.namespace(kb_id, workflow)
         return KnowledgeBase(
             id=kb_id,
             namespace=namespace,
@@ -116,13 +123,13 @@ class KnowledgeService:
             NotFoundError: naming the ones there are.
             UsageError, StoreError: what is declared cannot be imported, or is no `VectorStore`.
         """
-        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
         embedder = self._loaded.embedder(declaration.embedder)
         strategy = {"strategy": self._loaded.default_strategy(declaration)}
         own = "strategy" in declaration.retrieval.model_fields_set
         return ExistingKnowledgeBase(
             id=kb_id,
-            namespace=self._namespace(scope, kb_id),
+            namespace=self.namespace(kb_id, workflow),
             retrieval=declaration.retrieval.model_copy(update={} if own else strategy),
             reranker=self.reranker,
             events=self.events,
@@ -277,7 +284,7 @@ class KnowledgeService:
             LorebindError: see `ingest`.
         """
         declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        if declaration.ingest != "on_start" or (given is None and _references(declaration)):
+        if declaration.ingest != "on_start" or (given is None and run_references(declaration)):
             return
 
         async def ingest_it() -> None:
@@ -289,11 +296,10 @@ class KnowledgeService:
                 reasons = "; ".join(source.reason for source in report.sources)
                 raise SourceError(f"knowledge base {kb_id!r} cannot be ingested: {reasons}")
 
-        await self._parts.started.do(
-            (current_tenant(), scope, kb_id),
-            ingest_it,
-            None if given is None else _named(declaration, given),
-        )
+        # What is declared is a part of it: a server may replace a declaration while it runs.
+        key = (current_tenant(), scope, kb_id, declaration.model_dump_json())
+        values = None if given is None else run_values(declaration, given)
+        await self._parts.started.do(key, ingest_it, values)
 
     async def query(
         self,
@@ -353,7 +359,7 @@ class KnowledgeService:
         """
         from lorebind_knowledge.collection.langchain_vector_store import LorebindVectorStore
 
-        namespace = self._namespace(COLLECTION_SCOPE, name)
+        namespace = Namespace(current_tenant(), self._loaded.project.name, COLLECTION_SCOPE, name)
         return LorebindVectorStore(self.index(vector_db), self.embedder(embedder), namespace)
 
     async def undeclared(self, made: Made = dict) -> list[Undeclared]:
@@ -467,40 +473,9 @@ class KnowledgeService:
         return kind(kb_id, workflow)
 
     def _catalog(self, kb_id: str, workflow: str | None) -> tuple[Namespace, Catalog]:
-        """What a knowledge base is called in its catalog."""
-        declaration, scope = self._loaded.knowledge_base(kb_id, workflow)
-        return self._namespace(scope, kb_id), self.index(declaration.vector_db).catalog
-
-    def _namespace(self, scope: str, kb_id: str) -> Namespace:
-        return Namespace(current_tenant(), self._loaded.project.name, scope, kb_id)
-
-
-def _named(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:
-    """What the sources of a knowledge base name of a workflow's run, None where that is nothing."""
-    scopes = {"workflow": given, "input": given.get("input", {})}
-    values: dict[str, Any] = {}
-    for reference in _references(declaration):
-        with suppress(templates.TemplateError):  # the source itself will say so
-            values[".".join(reference)] = templates.look_up(reference, scopes)
-    return json.dumps(values, sort_keys=True, default=str) if values else None
-
-
-def _references(declaration: KnowledgeBaseDeclaration) -> list[templates.Reference]:
-    """What the sources of a knowledge base name that only a run of its workflow knows."""
-    return [
-        reference
-        for text in _texts([source.model_dump() for source in declaration.sources])
-        for reference in templates.mentions(text)
-        if reference[0] in ("workflow", "input")
-    ]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
+        """What a knowledge base is called, and the catalog that holds it."""
+        declaration, _ = self._loaded.knowledge_base(kb_id, workflow)
+        return self.namespace(kb_id, workflow), self.index(declaration.vector_db).catalog
 
 
 def _vectors(catalog: Catalog, embedder: Embedder, texts: Sequence[str]) -> Matrix:

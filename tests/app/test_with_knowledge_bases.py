@@ -57,6 +57,14 @@ def test_another_view_finds_what_was_ingested(project: Project) -> None:
             project.with_knowledge_bases([tours]).query("tours", "tours")
 
 
+def test_one_that_is_declared_anew_is_ingested_anew(project: Project) -> None:
+    with project:
+        for text in ("Tours leave at nine.", "Tours leave at ten."):
+            declared = inline("tours", text, ingest="on_start")
+            found = project.with_knowledge_bases([declared]).query("tours", "tours")
+            assert [hit.text for hit in found] == [text]
+
+
 @pytest.mark.parametrize(
     ("wrong", "pointer", "message"),
     [

@@ -186,7 +186,7 @@ class Connection:
             if not isinstance(document, dict) or "code" not in document:
                 raise ValueError
         except ValueError:
-            if response.status_code in (502, 503, 504):  # of what stands before the server
+            if response.status_code in (502, 503, 504):  # from a proxy in front of the server
                 answered = f"the server at {self.url} answers with {response.status_code}"
                 return ServerError(f"{answered} {response.reason_phrase}")
             return self._is_another(response)

@@ -48,8 +48,8 @@ def check_update(request: Request, tag: str | None) -> None:
     """Refuse to change what the caller has not seen.
 
     Args:
-        request: `If-Match` names the tags that the caller knows.
-        tag: that of what is there; None if nothing is.
+        request: its `If-Match` names the ETags that the client has seen.
+        tag: the current ETag; None if the resource does not exist.
 
     Raises:
         ProblemError: 428 without the header where something is there, 412 where it is stale.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from lorebind.server.server import Server
     from lorebind_bindings.workflow.events.events import RunEvent
     from lorebind_bindings.workflow.run_stream import RunStream
-
-log = logging.getLogger("lorebind.server")
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -64,7 +61,7 @@ async def answer_with_events(request: Request, server: Server, run: RunStream) -
     """
     events = run.__aiter__()
     first = await anext(events)
-    return EventStream(server, _told(request, run, first, events))
+    return EventStream(server, _told(request, server, run, first, events))
 
 
 class EventStream(StreamingResponse):
@@ -89,7 +86,11 @@ class EventStream(StreamingResponse):
 
 
 async def _told(
-    request: Request, run: RunStream, first: RunEvent, events: AsyncGenerator[RunEvent, None]
+    request: Request,
+    server: Server,
+    run: RunStream,
+    first: RunEvent,
+    events: AsyncGenerator[RunEvent, None],
 ) -> AsyncGenerator[bytes, None]:
     """What is sent: the events, then `run_end` with the result, or with the `error` after it.
 
@@ -105,18 +106,18 @@ async def _told(
             if event.type == "run_end":
                 end = event.as_json()
             else:
-                yield _event(event.type, event.as_json())
+                yield sse(event.type, event.as_json())
             following = asyncio.create_task(_next(events))
-            while not (await asyncio.wait({following}, timeout=_PING_SECONDS))[0]:
-                yield KEEPALIVE_COMMENT
+            async for comment in while_waiting_for(following):
+                yield comment
             event = following.result()
         end["data"]["result"] = as_data(run.result)
     except LorebindError as error:
         problem = problem_of(error)
     except asyncio.CancelledError:  # the server stops, or nobody reads this any more
         problem = stopped(run.thread_id)
-    except Exception as error:
-        log.error("a run failed", exc_info=error)
+    except Exception as error:  # a mistake of ours, or of the project's code
+        server.log_failure("a run failed", error)
         problem = mistake()
     finally:
         if following is not None and not following.done():
@@ -124,10 +125,10 @@ async def _told(
             await asyncio.wait({following})
         await events.aclose()
     if end:
-        yield _event("run_end", end)
+        yield sse("run_end", end)
     if problem is not None:
         document = problem.document(request.url.path)
-        yield _event("error", {"thread_id": run.thread_id, **document})
+        yield sse("error", {"thread_id": run.thread_id, **document})
 
 
 def stopped(thread_id: str) -> ProblemError:
@@ -140,7 +141,14 @@ async def _next(events: AsyncGenerator[RunEvent, None]) -> RunEvent | None:
     return await anext(events, None)
 
 
-def _event(kind: str, data: Mapping[str, Any]) -> bytes:
+async def while_waiting_for(task: asyncio.Task[Any]) -> AsyncGenerator[bytes, None]:
+    """Comments to send until a task has ended."""
+    while not (await asyncio.wait({task}, timeout=_PING_SECONDS))[0]:
+        yield KEEPALIVE_COMMENT
+
+
+def sse(kind: str, data: Mapping[str, Any]) -> bytes:
+    """A server-sent event; its id is the `seq` of the data."""
     number = data.get("seq")
     return format_sse_event(
         data_str=json.dumps(data), event=kind, id=None if number is None else str(number)

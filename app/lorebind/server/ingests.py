@@ -131,8 +131,11 @@ class Ingests:
                     if not await call(self.runs.beat, one.run):
                         one.task.cancel()  # cancelled elsewhere, or taken over
                 for run in await call(self.runs.take_over):
-                    log.info("going on with run %s", run.run_id)
-                    self._start(run, goes_on=True)
+                    if run.cancelled:
+                        await call(self.runs.finish, run, "cancelled", {})
+                    else:
+                        log.info("going on with run %s", run.run_id)
+                        self._start(run, goes_on=True)
             except LorebindError as error:  # an outage; what is under way has its own error
                 log.error("the state of the server cannot be reached: %s", error)
             await asyncio.sleep(BEAT_SECONDS)

@@ -87,7 +87,7 @@ class Page:
 
 
 def page_of(found: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any], str]) -> Page:
-    """A page of what was found.
+    """Make a page from the items that were found.
 
     Args:
         found: up to `limit` + 1 items from the cursor on, in the order of the list.
@@ -114,7 +114,7 @@ def page_of(found: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any
 
 
 def slice_of(items: Sequence[Any], cursor: Cursor, limit: int, key: Callable[[Any], str]) -> Page:
-    """A page of a list that is there as a whole, sorted by key."""
+    """Make a page of a complete list, which is sorted by key."""
     if cursor.key is None:
         found = items[: limit + 1]
     elif cursor.backwards:

@@ -110,8 +110,7 @@ async def ingest(
         raise UsageError(f"the plan is not of this knowledge base: {corpus.kb.id!r}")
     async with turn(corpus.kb.catalog, corpus.kb.namespace, wait=wait) as lease:
         run = _Run(corpus, lease, strategy, only_failed=only_failed, added=added, planned=planned)
-        run.id = run_id
-        return await run.execute(allow_mass_delete)
+        return await run.execute(allow_mass_delete, run_id)
 
 
 def check_strategy(strategy: str) -> None:
@@ -168,15 +167,13 @@ class _Run:
         self._started = time.perf_counter()
         self._batches: set[asyncio.Task[_Batch]] = set()
         self._outage = False
-        self.id: str | None = None
-        """What the run is to be called, where that is not its own choice."""
         self._calls = asyncio.Semaphore(max(kb.embedder.max_concurrent, 1))
         self._serves_nothing = False
         """Whether there is no active index: documents may then be found as they come."""
 
-    async def execute(self, allow_mass_delete: bool) -> IngestReport:
+    async def execute(self, allow_mass_delete: bool, run_id: str | None) -> IngestReport:
         kb, report = self._kb, self._report
-        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, self.id)
+        report.run_id = await call(self._ledger.start_run, self._lease, report.strategy, run_id)
         self._emit("ingest_started", strategy=report.strategy)
         try:
             await self._three_steps(allow_mass_delete)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import problem, serving, write_project
+from .conftest import PROJECT, problem, serving, write_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
+(EMBEDDER,) = PROJECT["embedders"]
 TOURS = {"sources": [{"type": "inline", "documents": [{"id": "a", "text": "Tours leave at 9."}]}]}
 
 
@@ -70,6 +72,23 @@ def test_what_the_yaml_declares_stays(api: httpx.Client) -> None:
     refused = api.delete("/knowledge-bases/handbook")
     assert problem(refused) == (409, "declared_in_yaml")
     assert refused.json()["declared_at"] == got["declared_at"]
+
+
+def test_one_can_be_deleted_when_its_embedder_is_gone(tmp_path: Path) -> None:
+    other = {"id": "other", "provider": "hashing", "config": {"dimension": 64}}
+    folder = write_project(tmp_path / "shop", PROJECT | {"embedders": [EMBEDDER, other]})
+    with serving(folder) as server, server.client() as api:
+        made = api.put("/knowledge-bases/tours", json={**TOURS, "embedder": "other"})
+        assert made.status_code == 201
+        api.post("/knowledge-bases/tours/ingest", headers={"Prefer": "wait=20"})
+    write_project(folder)
+    with serving(folder) as server, server.client() as api:
+        assert api.get("/knowledge-bases/tours").json() == made.json()
+        asked = api.post("/knowledge-bases/tours/query", json={"query": "tours"})
+        assert problem(asked) == (404, "not_found")
+        assert "no embedder 'other'" in asked.json()["detail"]
+        assert api.delete("/knowledge-bases/tours").status_code == 204
+        assert problem(api.get("/knowledge-bases/tours")) == (404, "not_found")
 
 
 def source(**settings: Any) -> dict[str, Any]:

@@ -197,6 +197,20 @@ def test_the_next_start_goes_on(slow: Slow, how: signal.Signals) -> None:
     assert len(embedded) - DOCUMENTS <= BATCH
 
 
+def test_one_that_nobody_works_on_is_cancelled(slow: Slow) -> None:
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        run_id = api.post("/knowledge-bases/texts/ingest").json()["run_id"]
+        slow.wait_for(BATCH)
+        server.process.kill()
+        server.process.wait()
+    slow.let_through(100)
+    where = f"/knowledge-bases/texts/runs/{run_id}"
+    with serving(slow.folder, **slow.environ) as server, server.client() as api:
+        assert api.delete(where).status_code == 200
+        assert wait_for_end(api, where)["status"] == "cancelled"
+    assert len(slow.embedded()) == BATCH
+
+
 def test_another_process_ingests(slow: Slow) -> None:
     import subprocess
     import sys

@@ -54,8 +54,10 @@ class QueryOfSeveral(Query):
 @router.post("/knowledge-bases/{kb_id}/query", response_model=Found)
 async def query(project: SeenProject, _: Reader, kb_id: str, body: Query) -> Any:
     """The passages that are nearest to a question, best first."""
-    found = await project.aquery(kb_id, body.query, workflow=body.workflow, **body.settings)
-    return json_response(_shown(project, kb_id, body, found))
+    found, binding = await project.aquery_explained(
+        kb_id, body.query, workflow=body.workflow, **body.settings
+    )
+    return json_response(as_data(found) | ({"binding": as_data(binding)} if body.explain else {}))
 
 
 @router.post("/query", response_model=Found)
@@ -63,21 +65,17 @@ async def query_several(project: SeenProject, _: Reader, body: QueryOfSeveral) -
     """The passages of several knowledge bases that are nearest to a question, best first."""
     kb_ids = body.knowledge_bases
     given = {name: value for name, value in body.settings.items() if value is not None}
-    found = await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **given)
-    return json_response(_shown(project, kb_ids[0], body, found))
+    shown = as_data(await project.aquery_many(kb_ids, body.query, workflow=body.workflow, **given))
+    if body.explain:
+        shown["binding"] = as_data(
+            override(bind(project.config, kb_ids[0], body.workflow), **given)
+        )
+    return json_response(shown)
 
 
 @router.get("/knowledge-bases/{kb_id}/stats", response_model=KnowledgeStats)
 async def stats(
     request: Request, project: SeenProject, _: Reader, kb_id: str, workflow: str | None = None
 ) -> Any:
-    """Counts of what is in the index."""
+    """Count the documents and chunks in the index, by state and language."""
     return conditional(request, as_data(await project.astats(kb_id, workflow=workflow)))
-
-
-def _shown(project: Any, kb_id: str, body: Query, found: Any) -> dict[str, Any]:
-    shown: dict[str, Any] = as_data(found)
-    if body.explain:
-        binding = override(bind(project.config, kb_id, body.workflow), **body.settings)
-        shown["binding"] = as_data(binding)
-    return shown

@@ -1,4 +1,4 @@
-"""`/export` and `/purge`: what a project declares, and what is left of what it declared."""
+"""`/export` and `/purge`: the project's declarations, and the data of removed ones."""
 
 from __future__ import annotations
 

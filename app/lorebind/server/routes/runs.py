@@ -32,7 +32,7 @@ from lorebind.server.state.runs import (
 )
 from lorebind_knowledge.bridge import call
 from lorebind_knowledge.errors import NotFoundError
-from lorebind_knowledge.namespace import Namespace, current_tenant
+from lorebind_knowledge.namespace import Namespace
 
 router = APIRouter(prefix="/knowledge-bases/{kb_id}", tags=["ingestion"])
 
@@ -141,7 +141,7 @@ async def list_runs(
     """The runs that were asked for, the newest first."""
     at = Cursor.read(cursor)
     after, before = (None, at.key) if at.backwards else (at.key, None)
-    namespace = _namespace(project, kb_id, workflow)
+    namespace = project.knowledge.namespace(kb_id, workflow)
     found = await call(server.ingests.runs.page, namespace, after, before, limit + 1)
     return page_of(found, at, limit, RequestedRuns.key).response(request, _shown)
 
@@ -153,7 +153,7 @@ async def _run(
     run_id: str,
     workflow: str | None = None,
 ) -> RequestedRun:
-    return await _find(server, _namespace(project, kb_id, workflow), run_id)
+    return await _find(server, project.knowledge.namespace(kb_id, workflow), run_id)
 
 
 TheRun = Annotated[RequestedRun, Depends(_run)]
@@ -212,7 +212,7 @@ async def _request(
 ) -> Any:
     workflow = asked["workflow"]
     check_filled_by_us(project, kb_id, workflow)
-    namespace = _namespace(project, kb_id, workflow)
+    namespace = project.knowledge.namespace(kb_id, workflow)
     digest = etag_of([request.url.path, asked])
     try:
         run = await server.ingests.request(namespace, asked, key, digest)
@@ -255,11 +255,6 @@ async def _find(server: Server, namespace: Namespace, run_id: str) -> RequestedR
     if found is None:
         raise NotFoundError(f"knowledge base {namespace.kb!r} has no run {run_id!r}")
     return found
-
-
-def _namespace(project: Any, kb_id: str, workflow: str | None) -> Namespace:
-    _, scope = project.config.knowledge_base(kb_id, workflow)
-    return Namespace(current_tenant(), project.name, scope, kb_id)
 
 
 def _shown(run: RequestedRun) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""How well a project's knowledge bases are searched, and which settings do better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorebind_bindings import bind, override
+from lorebind_knowledge.bridge import sync
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lorebind_knowledge.configuration import LoadedProject
+    from lorebind_knowledge.evaluation.evaluate import StrategyScores
+    from lorebind_knowledge.evaluation.tuning import Tuning
+    from lorebind_knowledge.service import KnowledgeService
+
+_COMPARED = ("hybrid", "similarity", "lexical", "mmr")
+
+
+class EvaluationMethods:
+    """A part of `Project`."""
+
+    config: LoadedProject
+    knowledge: KnowledgeService
+
+    async def aevaluate(
+        self,
+        kb_id: str,
+        queries: str | Path,
+        qrels: str | Path,
+        *,
+        strategies: Sequence[str] | None = None,
+        workflow: str | None = None,
+    ) -> list[StrategyScores]:
+        """How well a knowledge base is searched, by judgements that people made.
+
+        Args:
+            kb_id: the knowledge base.
+            queries: JSON Lines, `{"id": …, "text": …}`.
+            qrels: query, document and relevance, separated by tabs.
+            strategies: those to compare; None means the declared one, then all others that need
+                nothing more. The declared one is always first.
+            workflow: the workflow that declares it, where one does.
+
+        Raises:
+            UsageError: a file that cannot be read, or judgements of other documents.
+            LorebindError: as for `aquery`.
+        """
+        from lorebind_knowledge.evaluation.dataset import read_dataset
+        from lorebind_knowledge.evaluation.evaluate import evaluate
+
+        binding = bind(self.config, kb_id, workflow)
+        kb = self.knowledge.knowledge_base(kb_id, workflow)
+        names = [binding.settings.strategy, *(strategies or _COMPARED)]
+        ways = {name: override(binding, strategy=name).settings for name in names}
+        return await evaluate(kb, read_dataset(Path(queries), Path(qrels)), ways)
+
+    async def atune(
+        self, kb_id: str, queries: str | Path, qrels: str | Path, *, workflow: str | None = None
+    ) -> Tuning:
+        """The fusion weight that does best, and whether choosing it is better than chance.
+
+        The arguments are those of `aevaluate`.
+        """
+        from lorebind_knowledge.evaluation.dataset import read_dataset
+        from lorebind_knowledge.evaluation.tuning import tune
+
+        settings = bind(self.config, kb_id, workflow).settings
+        dataset = read_dataset(Path(queries), Path(qrels))
+        return await tune(self.knowledge.knowledge_base(kb_id, workflow), dataset, settings)
+
+    evaluate = sync(aevaluate)
+    tune = sync(atune)
