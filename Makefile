@@ -7,7 +7,7 @@ PRODUCT := $(VENV)/.product
 INSTALLED := $(VENV)/.installed
 QUESTION ?= How do I allow cross-origin requests?
 
-.PHONY: help setup demo check format test dense torture bench constraints clean
+.PHONY: help setup demo check format test dense torture docs pages package bench constraints clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -48,6 +48,16 @@ dense: setup ## Run all tests with more cases each, about 20 minutes
 
 torture: setup ## Try every hostile case, about 40 minutes; a run that was stopped goes on
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
+
+docs: setup ## Build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+pages: setup ## Write the generated pages of docs/ again
+	$(BIN)/python -m scripts.docs.renew
+
+package: setup ## Build the sdist and the wheel into dist/, and check what PyPI will show
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 bench: setup ## Measure against baselines in the same run
 	$(BIN)/python benchmarks/ingest.py --parts model,changes,stores

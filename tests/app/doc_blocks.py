@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+_RUN_IN = re.compile(r"^<!-- run in (an empty folder|\S+?)(?:, after (\S+))? -->$", re.MULTILINE)
+_NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/")
 # What differs from run to run and from machine to machine: times, rates, and the last digits of
 # scores, which depend on the processor's arithmetic.
 _VOLATILE = (
@@ -32,6 +34,8 @@ class Block:
     language: str
     text: str
     line: int
+    title: str = ""
+    """The file that the reader is told to write; empty for a block that runs by itself."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,35 @@ class Command:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(found[1], found[2], text.count("\n", 0, found.start()) + 1)
+        Block(found[1], found[3], text.count("\n", 0, found.start()) + 1, found[2] or "")
         for found in _FENCE.finditer(text)
     ]
+
+
+def pages(root: Path) -> list[str]:
+    """Find the pages that have blocks, each behind the page that has to run before it."""
+    found = (path.relative_to(root) for path in sorted(root.rglob("*.md")))
+    visible = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    ours = [name for name in map(str, visible) if not name.startswith(_NOT_OURS)]
+    ordered = [name for name in ours if blocks(root / name)]
+    for name in list(ordered):
+        run_in = _RUN_IN.search((root / name).read_text(encoding="utf-8"))
+        if run_in and run_in[2]:
+            ordered.remove(name)
+            ordered.insert(ordered.index(f"docs/{run_in[2]}") + 1, name)
+    return ordered
+
+
+def folder_of(page: Path, clone: Path) -> Path:
+    """Return the folder of a clone in which the commands of a page run."""
+    run_in = _RUN_IN.search(page.read_text(encoding="utf-8"))
+    if run_in is None:
+        return clone
+    if run_in[1] != "an empty folder":
+        return clone / run_in[1]
+    folder = clone / "empty" / page.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def commands(block: Block) -> list[Command]:

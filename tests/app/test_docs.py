@@ -1,5 +1,10 @@
 """Everything that the documentation shows is run, and prints what it says.
 
+A page names the folder that it runs in: `<!-- run in examples/langchain -->` or
+`<!-- run in an empty folder -->`; without that line it is the root of the clone.
+`<!-- run in examples/workflows, after how-to/workflows.md -->` names a page that has to run first.
+A block with a title is written to the file of that name.
+
 `UPDATE_DOCS=1 pytest tests/app/test_docs.py` writes what was printed into the pages.
 
 Embedding all pages of the quickstart takes a minute. Where tests are not dense it has only those
@@ -22,7 +27,16 @@ import pytest
 
 from lorebind import Project
 from lorebind_knowledge.embedders import local
-from tests.app.doc_blocks import Block, blocks, commands, in_background, run, steady
+from tests.app.doc_blocks import (
+    Block,
+    blocks,
+    commands,
+    folder_of,
+    in_background,
+    pages,
+    run,
+    steady,
+)
 from tests.app.forked_python import ForkedPython
 from tests.density import DENSE
 
@@ -33,29 +47,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 UPDATE = bool(os.environ.get("UPDATE_DOCS"))
-
-PAGES = {
-    "README.md": ".",
-    "CONTRIBUTING.md": ".",
-    "docs/embedders.md": ".",
-    "docs/extending.md": "examples/extending",
-    "docs/langchain.md": "examples/langchain",
-    "docs/migration.md": ".",
-    "docs/operating.md": "examples/extending",
-    "docs/reference/yaml.md": ".",
-    "docs/search.md": ".",
-    "docs/sources.md": ".",
-    "docs/trust.md": "examples/extending",
-    "docs/vector-databases.md": "examples/langchain",
-    "docs/workflows.md": "examples/workflows",
-    "examples/adopting/README.md": "examples/adopting",
-    "examples/audit/README.md": "examples/audit",
-    "examples/quickstart/README.md": "examples/quickstart",
-    "examples/support/README.md": "examples/support",
-    # After the page of the same folder that shows its first ingest.
-    "docs/server.md": "examples/workflows",
-}
-"""Every page with blocks, and the folder its commands are run in."""
 
 IGNORED = shutil.ignore_patterns(".lorebind", "chroma")
 QUICKSTART = "examples/quickstart"
@@ -71,15 +62,8 @@ ASKED_ABOUT = (
 )
 """The pages of the quickstart that are there where not all are."""
 
-_NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/")
-
-
-def test_every_page_with_blocks_is_run() -> None:
-    """No page of ours shows a block that these tests do not know of."""
-    found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
-    visible = (path for path in found if not any(part.startswith(".") for part in path.parts))
-    ours = [name for name in map(str, visible) if not name.startswith(_NOT_OURS)]
-    assert {name for name in ours if blocks(ROOT / name)} <= set(PAGES)
+PAGES = pages(ROOT)
+"""Every page with blocks, in the order in which they run."""
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +130,7 @@ def test_the_blocks_of_a_page(
     page: str, clone: Path, shell_python: ForkedPython, strict_python: ForkedPython
 ) -> None:
     """Each block runs, in order; each command prints what stands below it."""
-    folder = clone / PAGES[page]
+    folder = folder_of(ROOT / page, clone)
     with ExitStack() as stack:
         _check_blocks(page, folder, shell_python, strict_python, stack)
 
@@ -160,6 +144,10 @@ def _check_blocks(
 ) -> None:
     for block in blocks(ROOT / page):
         place = f"{page}:{block.line}"
+        if block.title:
+            (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.title).write_text(block.text, encoding="utf-8")
+            continue
         match block.language:
             case "console":
                 _check_console(ROOT / page, block, folder, place, shell_python, stack)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from scripts.docs import yaml_reference as reference
 
 from lorebind_knowledge import KnowledgeService, build_project, load_project, plugins
 from lorebind_knowledge.bridge import call
@@ -24,8 +25,6 @@ from lorebind_knowledge.loaders.registry import load_document, loaders_version
 from lorebind_knowledge.namespace import IndexKey, Namespace
 from lorebind_knowledge.records import Space
 from tests.plugin_project.installing import ACME_OFFERS, install, install_acme
-
-from .reference import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,13 +1,9 @@
-"""The reference of the YAML, one page of Markdown, made from the JSON Schemas.
-
-`python docs/reference/make_page.py > docs/reference/yaml.md` renews the page.
-"""
+"""Generate the YAML reference, one Markdown page, from the JSON Schemas."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorebind_knowledge.declarations.base import ID_PATTERN
@@ -19,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Schema: TypeAlias = dict[str, Any]
+
+PAGE = "docs/reference/yaml.md"
 
 _INTRODUCTION = """\
 # What the YAML may say
@@ -208,7 +206,3 @@ def _limits(value: Schema) -> str:
 def anchor(heading: str) -> str:
     """The fragment by which Markdown viewers, GitHub's among them, link to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference_page())

@@ -1,0 +1,102 @@
+"""Generate the command line reference, one Markdown page, from the commands themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer.main
+
+from lorebind.cli.commands import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typer._click import Command, Parameter
+
+PAGE = "docs/reference/commands.md"
+
+_INTRODUCTION = """\
+# Command line
+
+Every command has `--help`. `lorebind --install-completion` installs completion of commands and
+options for your shell.
+
+All commands take `--tenant NAME`, and `-v` to write logs to standard error. All except `chat` and
+`serve` take `--output json` or `yaml`. All except `ask`, `chat` and `init` take `--project DIR`.
+The commands that work on knowledge bases, bindings and runs take `--server URL` instead, see
+[Use the commands against a server](../how-to/server.md#the-same-commands-against-a-server).
+
+| exit code | meaning |
+| --- | --- |
+| 0 | success |
+| 1 | failure; `ask` and `query`: also a weak match or none; `run`: a thread cannot be resumed |
+| 2 | wrong usage or configuration |
+| 3 | the workflow waits for an answer, or is paused |
+| 130 | interrupted by Ctrl-C |
+"""
+
+_EVERYWHERE = {"tenant", "verbose"}
+
+
+def command_reference() -> str:
+    """Return the page: a table of all commands, then a section for each."""
+    found = list(_commands(typer.main.get_command(app), "lorebind"))
+    rows = [f"| [`{path}`](#{_anchor(path)}) | {_summary(one)} |" for path, one in found]
+    table = ["| command | what it does |", "| --- | --- |", *rows]
+    return "\n".join([_INTRODUCTION, *table, "", *(_section(path, one) for path, one in found)])
+
+
+def _commands(command: Command, path: str) -> Iterator[tuple[str, Command]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+        return
+    for name, one in inner.items():
+        yield from _commands(one, f"{path} {name}")
+
+
+def _section(path: str, command: Command) -> str:
+    lines = [f"## `{path}`", "", _help(command), ""]
+    taken = [one for one in command.params if one.name not in _EVERYWHERE]
+    if taken:
+        lines += ["| parameter | default | what it does |", "| --- | --- | --- |"]
+        lines += [f"| {_names(one)} | {_default(one)} | {_said(one)} |" for one in taken]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _help(command: Command) -> str:
+    return "\n\n".join(
+        " ".join(part.split()) for part in (command.help or "").replace("\b", "").split("\n\n")
+    )
+
+
+def _summary(command: Command) -> str:
+    return _cell(_help(command).split("\n\n")[0].removesuffix("."))
+
+
+def _names(parameter: Parameter) -> str:
+    if parameter.param_type_name == "argument":
+        name = (parameter.metavar or parameter.name or "").upper()
+        return f"`{name}`" if parameter.required else f"`[{name}]`"
+    names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+    return f"{names} (required)" if parameter.required else names
+
+
+def _default(parameter: Parameter) -> str:
+    default = parameter.default
+    if default is None or default is False or callable(default) or default in ((), []):
+        return ""
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def _said(parameter: Parameter) -> str:
+    return _cell(getattr(parameter, "help", None) or "")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _anchor(path: str) -> str:
+    return path.replace(" ", "-")

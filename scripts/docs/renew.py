@@ -1,0 +1,23 @@
+"""Write the generated pages again: `make pages`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.docs import command_reference, yaml_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+PAGES: dict[str, Callable[[], str]] = {
+    yaml_reference.PAGE: yaml_reference.reference_page,
+    command_reference.PAGE: command_reference.command_reference,
+}
+"""Each generated page, and the function that returns its text."""
+
+
+if __name__ == "__main__":
+    for name, text in PAGES.items():
+        (ROOT / name).write_text(text(), encoding="utf-8")

@@ -1,0 +1,47 @@
+"""The generated pages are current, and links between pages and files lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from scripts.docs.public_names import undocumented
+from scripts.docs.renew import PAGES
+from scripts.docs.yaml_reference import anchor
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = re.compile(r"https://(?:raw\.githubusercontent|github)\.com/lorebind/lorebind/")
+_HERE = re.compile(REPOSITORY.pattern + r"(?:(?:blob|tree|raw)/)?main/([^)\s\"#]+)(?:#([\w-]+))?")
+_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(?:#([^)\s]+))?\)")
+_NOT_OURS = ("examples/quickstart/docs/", "tests/", "benchmarks/")
+WRITTEN = [
+    path
+    for path in sorted(ROOT.rglob("*.md"))
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    and not str(path.relative_to(ROOT)).startswith(_NOT_OURS)
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_generated_page_is_current(page: str) -> None:
+    """The committed page is the one that its script writes now."""
+    assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page](), "renew it: make pages"
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    """Names that a package exports are documented, and so are their methods and properties."""
+    assert undocumented() == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Links to files of the project, relative or on GitHub, name files and headings that exist."""
+    text = page.read_text(encoding="utf-8")
+    targets = [(page.parent / found[1], found[2]) for found in _LINK.finditer(text)]
+    targets += [(ROOT / found[1], found[2]) for found in _HERE.finditer(text)]
+    for path, fragment in targets:
+        assert path.exists(), path
+        if fragment and path.suffix == ".md":
+            headings = re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))
+            assert fragment in map(anchor, headings), f"{path}#{fragment}"
