@@ -157,7 +157,7 @@ def _check_blocks(
                 _check_yaml(block, folder)
             case "sh":
                 _check_make(block, place)
-            case "text":
+            case "text" | "mermaid":
                 pass  # shown, not run
             case other:
                 pytest.fail(f"{place}: no way to check a block of {other!r}")
