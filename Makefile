@@ -29,9 +29,11 @@ demo: $(PRODUCT) ## Ingest the quickstart's documents and answer a question from
 	$(BIN)/lorebind knowledge ingest fastapi_docs --project examples/quickstart
 	$(BIN)/lorebind run answer --project examples/quickstart --input question="$(QUESTION)"
 
-check: setup ## Format, lint, types and import layers
+check: setup ## Format, lint, words, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell *.md docs app bindings prompts knowledge scripts examples benchmarks
+	$(BIN)/python -m scripts.plain_english
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports

@@ -1,0 +1,124 @@
+"""Find words that are not plain English: `python -m scripts.plain_english`, part of `make check`.
+
+Pages are read without their blocks of code; of Python, docstrings, comments and sentences in strings.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("app", "bindings", "knowledge", "prompts", "scripts", "benchmarks", "tests", "examples")
+NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/", "scripts/plain_english.py")
+
+ADVICE = {
+    r"\banew\b": "again",
+    r"\bin passing\b": "transient failure",
+    r"\bway out\b": "suggested fix",
+    r"\bin (?:both|two) colou?rs\b": "sync and async",
+    r"\b(?:asynchronous|blocking|async|sync) twins?\b": "async version",
+    r"\briddles?\b": "say what is unclear",
+    r"\bleft out\b|\bleaves? out\b": "omitted",
+    r"\bhears? of\b|\b(?:is|are) told of\b": "receives, is notified of",
+    r"\blet know\b": "tell",
+    r"\bwhoever\b|\bwhosoever\b": "name the person: callers that …",
+    r"\bg(?:o|oes|oing|one) on with\b": "resume, continue",
+    r"\b(?:not|no|nothing|never|nobody|none) [^.;:]{0,60}\bany more\b": "no longer",
+    r"\bsays? the repair\b": "names the command that repairs it",
+    r"\bso many\b": "name the number",
+    r"\bcomes? of (?:it|this|that)\b": "results from",
+    r"\bwherefrom\b|\bwhence\b|\bthereby\b|\bthereof\b|\bhereby\b": "say it in today's words",
+    r"\bto cut documents\b": "chunking strategies",
+    r"\bwho (?:asks|waits|stops|calls|reads|writes)\b": "callers that …",
+    r"\ba hand's|\bby the way\b": "omit it",
+}
+"""Each phrase, and what to write instead."""
+
+_INVERTED = re.compile(
+    r"(?:^|(?<=[.!] ))(?:What|Who|Of (?:each|all|the|several|two)|Whichever)\b[^.?!]*[.:;]?(?=$|\s)"
+)
+"""A sentence that begins with a clause in place of its subject, and is no question."""
+
+
+def main() -> int:
+    """Print each finding with its location, and return 1 if there is one."""
+    found = 0
+    for path in _files():
+        name = path.relative_to(ROOT)
+        for line, text in _words(path):
+            for phrase, advice in _findings(text):
+                print(f"{name}:{line}: {phrase!r}; expected plain English: {advice}")
+                found += 1
+    return found > 0
+
+
+def _files() -> Iterator[Path]:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    code = [path for name in FOLDERS for path in (ROOT / name).rglob("*.py")]
+    for path in sorted([*pages, *code]):
+        if not str(path.relative_to(ROOT)).startswith(NOT_OURS):
+            yield path
+
+
+def _words(path: Path) -> Iterator[tuple[int, str]]:
+    text = path.read_text(encoding="utf-8")
+    return _words_of_page(text) if path.suffix == ".md" else _words_of_code(text)
+
+
+def _words_of_page(text: str) -> Iterator[tuple[int, str]]:
+    """Yield paragraphs, list items and table cells, with the number of their first line."""
+    start, lines = 1, list[str]()
+    in_code = False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        ends = in_code or not line.strip() or re.match(r"\s*(?:```|[-*|#>]|\d+\. )", line)
+        if ends and lines:
+            yield start, " ".join(lines)
+            lines = []
+        if line.strip() and not in_code and not line.lstrip().startswith("```"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if line.lstrip().startswith("|"):
+                yield from ((number, cell) for cell in cells)
+                continue
+            if not lines:
+                start = number
+            lines.append(re.sub(r"^\s*(?:[-*#>]+|\d+\.) ", "", line).strip())
+
+
+def _words_of_code(text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield from _paragraphs(node.lineno, node.value)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def _paragraphs(start: int, text: str) -> Iterator[tuple[int, str]]:
+    line = start
+    for part in text.split("\n\n"):
+        yield line, " ".join(part.split())
+        line += part.count("\n") + 2
+
+
+def _findings(text: str) -> Iterator[tuple[str, str]]:
+    plain = re.sub(r"`[^`]*`", "`…`", text)
+    for pattern, advice in ADVICE.items():
+        for found in re.finditer(pattern, plain, re.IGNORECASE):
+            yield found[0], advice
+    for found in _INVERTED.finditer(plain):
+        yield found[0][:60], "begin with the subject: the documents that …"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
