@@ -44,7 +44,7 @@ ADVICE = {
 """Each phrase, and what to write instead."""
 
 _INVERTED = re.compile(
-    r"(?:^|(?<=[.!] ))(?:What|Who|Of (?:each|all|the|several|two)|Whichever)\b[^.?!]*[.:;]?(?=$|\s)"
+    r"(?:^|(?<=[.!] ))(?:What|Who|Of (?:each|all|the|several|two)|Whichever)\b[^.?!]*[.:;](?=$|\s)"
 )
 """A sentence that begins with a clause in place of its subject, and is no question."""
 

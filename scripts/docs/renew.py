@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.docs import command_reference, yaml_reference
+from scripts.docs import command_reference, event_reference, yaml_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
     yaml_reference.PAGE: yaml_reference.reference_page,
     command_reference.PAGE: command_reference.command_reference,
+    event_reference.PAGE: event_reference.event_reference,
 }
 """Each generated page, and the function that returns its text."""
 
