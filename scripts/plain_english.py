@@ -1,6 +1,7 @@
 """Find words that are not plain English: `python -m scripts.plain_english`, part of `make check`.
 
-Pages are read without their blocks of code; of Python, docstrings, comments and sentences in strings.
+Pages are read without their blocks of code. Python files are read for docstrings, comments and
+sentences in strings.
 """
 
 from __future__ import annotations

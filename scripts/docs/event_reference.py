@@ -1,14 +1,15 @@
-"""Generate the reference of events and metrics, one Markdown page, from the code that emits them."""
+"""Generate the reference of events and metrics, one Markdown page, from the code."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry
+
 from lorebind_bindings import event_schema
 from lorebind_knowledge import Extension
 from lorebind_knowledge.extensions.prometheus import Prometheus
-from prometheus_client import CollectorRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,9 +19,9 @@ PAGE = "docs/reference/events.md"
 _INTRODUCTION = """\
 # Events and metrics
 
-Lorebind reports its work in three ways: *hooks* call your code for each step of an ingest or search,
-*run events* describe the run of a workflow, and *metrics* count both for Prometheus. None of them
-contains secrets. [Operate a project](../how-to/operating.md) shows how to use them.
+Lorebind reports its work in three ways: *hooks* call your code for each step of an ingest or
+search, *run events* describe the run of a workflow, and *metrics* count both for Prometheus. None of
+them contains secrets. [Operate a project](../how-to/operating.md) shows how to use them.
 
 ## Hooks
 
@@ -32,16 +33,17 @@ questions are part of `data` only if the extension sets `content = True`.
 _RUNS = """\
 ## Run events
 
-`project.run_stream` yields a `RunEvent` for each step of a run; `lorebind run --stream` prints them,
-`--events FILE` writes one JSON object per line, and the server sends them as server-sent events. Each has
-`type`, `version`, `seq` (counts the events of a run from 1), `thread_id`, `task`, `path` and `data`.
-`event_schema()` returns the JSON Schema.
+`project.run_stream` yields a `RunEvent` for each step of a run; `lorebind run --stream` prints
+them, `--events FILE` writes one JSON object per line, and the server sends them as server-sent
+events. Each has `type`, `version`, `seq` (counts the events of a run from 1), `thread_id`, `task`,
+`path` and `data`. `event_schema()` returns the JSON Schema.
 """
 
 _METRICS = """\
 ## Metrics
 
-The extension `prometheus` (extra `telemetry`) provides these. `lorebind serve` adds them to `/metrics`.
+The extension `prometheus` (extra `telemetry`) provides these. `lorebind serve` adds them to
+`/metrics`.
 """
 
 
