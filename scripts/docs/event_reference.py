@@ -20,8 +20,8 @@ _INTRODUCTION = """\
 # Events and metrics
 
 Lorebind reports its work in three ways: *hooks* call your code for each step of an ingest or
-search, *run events* describe the run of a workflow, and *metrics* count both for Prometheus. None of
-them contains secrets. [Operate a project](../how-to/operating.md) shows how to use them.
+search, *run events* describe the run of a workflow, and *metrics* count both for Prometheus. None
+of them contains secrets. [Operate a project](../how-to/operating.md) shows how to use them.
 
 ## Hooks
 
