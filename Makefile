@@ -52,7 +52,7 @@ torture: setup ## Try every hostile case, about 40 minutes; a run that was stopp
 	LOREBIND_TEST_DENSE=1 $(BIN)/pytest tests/torture --torture --numprocesses 2 --dist worksteal
 
 docs: setup ## Build the documentation site into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 pages: setup ## Write the generated pages of docs/ again
 	$(BIN)/python -m scripts.docs.renew

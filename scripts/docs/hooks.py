@@ -1,19 +1,51 @@
-"""Hooks of the documentation site; `make docs` fails when a public name has no docstring."""
+"""Hooks of the documentation site.
+
+They stop `make docs` when a public name has no docstring, and write `llms.txt` and `llms-full.txt`.
+"""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.docs.llms import WrittenPage, llms_full_txt, llms_txt
 from scripts.docs.public_names import undocumented
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.nav import Navigation
+    from mkdocs.structure.pages import Page
 
 log = logging.getLogger("mkdocs.hooks.lorebind")
+_written: dict[str, WrittenPage] = {}
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
     """Warn about each public name without a docstring; a strict build ends at a warning."""
     for path in undocumented():
         log.warning("%s has no docstring", path)
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
+    """Start the list of pages, in the order of the navigation."""
+    _written.clear()
+    for page in nav.pages:
+        _written[page.file.src_path] = WrittenPage("", "", page.file.src_path, "")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
+    """Keep the text of a page."""
+    path = page.file.src_path
+    section = page.ancestors[-1].title if page.ancestors else "Overview"
+    _written[path] = WrittenPage(section, page.title or path, path, markdown)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write both files into the site."""
+    pages = sorted(_written.values(), key=lambda page: page.section != "Overview")
+    site = Path(config.site_dir)
+    about = config.site_description or ""
+    (site / "llms.txt").write_text(llms_txt(config.site_name, about, pages), encoding="utf-8")
+    (site / "llms-full.txt").write_text(llms_full_txt(pages), encoding="utf-8")
