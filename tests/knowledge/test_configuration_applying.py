@@ -196,7 +196,7 @@ def test_into_a_workflow(with_workflow: Path) -> None:
             "workflow: triage\nvector_dbs: [{ id: m, type: memory }]\nknowledge_bases:\n"
             "  - { id: own, sources: [{ type: file_glob, path: own/* }] }\n",
             UsageError,
-            r"would change lorebind\.yaml and triage\.yaml, and only one file is written",
+            r"would change lorebind\.yaml and triage\.yaml, but only one file can be changed",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_what_cannot_be_taken_into_a_workflow(
 def test_a_workflow_within_the_project(project: Path) -> None:
     """Its lists are not at the top of a file, where they could be edited: the place is said."""
     project.write_text(PROJECT + "workflows: [{ id: w, tasks: [{ id: say, prompt: Hello }] }]\n")
-    with pytest.raises(UsageError, match=r"'w' is part of lorebind\.yaml:17:13; change its"):
+    with pytest.raises(UsageError, match=r"'w' is declared in lorebind\.yaml:17:13; change its"):
         apply(project, "workflow: w\n" + ONE)
 
 
@@ -347,7 +347,7 @@ def test_a_project_that_is_not_valid_is_not_edited(project: Path) -> None:
 def test_what_cannot_be_edited_is_refused(project: Path, text: str) -> None:
     """Where an edit would say something else than was meant, the file stays as it is."""
     project.write_text(text)
-    with pytest.raises(UsageError, match=r"'vector_dbs' in lorebind\.yaml .* cannot be edited"):
+    with pytest.raises(UsageError, match=r"'vector_dbs' in lorebind\.yaml cannot be edited as"):
         apply(project, "vector_dbs: [{id: a, type: memory}, {id: b, type: sqlite}]\n")
     assert project.read_text() == text
 
@@ -412,7 +412,7 @@ def test_the_file_is_replaced_in_one_step(project: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(UsageError, match="No space left on device; it is as it was"):
+    with pytest.raises(UsageError, match="No space left on device; it is unchanged"):
         apply(project, "vector_dbs: [{id: m, type: memory}]\n")
     assert project.read_text() == PROJECT
     assert os.listdir(project.parent) == ["lorebind.yaml"]

@@ -81,10 +81,10 @@ DEMANDS = """\
 lorebind.yaml:5:5: embedder 'mine' wants to run hooks:Mine, in hooks.py
 lorebind.yaml:6:5: embedder 'mine' wants to read the variable KEY
 lorebind.yaml:7:19: embedder 'theirs' wants to read the variable OPENAI_API_KEY
-lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, of an installed package
+lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, from an installed package
 lorebind.yaml:9:68: vector database 'db' wants to read the variable DSN
 lorebind.yaml:12:5: vector database 'pg' wants to run hooks:Store.made, in hooks.py
-lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, of an installed package
+lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, from an installed package
 lorebind.yaml:14:57: vector database 'pg' wants to run hooks:f, in hooks.py
 lorebind.yaml:15:16: vector database 'pg' wants to run hooks:g, in hooks.py
 lorebind.yaml:15:46: vector database 'pg' wants to read the variable URL
@@ -111,9 +111,9 @@ workflows/w.yaml:6:14: task 't' wants to read the variable TOLD
 workflows/w.yaml:7:28: task 'u' wants to run hooks:f, in hooks.py
 workflows/w.yaml:12:32: task 'v' wants to run package.own:g, in package/own.py
 workflows/w.yaml:12:63: task 'v' wants to read the variable KEY
-workflows/w.yaml:13:68: task 'x' wants to run yaml:load, of an installed package
+workflows/w.yaml:13:68: task 'x' wants to run yaml:load, from an installed package
 workflows/w.yaml:14:32: channel wants to run hooks:first, in hooks.py
-workflows/w.yaml:14:47: channel wants to run yaml:scan, of an installed package
+workflows/w.yaml:14:47: channel wants to run yaml:scan, from an installed package
 workflows/w.yaml:15:31: checkpointer wants to write a file outside of the project folder
 """
 

@@ -67,7 +67,7 @@ def test_a_near_name_of_the_file_is_suggested(tmp_path):
 
 def test_the_whole_environment_cannot_be_put_into_a_text(tmp_path):
     """`{{ .env }}` without a name is an error."""
-    with pytest.raises(TemplateError, match=r"^\{\{ \.env \}\} names no variable; write"):
+    with pytest.raises(TemplateError, match=r"^\{\{ \.env \}\} does not name a variable; write"):
         Environment(tmp_path, {"A": "a"}).fill("all: {{ .env }}")
 
 

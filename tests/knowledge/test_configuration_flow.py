@@ -76,64 +76,64 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "on_success: { next: kind }",
             "on_success: { next: kid }",
-            "5:21: task 'read' goes on to unknown task 'kid'; did you mean 'kind'; known: "
-            "answers, apologise, approve, kind, read, reply",
+            "5:21: task 'read' leads to unknown task 'kid'; did you mean 'kind'; known: answers, "
+            "apologise, approve, kind, read, reply",
         ),
         (
             "next: [apologise]",
             "next: [apologise, sorry]",
-            "5:65: task 'read' goes on to unknown task 'sorry'; known: "
-            "answers, apologise, approve, kind, read, reply",
+            "5:65: task 'read' leads to unknown task 'sorry'; known: answers, apologise, "
+            "approve, kind, read, reply",
         ),
         (
             "refund: [approve]",
             "refund: [aprove]",
-            "7:45: task 'kind' goes on to unknown task 'aprove'; did you mean 'approve'; known: "
+            "7:45: task 'kind' leads to unknown task 'aprove'; did you mean 'approve'; known: "
             "answers, apologise, approve, kind, read, reply",
         ),
         (
             "default: apologise",
             "default: answer",
-            "7:57: task 'kind' goes on to task 'answer', which is in another list of tasks; "
-            "known: answers, apologise, approve, kind, read, reply",
+            "7:57: task 'kind' leads to task 'answer', which is in another list of tasks; known: "
+            "answers, apologise, approve, kind, read, reply",
         ),
         (
             "refund: [approve]",
             "refund: answers",
-            "14:5: task 'approve' is never reached; let an edge lead to it from task 'read', or "
+            "14:5: task 'approve' is never reached; add an edge to it from task 'read', or "
             "remove it",
         ),
         (
             ", final: true, outputs",
             ", outputs",
-            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the "
-            "written order does not count: write on_success or final: true",
+            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the order "
+            "of the list does not apply: write on_success or final: true",
         ),
         (
             ", final: true, outputs",
             ", final: true, on_success: { next: apologise }, outputs",
-            "19:48: task 'reply' is final, and on_success leads on from it; remove one of them",
+            "19:48: task 'reply' is final, but has on_success; remove one of them",
         ),
         (
             ", final: true, outputs",
             ", on_success: { next: reply }, outputs",
-            "19:49: task 'reply' names itself as next; put a router into the loop",
+            "19:49: task 'reply' is its own next task; add a router to the loop",
         ),
         (
             ", final: true, outputs",
             ", on_success: { next: [answers] }, outputs",
-            "19:56: task 'answers' comes back to itself without a router: answers -> reply -> "
-            "answers; put a router into the loop",
+            "19:56: task 'answers' is in a loop without a router: answers -> reply -> answers; "
+            "add a router to the loop",
         ),
         (
             "default: apologise",
             "default: kind",
-            "7:57: task 'kind' names itself as next; put a router into the loop",
+            "7:57: task 'kind' is its own next task; add a router to the loop",
         ),
         (
             "next: [apologise]",
             "next: [apologise, apologise]",
-            "5:47: task 'read' goes on to task 'apologise' twice; name it once",
+            "5:47: task 'read' leads to task 'apologise' twice; name it once",
         ),
         ("{ next: kind }", "{ next: [] }", "5:21: next is empty; write at least one"),
         (
@@ -198,12 +198,15 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "condition: tasks.read.output.kind",
             "condition: item.kind",
-            "6:31: condition: item is not defined: item is known only in the tasks of a collection",
+            (
+                "6:31: condition: item is not defined: item is available only in the tasks of a "
+                "collection"
+            ),
         ),
         (
             "filter: item != '' && index < 9",
             "filter: itm != ''",
-            "11:5: filter: it names unknown 'itm'; did you mean 'item'; known: error, index, "
+            "11:5: filter: it uses unknown name 'itm'; did you mean 'item'; known: error, index, "
             "input, item, output, state, tasks, workflow",
         ),
         (
@@ -214,7 +217,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "filter: item != '' && index < 9",
             "filter: tasks.answer.output == item",
-            "11:5: filter: tasks.answer is not defined: task 'answer' is within task 'answers'; "
+            "11:5: filter: tasks.answer is not defined: task 'answer' is inside task 'answers'; "
             "known: kind, read",
         ),
         (
@@ -226,17 +229,23 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "prompt: Pay?",
             "prompt: '{{ .index }}'",
-            "16:5: {{ .index }} is not defined: index is known only in the tasks of a collection",
+            (
+                "16:5: {{ .index }} is not defined: index is available only in the tasks of a "
+                "collection"
+            ),
         ),
         (
             "prompt: Pay?",
             "prompt: '{{ .error.type }}'",
-            "16:5: {{ .error.type }} is not defined: error is known only after an on_error",
+            "16:5: {{ .error.type }} is not defined: error is available only after an on_error",
         ),
         (
             "prompt: Pay?",
             "prompt: '{{ .output }}'",
-            "16:5: {{ .output }} is not defined: output is known only in update and in conditions",
+            (
+                "16:5: {{ .output }} is not defined: output is available only in update and in "
+                "conditions"
+            ),
         ),
         (
             "{{ .error.message }}",
@@ -253,8 +262,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "{{ .tasks.reply.output }}",
             "{{ .tasks.answer.output }}",
-            "21:12: {{ .tasks.answer.output }} is not defined: task 'answer' is within task "
-            "'answers'; name tasks.answers.output",
+            "21:12: {{ .tasks.answer.output }} is not defined: task 'answer' is inside task "
+            "'answers'; use tasks.answers.output",
         ),
         (
             "prompt: Pay?",
@@ -265,7 +274,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "input: { ticket: {} }",
             "input: { ticket: {} }\nchannels: { seen: {}, errors: {} }",
-            "3:23: channel 'errors' is there without being declared; every workflow has "
+            "3:23: channel 'errors' is built in and cannot be declared; every workflow has "
             "messages, extra, errors; choose another name",
         ),
         (
@@ -331,9 +340,9 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
     )
     found = problems(tmp_path, text.replace('"{{ .error.message }}"', "5"))
     assert [one.partition(";")[0] for one in found] == [
-        "5:21: task 'read' goes on to unknown task 'kid'",
-        "7:57: task 'kind' names itself as next",
-        "16:5: {{ .item }} is not defined: item is known only in the tasks of a collection",
+        "5:21: task 'read' leads to unknown task 'kid'",
+        "7:57: task 'kind' is its own next task",
+        "16:5: {{ .item }} is not defined: item is available only in the tasks of a collection",
         "20:22: prompt: expected text, got the number 5",
     ]
 
@@ -396,8 +405,8 @@ tasks:
         ("[{ id: q, prompt: x }]", "8:7: task id 'q' is used twice"),
         ("{ id: a, prompt: x, knowledge: [{ id: kb }] }", "6:43: task 'a' binds unknown"),
         ("[{ id: a, prompt: x, knowledge: [{ id: kb }] }]", "6:44: task 'a' binds unknown"),
-        ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' goes on to unknown"),
-        ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' goes on to unknown"),
+        ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' leads to unknown"),
+        ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' leads to unknown"),
         ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is in Python's"),
         ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is in Python's"),
         ("5", "6:9: branches[0]: expected a mapping, got the number 5"),
@@ -434,7 +443,7 @@ def test_the_python_form_needs_no_lists_either() -> None:
         }
     )
     (problem,) = flows([made])
-    assert problem.message == "task 'a' goes on to unknown task 'no'"
+    assert problem.message == "task 'a' leads to unknown task 'no'"
 
 
 NESTED = """\
@@ -472,14 +481,14 @@ tasks:
         (
             ".tasks.side.output.left",
             ".tasks.left.output",
-            "18:18: {{ .tasks.left.output }} is not defined: task 'left' is within task 'side'; "
-            "name tasks.side.output",
+            "18:18: {{ .tasks.left.output }} is not defined: task 'left' is inside task 'side'; "
+            "use tasks.side.output",
         ),
         (
             'items: "{{ .tasks.one.output }}"',
             'items: "{{ .tasks.deep.output }}"',
-            "16:13: {{ .tasks.deep.output }} is not defined: task 'deep' is within task "
-            "'two'; known: before, one",
+            "16:13: {{ .tasks.deep.output }} is not defined: task 'deep' is inside task 'two'; "
+            "known: before, one",
         ),
         (
             "{{ .tasks.one.output }} {{ .tasks.before.output }}",
@@ -490,7 +499,10 @@ tasks:
         (
             'items: "{{ .tasks.before.output }}"',
             'items: "{{ .item }}"',
-            "11:9: {{ .item }} is not defined: item is known only in the tasks of a collection",
+            (
+                "11:9: {{ .item }} is not defined: item is available only in the tasks of a "
+                "collection"
+            ),
         ),
     ],
 )
@@ -527,8 +539,8 @@ def test_a_loop_without_a_way_out(tmp_path: Path) -> None:
         "{ id: done, prompt:", "{ id: judge2, on_success: { next: draft }, prompt:"
     )
     assert problems(tmp_path, text.replace(", final: true", "")) == [
-        "3:7: task 'draft' has no way to the end: draft -> judge -> draft; let a route lead to a "
-        "task that is final"
+        "3:7: task 'draft' never reaches an end: draft -> judge -> draft; add a route to a final "
+        "task"
     ]
 
 
@@ -690,17 +702,17 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
         if any(len(set(one)) < len(one) for one in lists[name]):
             found.add("twice")
         if name in edges[name]:
-            found.add("names itself")
+            found.add("its own next task")
         if not routed and not final and "on_success" not in task:
             found.add("has on_error but" if "on_error" in task else "has no next task")
         if final and "on_success" in task:
-            found.add("on_success leads on")
+            found.add("is final, but has")
         all_ways = list(ways(name, edges))
         for way in all_ways:
             if way[-1] == name and len(way) > 2 and not any("routes" in by_name[n] for n in way):
                 found.add("without a router")
         if not any(by_name[n].get("final") for way in all_ways for n in way):
-            found.add("no way to the end")
+            found.add("never reaches an end")
     reached = {name for way in ways(names[0], edges) for name in way}
     if reached != set(names):
         found.add("is never reached")
@@ -708,11 +720,11 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
 
 
 CONSEQUENCES = {
-    "no way to the end": {
+    "never reaches an end": {
         "has no next task",
         "has on_error but",
         "without a router",
-        "names itself",
+        "its own next task",
         "unknown task",
     },
     "is never reached": {"unknown task"},

@@ -167,8 +167,8 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
     )
     assert _problems(tmp_path) == [
         "agents/critic.yaml:3:24: top_k is 99; expected 1 to 50",
-        "agents/second.yaml:2:1: the key 'id' is written twice; "
-        "it is written first at agents/second.yaml:1:1",
+        "agents/second.yaml:2:1: the key 'id' is written twice; it is first written at "
+        "agents/second.yaml:1:1",
         "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
         "did you mean 'tests'; known: default, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
@@ -223,10 +223,10 @@ def test_an_id_is_used_once(tmp_path):
         },
     )
     assert _problems(tmp_path) == [
-        "agents/zcritic.yaml:1:1: agent id 'critic' is used twice; "
-        "it is used first at agents/critic.yaml:2:1",
-        "agents/zcritic.yaml:2:26: binding id 'docs' is used twice; "
-        "it is used first at agents/zcritic.yaml:2:14",
+        "agents/zcritic.yaml:1:1: agent id 'critic' is used twice; it is first used at "
+        "agents/critic.yaml:2:1",
+        "agents/zcritic.yaml:2:26: binding id 'docs' is used twice; it is first used at "
+        "agents/zcritic.yaml:2:14",
     ]
 
 
@@ -265,9 +265,9 @@ def test_an_id_is_used_once(tmp_path):
         (
             "{id: own}]}",
             "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
-            "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
-            "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
-            "prompt, query, history, input, items, with, update and outputs",
+            "14:39: fallback takes no templates: {{ .workflow.vars.tone }} would stay as "
+            "written; templates can be used in api_key, dsn, config, addresses and paths of "
+            "sources, vars, prompt, query, history, input, items, with, update and outputs",
         ),
     ],
 )

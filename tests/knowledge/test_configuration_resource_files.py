@@ -86,7 +86,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             [
                 "lorebind.yaml:4:15: project 'demo' binds unknown knowledge base 'docs'; known: "
                 "notes",
-                "parts/docs.yaml:3:1: knowledge base id 'notes' is used twice; it is used first "
+                "parts/docs.yaml:3:1: knowledge base id 'notes' is used twice; it is first used "
                 "at lorebind.yaml:3:7",
             ],
         ),
@@ -147,7 +147,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             "id: words",
             "id: words\nid: w",
             [
-                "parts/words.yaml:3:1: the key 'id' is written twice; it is written first at "
+                "parts/words.yaml:3:1: the key 'id' is written twice; it is first written at "
                 "parts/words.yaml:2:1"
             ],
         ),
@@ -184,7 +184,9 @@ def test_apply_does_not_change_such_a_file(tmp_path: Path) -> None:
     same = as_yaml(export_resources(load_project(root)))
     assert not apply_resources(root, same, "new.yaml").written
     changed = FILES["parts/docs.yaml"].replace("top_k: 3", "top_k: 4")
-    with pytest.raises(UsageError, match=r"'docs' has a file of its own, parts/docs\.yaml; change"):
+    with pytest.raises(
+        UsageError, match=r"'docs' is declared in its own file, parts/docs\.yaml; change"
+    ):
         apply_resources(root, changed, "new.yaml")
     applied = apply_resources(root, changed.replace("id: docs", "id: faq"), "new.yaml")
     assert [(one.id, one.action) for one in applied.changes] == [("faq", "created")]

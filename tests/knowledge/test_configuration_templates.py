@@ -77,7 +77,7 @@ def test_what_is_put_in_is_not_looked_at_again():
             "{{ .env. }}",
             "{{ .env. }} is not a template; write {{ .scope.name }}, for example {{ .env.NAME }}",
         ),
-        ("a {{ .env.X", "a template is opened by '{{' and not closed; end it with '}}'"),
+        ("a {{ .env.X", "a template is opened by '{{' but not closed; end it with '}}'"),
     ],
 )
 def test_undefined_and_malformed_templates_say_what_is_wrong(text, message):

@@ -68,8 +68,8 @@ def test_two_files_with_one_id(root: Path) -> None:
     """Ids are used once over all files."""
     (root / "flows" / "other.yaml").write_text(TRIAGE)
     assert problems(root, "[{ source: flows/other.yaml }, { source: flows/triage.yaml }]") == [
-        "flows/triage.yaml:1:1: workflow id 'triage' is used twice; "
-        "it is used first at flows/other.yaml:1:1"
+        "flows/triage.yaml:1:1: workflow id 'triage' is used twice; it is first used at "
+        "flows/other.yaml:1:1"
     ]
 
 

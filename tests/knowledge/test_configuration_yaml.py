@@ -25,7 +25,7 @@ def _read(tmp_path, text):
         ("a: [", "1:5: this is not YAML: expected the node content, but found '<stream end>'"),
         (
             "a: 1\nb: 2\na: 3",
-            "3:1: the key 'a' is written twice; it is written first at sub/file.yaml:1:1",
+            "3:1: the key 'a' is written twice; it is first written at sub/file.yaml:1:1",
         ),
         (
             "a:\n  key: {{ .env.X }}",
@@ -34,28 +34,28 @@ def _read(tmp_path, text):
         ),
         (
             "a: {{ .env.X }} b",
-            "1:17: this is not YAML: expected <block end>, but found '<scalar>'; "
-            "put quotes around a text that has {{ … }} in it",
+            "1:17: this is not YAML: expected <block end>, but found '<scalar>'; put quotes "
+            "around text that contains {{ … }}",
         ),
         ("on: 1", '1:1: YAML reads the key on as a boolean; quote it: "on"'),
         ("1: 1", '1:1: YAML reads the key 1 as a number; quote it: "1"'),
-        ("? [a]\n: 1", "1:3: a key must be a text, not a list or a mapping"),
+        ("? [a]\n: 1", "1:3: a key must be text, not a list or a mapping"),
         (
             "a: 1\n---\nb: 1",
-            "2:1: a second document starts here; a file holds one; remove the line '---'",
+            "2:1: a second document starts here; write one per file, or remove the line '---'",
         ),
         (b"a: 1\nb: \xff", "2:1: the file is not UTF-8; save it as UTF-8"),
-        ("a: 1\nb: \x01", "2:4: a control character stands here; remove it"),
-        ("a: 1\r\r\nb: \x01", "3:4: a control character stands here; remove it"),
-        ("a: &a [*a]", "1:4: an alias repeats what it stands in, without end"),
-        ("a: &a\n  <<: *a", "1:4: an alias repeats what it stands in, without end"),
+        ("a: 1\nb: \x01", "2:4: there is a control character here; remove it"),
+        ("a: 1\r\r\nb: \x01", "3:4: there is a control character here; remove it"),
+        ("a: &a [*a]", "1:4: an alias refers to a value that contains it"),
+        ("a: &a\n  <<: *a", "1:4: an alias refers to a value that contains it"),
         (
             "a: !!python/name:os.system x",
-            "1:4: YAML tags are not supported; quote it to make it a text",
+            "1:4: YAML tags are not supported; quote it to make it text",
         ),
         (
             "a: 2001-99-99",
-            "1:4: this cannot be read as the YAML type timestamp; quote it to make it a text",
+            "1:4: this cannot be read as the YAML type timestamp; quote it to make it text",
         ),
         ("a: " + "[" * 100 + "]" * 100, "1:63: nested more than 60 levels deep"),
         ("a: " + "[" * 9000, "1:1: the file is nested too deeply"),
@@ -128,7 +128,7 @@ def test_python_data_has_paths_instead_of_lines():
 
     assert source.data == {"a": [{"b": 1}]}
     assert source.position(("a", 0, "b")) == Position("settings: a[0].b", 0, 0)
-    with pytest.raises(ConfigurationError, match=r"^<python>: a: the key 1 is not a text$"):
+    with pytest.raises(ConfigurationError, match=r"^<python>: a: the key 1 is not text$"):
         YamlSource.from_data({"a": {1: 2}})
 
 
