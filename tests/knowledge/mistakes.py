@@ -1,4 +1,4 @@
-"""A table of the mistakes that can be made in a project, each with its message."""
+"""A table of mistakes in a project, each with its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions: what they may name, what they give, and that they always come back."""
+"""Conditions use only known names, return JSON values, and always finish."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_is_malformed_is_said_before_it_runs(text: str, message: str) -> No
         ("tasks[input.text]", "a key is missing; use has(…) to check whether it is there"),
         (
             "tasks.skipped.output.x",
-            ("it reads a key of a value that is not a mapping; the output of a"),
+            "it reads a key of a value that is not a mapping; the output of a",
         ),
         ("input.list[7]", "an index is outside its list"),
         ("input.text > 1", "'>' does not take text and an integer"),
@@ -156,14 +156,14 @@ def test_what_is_malformed_is_said_before_it_runs(text: str, message: str) -> No
         ("input.text ? 1 : 2", "the value before '?' is neither true nor false"),
         (
             "input.three.all(x, true)",
-            ("a macro iterates over a value that is neither a list nor a mapping"),
+            "a macro iterates over a value that is neither a list nor a mapping",
         ),
         ("'x'.matches('(' + input.text)", "a regular expression is malformed"),
         ("int(input.text)", "a value cannot be converted"),
         ("item.x", "it uses a name that is not known here"),
         (
             "timestamp('2026-01-01T00:00:00Z')",
-            ("its value, a timestamp, cannot be represented in JSON"),
+            "its value, a timestamp, cannot be represented in JSON",
         ),
         ("1.0 / 0.0", "its value, a double, cannot be represented in JSON"),
         ("[{1: 2}]", "its value, a map, cannot be represented in JSON"),
@@ -249,7 +249,7 @@ def test_a_deep_value_is_refused_and_does_not_end_the_process() -> None:
     message = f"it uses a value nested deeper than {MAX_DEPTH} levels"
     assert refused("input.a", {"input": {"a": deep}}) == message
     assert refused("input == item", {"input": deep, "item": deep}) == message
-    for _ in range(100_000):  # or Python's own way of freeing it would be deep
+    for _ in range(100_000):  # otherwise Python would free it recursively
         deep = deep[0]
 
 
@@ -318,8 +318,11 @@ def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
 
 
 def test_what_all_items_share_is_converted_once() -> None:
-    """It is converted again if it is another object, and after so many values of items that what
-    the runtime keeps of them stays small; the values are the same either way."""
+    """Values that all items share are converted once, and again for another object.
+
+    They are also converted again after many item values, because the runtime never frees those.
+    The results are the same either way.
+    """
     condition = compile_condition("item.id + index + size(input.list) + tasks.a.output")
     kept = Converted()
     used: list[Any] = []
@@ -345,7 +348,7 @@ def test_what_all_items_share_is_converted_once() -> None:
 
 
 def test_items_are_freed() -> None:
-    """Neither the runtime nor a condition holds on to an item it was computed for."""
+    """Neither the runtime nor a condition keeps an item after the evaluation."""
     condition, kept = compile_condition("item != null && size(input.list) == 1"), Converted()
     item = {"id": 1}
 
@@ -369,7 +372,7 @@ def test_items_are_freed() -> None:
     ],
 )
 def test_items_are_seen_as_all_other_values_are(text: str, expected: Any) -> None:
-    """Also beside macros whose variables have the same names, and in comments."""
+    """Items also work next to macros whose variables have the same names, and in comments."""
     scopes = {"item": {"id": 7}, "index": 2, "input": {"list": [3]}}
     if isinstance(expected, str):
         with pytest.raises(ConditionError, match=expected):
@@ -379,6 +382,6 @@ def test_items_are_seen_as_all_other_values_are(text: str, expected: Any) -> Non
 
 
 def test_a_condition_cannot_ask_for_items_by_itself() -> None:
-    """The function by which the runtime is given them is none of the language."""
+    """A condition cannot call the function that passes items to the runtime."""
     with pytest.raises(ConditionError, match="it calls unknown function 'given'"):
         compile_condition("given('item') == [item]")

@@ -1,4 +1,4 @@
-"""What a project asks for: found in every place, and without running or looking up anything."""
+"""The demands of a project are found in all files, without running code or reading variables."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def shown(demands: Demands) -> str:
 
 
 def test_everything_is_found_with_its_place(root: Path) -> None:
-    """Code, variables and what else needs trust, in all files, at any depth; nothing is run."""
+    """Code, variables and other demands are found in all files, at any depth; nothing is run."""
     assert shown(read_demands(root)) == DEMANDS
 
 
 def test_every_field_that_names_code_is_found() -> None:
-    """Wherever a declaration's key takes the path of code, its value is known by its type."""
+    """Every field that takes the path of code returns it as a value of the type `CodePath`."""
     takes = [
         (name, key)
         for name, definition in schema.json_schema("project")["$defs"].items()
@@ -180,7 +180,7 @@ def _declarations() -> dict[str, Any]:
 
 
 def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
-    """Its own documents, on this machine, need no trust."""
+    """Documents and data in the project folder need no trust."""
     (tmp_path / "lorebind.yaml").write_text(
         "name: p\nknowledge_bases: [{ id: d, sources: [{ type: markdown_glob, path: '*.md' }] }]\n"
         "vector_dbs: [{ id: db, type: sqlite, config: { path: data/own.db } }]\n"
@@ -205,7 +205,7 @@ def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
 def test_the_digest_is_of_what_is_declared_and_named(
     root: Path, name: str, old: str, new: str, differs: bool
 ) -> None:
-    """It changes with what the YAML says and with the modules named; not with how it is written."""
+    """The digest depends on the declared data and the named modules, not on the formatting."""
     before = read_demands(root).digest
     file = root / name
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -215,7 +215,7 @@ def test_the_digest_is_of_what_is_declared_and_named(
 
 
 def test_no_variable_is_looked_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in the process nor in a `.env`, which may be anything."""
+    """Variables are read neither from the process nor from a `.env`, which may be broken."""
     (root / ".env").write_bytes(b"\xff\xfe broken")
     for name in re.findall(r"(?:env|secrets)\.(\w+)", PROJECT + WORKFLOW):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""What is said of the graph of a workflow before anything runs, each with its line and column."""
+"""Problems of the graph of a workflow, found before anything runs, with line and column."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ outputs: { all: "{{ .tasks.reply.output }}" }
 
 
 def problems(root: Path, *workflows: str) -> list[str]:
-    """The problems of a project with these workflow files, without the names of the files."""
+    """Return the problems of a project with these workflow files, without the file names."""
     (root / "w").mkdir(exist_ok=True)
     (root / "lorebind.yaml").write_text("name: p\nautoload: { include: ['w/*.yaml'] }\n")
     for number, text in enumerate(workflows):
@@ -66,7 +66,7 @@ def changed(root: Path, old: str, new: str) -> list[str]:
 
 
 def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
-    """The one that the tests below change."""
+    """The workflow that the tests below change is valid."""
     assert problems(tmp_path, TRIAGE) == []
 
 
@@ -198,10 +198,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "condition: tasks.read.output.kind",
             "condition: item.kind",
-            (
-                "6:31: condition: item is not defined: item is available only in the tasks of a "
-                "collection"
-            ),
+            "6:31: condition: item is not defined: item is available only in the tasks of a "
+            "collection",
         ),
         (
             "filter: item != '' && index < 9",
@@ -229,10 +227,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "prompt: Pay?",
             "prompt: '{{ .index }}'",
-            (
-                "16:5: {{ .index }} is not defined: index is available only in the tasks of a "
-                "collection"
-            ),
+            "16:5: {{ .index }} is not defined: index is available only in the tasks of a "
+            "collection",
         ),
         (
             "prompt: Pay?",
@@ -242,10 +238,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "prompt: Pay?",
             "prompt: '{{ .output }}'",
-            (
-                "16:5: {{ .output }} is not defined: output is available only in update and in "
-                "conditions"
-            ),
+            "16:5: {{ .output }} is not defined: output is available only in update and in "
+            "conditions",
         ),
         (
             "{{ .error.message }}",
@@ -321,7 +315,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
 def test_one_mistake_is_one_problem(
     tmp_path: Path, old: str, new: str, expected: str | None
 ) -> None:
-    """Each stands at what is wrong, and nothing else comes of it."""
+    """Each mistake is reported at its position, and without consequential problems."""
     if expected is None:
         text = TRIAGE.replace(old, new).replace('"{{ .item }}" }', '"{{ .item }}" }]')
         assert problems(tmp_path, text) == [
@@ -365,7 +359,7 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
 def test_what_cannot_be_read_may_lead_anywhere(
     tmp_path: Path, task: str, expected: list[str], others: str
 ) -> None:
-    """A task that is partly wrong has one problem; what it leads to is not said to be lost."""
+    """A partly invalid task has one problem, and its next tasks do not count as unreachable."""
     text = (
         "id: t\ntasks:\n"
         f"  - {{ id: first, type: router, condition: 'true', routes: {{ x: a, y: c }} }}\n"
@@ -421,7 +415,7 @@ tasks:
 def test_a_list_may_be_written_as_its_only_item(
     tmp_path: Path, branch: str, expected: str, broken: bool, following: str
 ) -> None:
-    """Problems stand at the same thing in both spellings, also beside others in the file."""
+    """Both spellings have their problems at the same value, also next to other problems."""
     text = ONE_OR_MORE.replace("BRANCH", branch).replace("NEXT", following)
     found = problems(tmp_path, text + "description: 5\n" * broken)
     assert len(found) == 1 + broken, found
@@ -429,7 +423,7 @@ def test_a_list_may_be_written_as_its_only_item(
 
 
 def test_the_python_form_needs_no_lists_either() -> None:
-    """What is declared as objects knows no places, and is read alike."""
+    """A single object may replace a list of one; without a file, the problem has no position."""
     made = WorkflowDeclaration.model_validate(
         {
             "id": "t",
@@ -499,17 +493,14 @@ tasks:
         (
             'items: "{{ .tasks.before.output }}"',
             'items: "{{ .item }}"',
-            (
-                "11:9: {{ .item }} is not defined: item is available only in the tasks of a "
-                "collection"
-            ),
+            "11:9: {{ .item }} is not defined: item is available only in the tasks of a collection",
         ),
     ],
 )
 def test_nested_tasks_see_what_comes_before_them(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
-    """In their own list, and before the tasks that hold them."""
+    """A task can use those before it in its list, and those before the tasks that contain it."""
     assert not old or NESTED.count(old) == 1
     found = problems(tmp_path, NESTED.replace(old, new) if old else NESTED)
     assert found == ([expected] if expected else [])
@@ -529,12 +520,12 @@ channels: { seen: {} }
 
 
 def test_in_a_loop_tasks_come_before_themselves(tmp_path: Path) -> None:
-    """A router may lead back; then what runs later has also run earlier."""
+    """After a router leads back, tasks that run later have also run earlier."""
     assert problems(tmp_path, LOOP) == []
 
 
 def test_a_loop_without_a_way_out(tmp_path: Path) -> None:
-    """It is said once, with the way round."""
+    """The problem is reported once, with the path of the loop."""
     text = LOOP.replace("good: done", "good: judge2").replace(
         "{ id: done, prompt:", "{ id: judge2, on_success: { next: draft }, prompt:"
     )
@@ -545,7 +536,7 @@ def test_a_loop_without_a_way_out(tmp_path: Path) -> None:
 
 
 def test_an_injected_variable_stays_for_later_tasks(tmp_path: Path) -> None:
-    """Not only for prompts; but for no template that is filled before it is there."""
+    """Later tasks can use the variable too, but no template that is filled before it is set."""
     text = """\
 id: t
 knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: a.md }] }]
@@ -567,7 +558,7 @@ outputs: { x: "{{ .workflow.vars.block }}" }
 
 
 def test_a_checkpointer_knows_variables_only(tmp_path: Path) -> None:
-    """It is there before any run."""
+    """A checkpointer is created before any run, so it cannot use values of a run."""
     text = "id: t\ncheckpointer: { path: '{{ .input.x }}' }\ninput: { x: {} }\n"
     assert problems(tmp_path, text + "tasks: [{ id: a, prompt: p }]\n") == [
         "2:17: {{ .input.x }} is not defined: there is no scope 'input' here; known: env, secrets"
@@ -593,12 +584,12 @@ def test_a_checkpointer_knows_variables_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_list_of_tasks_has_a_first_one(tmp_path: Path, tasks: str, expected: str) -> None:
-    """The first is where it begins, so only an empty list has no entry."""
+    """A list of tasks must not be empty."""
     assert problems(tmp_path, f"id: t\ntasks: {tasks}\n") == [expected]
 
 
 def test_workflows_within_tasks_are_walked(tmp_path: Path) -> None:
-    """A composite in a collection runs no workflow that is not there, or that runs itself."""
+    """Unknown workflows and cycles are also found in a composite task within a collection."""
     task = "{{ id: i, type: composite, workflow: {} }}"
     each = f"[{{{{ id: each, type: collection, items: [1], task: {task} }}}}]"
     files = [
@@ -615,7 +606,7 @@ def test_workflows_within_tasks_are_walked(tmp_path: Path) -> None:
 def test_without_the_extra_a_project_still_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What needs it says so when it runs."""
+    """A missing extra is reported when a workflow that needs it runs."""
     from lorebind_knowledge.configuration import conditions
 
     for module in ("cel_expr_python", "jsonschema"):
@@ -629,12 +620,12 @@ def test_without_the_extra_a_project_still_loads(
         conditions._runtime.cache_clear()
 
 
-# A model by brute force: all ways through a small graph, one after the other.
+# A brute-force model that walks every path through a small graph.
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Tasks with edges, most of them leading on."""
+    """Generate tasks whose edges mostly lead to later tasks."""
     count = draw(st.integers(1, 6))
     names = [f"t{number}" for number in range(count)]
     written = draw(st.integers(0, 5)) > 0
@@ -673,7 +664,7 @@ def lists_of(task: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def ways(start: str, edges: dict[str, list[str]]) -> Iterator[list[str]]:
-    """All ways from a task that come to no task twice, but perhaps to the last."""
+    """Yield all paths from a task that visit no task twice, except perhaps the last one."""
     todo = [[start]]
     while todo:
         way = todo.pop()
@@ -683,7 +674,7 @@ def ways(start: str, edges: dict[str, list[str]]) -> Iterator[list[str]]:
 
 
 def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
-    """Why a graph cannot be run."""
+    """Return the kinds of problems for which a graph is refused."""
     names = [task["id"] for task in tasks]
     by_name = dict(zip(names, tasks, strict=True))
     lists = {name: list(lists_of(task)) for name, task in by_name.items()}
@@ -731,13 +722,13 @@ CONSEQUENCES = {
     "has no next task": {"unknown task"},
     "has on_error but": {"unknown task"},
 }
-"""What is not said beside another mistake that explains it."""
+"""The problems that are not reported next to another problem that explains them."""
 
 
 @given(graphs())
 @settings(max_examples=examples(500), deadline=None)
 def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[str, Any]]) -> None:
-    """And it has all kinds of problems that the model sees, and no others."""
+    """The reported kinds of problems are exactly those of the model."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
     said = [problem.message for problem in flows([workflow])]
     expected = refused_by_model(tasks)
@@ -752,7 +743,7 @@ def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[st
 @given(graphs().filter(lambda tasks: not refused_by_model(tasks)))
 @settings(max_examples=examples(200), deadline=None)
 def test_loading_and_running_see_the_same_graph(tasks: list[dict[str, Any]]) -> None:
-    """Of a valid list of tasks, what loading goes by is what a run goes by, and what is true."""
+    """For a valid list of tasks, loading, running and the generated edges give one graph."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
     graph, flow = TaskGraph(workflow.tasks), Flow(workflow.tasks)
     names = [task["id"] for task in tasks]

@@ -1,4 +1,4 @@
-"""Every problem of every file in one pass: each once, none as the consequence of another."""
+"""All problems of all files are reported together, each once and without its consequences."""
 
 import random
 from itertools import combinations
@@ -34,13 +34,13 @@ def _shown(root, files):
 
 
 def test_the_project_without_mistakes_is_valid(tmp_path):
-    """What the mistakes are planted in has none."""
+    """The project that the mistakes are put into is valid."""
     assert _shown(tmp_path, FILES) == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind)
 def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
-    """Each kind of mistake has its message, and no other comes of it."""
+    """Each kind of mistake has its message and causes no other problem."""
     shown = _shown(tmp_path, made(mistake))
 
     assert shown == [mistake.problem]
@@ -53,7 +53,7 @@ def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
 )
 @given(pair=st.sampled_from(PAIRS))
 def test_two_mistakes_are_two_problems(tmp_path, pair):
-    """Wherever they are, neither hides the other, and nothing else is said."""
+    """Two mistakes, wherever they are, are both reported, and nothing else is."""
     problems = _problems(tmp_path, made(*pair))
 
     assert sorted(problem.message for problem in problems) == sorted(m.message for m in pair)
@@ -115,7 +115,7 @@ tasks:
 
 
 def test_a_project_with_mistakes_of_all_kinds(tmp_path):
-    """All of them are listed, by file, line and column."""
+    """All mistakes are listed by file, line and column."""
     assert _shown(tmp_path, BROKEN) == [
         "agents/critic.yaml:2:14: agent 'critic' binds unknown knowledge base 'dosc'; "
         "did you mean 'docs'; known: a/b, docs",
@@ -308,14 +308,14 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
     ],
 )
 def test_what_is_broken_is_not_missed_elsewhere(tmp_path, name, old, new, problem):
-    """What may be declared in a part that cannot be read is known to those who refer to it."""
+    """An unreadable part may declare anything, so references to it are not reported."""
     text = FILES[name]
     assert text.count(old) == 1
     assert _shown(tmp_path, FILES | {name: text.replace(old, new)}) == [problem]
 
 
 def test_a_broken_env_file_hides_no_other_problem(tmp_path):
-    """It is one problem, and what does not need it is checked all the same."""
+    """A broken `.env` is one problem, and everything that does not need it is still checked."""
     files = made(*(m for m in MISTAKES if m.kind in ("an unknown input", "an unknown scope")))
     files |= {".env": b"\xff", "agents/critic.yaml": "id: critic\nmodel: '{{ .env.UNSET }}'\n"}
     files["workflows/reply.yaml"] = FILES["workflows/reply.yaml"].replace(
@@ -392,7 +392,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     ids=lambda value: repr(value)[:30] if isinstance(value, bytes) else "",
 )
 def test_odd_project_files(tmp_path, content, problems):
-    """Whatever the bytes are, they are read, or refused with a place and in a few words."""
+    """Any bytes are either read, or refused with a position and a short message."""
     assert _shown(tmp_path, {"lorebind.yaml": content}) == problems
 
 
@@ -422,7 +422,7 @@ PIECES = (
 
 
 def test_mutated_files_never_fail_without_a_place(tmp_path):
-    """Of hundreds of broken files each is a project, or problems with file, line and column."""
+    """Each of many broken files is a valid project or has problems with line and column."""
     chance = random.Random(11)
     for _ in range(examples(2000)):
         name = chance.choice(sorted(SMALL))

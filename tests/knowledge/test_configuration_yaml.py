@@ -1,4 +1,4 @@
-"""The YAML reader: what cannot be read is said with its place, what can knows its place."""
+"""The YAML reader returns values with their positions, and reports problems with theirs."""
 
 import datetime
 
@@ -63,14 +63,14 @@ def _read(tmp_path, text):
     ],
 )
 def test_what_cannot_be_read(tmp_path, text, message):
-    """Each fault has its line and column, and a way out where there is one."""
+    """Each fault has a line and a column, and a suggested fix if there is one."""
     with pytest.raises(ConfigurationError) as caught:
         _read(tmp_path, text)
     assert str(caught.value) == f"sub/file.yaml:{message}"
 
 
 def test_aliases_that_multiply_are_refused(tmp_path):
-    """A small file cannot fill the memory; nor can one that merges mappings into one another."""
+    """Aliases in a small file cannot exhaust the memory, nor can nested merges."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
     with pytest.raises(ConfigurationError, match="aliases repeat more than 10000 values"):
@@ -82,7 +82,7 @@ def test_aliases_that_multiply_are_refused(tmp_path):
 
 
 def test_anchors_aliases_and_merges_are_read(tmp_path):
-    """Ordinary uses stay what YAML says; a mapping's own keys win over merged ones."""
+    """Aliases and merges work as usual; a mapping's own keys override merged ones."""
     source = _read(tmp_path, "a: &a {x: 1, y: 2}\nb: *a\nc:\n  <<: *a\n  y: 3\n")
 
     assert source.data == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 2}, "c": {"x": 1, "y": 3}}
@@ -91,7 +91,7 @@ def test_anchors_aliases_and_merges_are_read(tmp_path):
 
 
 def test_scalars_are_what_yaml_makes_of_them(tmp_path):
-    """YAML 1.1 stays: the characters as written are kept beside the value."""
+    """Scalars follow YAML 1.1, and their original text is available."""
     source = _read(tmp_path, "a: on\nb: 1.10\nc: 2024-01-02\nd: '1'\ne: ~\nf: [no]\n")
 
     assert source.data == {
@@ -107,7 +107,7 @@ def test_scalars_are_what_yaml_makes_of_them(tmp_path):
 
 
 def test_positions_are_of_keys_and_fall_back_to_what_is_around(tmp_path):
-    """A place that was not written is that of its mapping."""
+    """A missing key has the position of its mapping."""
     source = _read(tmp_path, "# first\na:\n  - b: 1\n    c: 2\n")
 
     assert str(source.position(("a", 0, "c"))) == "sub/file.yaml:4:5"
@@ -116,14 +116,14 @@ def test_positions_are_of_keys_and_fall_back_to_what_is_around(tmp_path):
 
 
 def test_a_file_that_is_not_there_or_a_folder(tmp_path):
-    """The reason is the system's."""
+    """The message contains the reason that the operating system gives."""
     with pytest.raises(ConfigurationError) as caught:
         YamlSource.read(tmp_path / "none.yaml", tmp_path)
     assert str(caught.value) == "none.yaml: the file cannot be read: no such file or directory"
 
 
 def test_python_data_has_paths_instead_of_lines():
-    """Where there is no file, the path into the data is the place."""
+    """Data without a file has paths as positions."""
     source = YamlSource.from_data({"a": ({"b": 1},)}, "settings")
 
     assert source.data == {"a": [{"b": 1}]}
@@ -141,7 +141,7 @@ def test_python_data_has_paths_instead_of_lines():
     ],
 )
 def test_the_words_of_the_parser(tmp_path, text, said):
-    """What YAML expected is told as the parser says it, without what stood in the file."""
+    """The message says what the parser expected, without content of the file."""
     with pytest.raises(ConfigurationError) as caught:
         _read(tmp_path, text)
     (problem,) = caught.value.problems
