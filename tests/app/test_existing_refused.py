@@ -205,29 +205,29 @@ OLD = "knowledge_bases:\n  - id: old\n"
             f"{OLD}    retrieval: {{ strategy: hybrid }}\n",
             [
                 "lorebind.yaml:10:18: ",
-                "no index of words for 'hybrid'",
+                "no word index for 'hybrid'",
                 "similarity, mmr or rerank",
             ],
         ),
         (
             f"{OLD}    retrieval: {{ stages: [{{ strategy: lexical }}] }}\n",
-            ["lorebind.yaml:10:29: ", "no index of words for 'lexical'"],
+            ["lorebind.yaml:10:29: ", "no word index for 'lexical'"],
         ),
         (
             f"{OLD}knowledge: [{{ id: old, neighbours: 1 }}]\n",
-            ["lorebind.yaml:10:24: ", "which passages are neighbours", "leave it out"],
+            ["lorebind.yaml:10:24: ", "the order of its passages is unknown", "remove it"],
         ),
         (
             f"{OLD}knowledge:\n  - id: old\n    strategy: lexical\n",
-            ["lorebind.yaml:12:5: ", "no index of words for 'lexical'"],
+            ["lorebind.yaml:12:5: ", "no word index for 'lexical'"],
         ),
         (
             f'{OLD}    sources: [{{ type: markdown_glob, path: "*.md" }}]\n',
-            ["lorebind.yaml:10:5: ", "so sources is of no use", "set existing: false"],
+            ["lorebind.yaml:10:5: ", "so sources has no effect", "set existing: false"],
         ),
         (
             f"{OLD}    chunking: {{ size: 200 }}\n",
-            ["lorebind.yaml:10:5: ", "so chunking is of no use"],
+            ["lorebind.yaml:10:5: ", "so chunking has no effect"],
         ),
         (
             "    persistent: true\n",

@@ -1,4 +1,4 @@
-"""Vector stores of LangChain as an application fills them, with each metric that they have."""
+"""LangChain vector stores filled as an application fills them, one for each of their metrics."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SIZE = 64
 
 
 class Words(Embeddings):
-    """Texts that share words are near each other, and no two are equally near to a third."""
+    """Embeds texts so that shared words make them similar, without any equal similarities."""
 
     def __init__(self, *, long: bool = False) -> None:
         """
         Args:
-            long: give vectors of many lengths instead of the length 1.
+            long: Whether to return vectors of different lengths instead of unit vectors.
         """
         self.long = long
 
@@ -70,7 +70,7 @@ DOCUMENTS = [
         (thing, way, time) for thing in THINGS for way in WAYS for time in TIMES
     )
 ]
-"""More than a search looks at in its first try."""
+"""More documents than the first request of a search asks for."""
 
 
 def in_memory(words: Embeddings, folder: Path, dsn: str, stack: ExitStack) -> VectorStore:
@@ -93,7 +93,7 @@ def faiss(metric: str, *, normalised: bool = False) -> Callable[..., VectorStore
         import faiss
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that it is no longer maintained
+            warnings.simplefilter("ignore", DeprecationWarning)  # the package is unmaintained
             from langchain_community.docstore.in_memory import InMemoryDocstore
             from langchain_community.vectorstores.faiss import FAISS
             from langchain_community.vectorstores.utils import DistanceStrategy
@@ -157,4 +157,4 @@ STORES: dict[str, tuple[Callable[..., VectorStore], Embeddings]] = {
     "qdrant l2": (qdrant(models.Distance.EUCLID), UNIT),
     "qdrant ip": (qdrant(models.Distance.DOT), UNIT),
 }
-"""What makes each of them empty, and what embeds for it."""
+"""Functions that create the empty stores, and the embeddings of each store."""

@@ -1,4 +1,4 @@
-"""Vector stores that others fill: each is searched as it stands, and none is written."""
+"""Vector stores that another program fills are searched as they are, and never written to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.records import QueryResult
 
-pytestmark = pytest.mark.enable_socket  # Qdrant and PostgreSQL
+pytestmark = pytest.mark.enable_socket  # for Qdrant and PostgreSQL
 
 QUESTIONS = ("How often are the keys rotated?", "Who has served lunches at noon?")
 WEIGHT = 0.7
@@ -39,7 +39,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[
 
 
 def everything(store: VectorStore) -> list[tuple[str, dict[str, Any]]]:
-    """All that a store holds, by its own account."""
+    """Return everything that a store returns itself."""
     found = store.similarity_search("everything", k=len(DOCUMENTS) + 10)
     return sorted(
         ((one.page_content, one.metadata) for one in found), key=lambda one: one[1]["number"]
@@ -47,14 +47,14 @@ def everything(store: VectorStore) -> list[tuple[str, dict[str, Any]]]:
 
 
 def expected(question: str, allowed: list[Document], k: int) -> list[tuple[str, float]]:
-    """The ids of the documents that are nearest to a question, and their cosines."""
+    """Return the URIs of the documents that are nearest to a question, and their cosines."""
     figures = ROWS @ np.array(UNIT.embed_query(question))
     best = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])
     return [(one.metadata["source"], figures[one.metadata["number"]]) for one in best[:k]]
 
 
 def diverse(question: str, allowed: list[Document], k: int, weight: float) -> list[str]:
-    """The texts that maximal marginal relevance chooses among the 50 nearest."""
+    """Return the texts that maximal marginal relevance chooses from the 50 nearest."""
     asked = np.array(UNIT.embed_query(question))
     figures = ROWS @ asked
     pool = sorted(allowed, key=lambda one: -figures[one.metadata["number"]])[:50]
@@ -63,7 +63,7 @@ def diverse(question: str, allowed: list[Document], k: int, weight: float) -> li
 
 
 def check(result: QueryResult, question: str, allowed: list[Document], k: int) -> None:
-    """These and no others, in this order, each with its cosine."""
+    """Check that exactly these documents were found, in this order, with their cosines."""
     wanted = expected(question, allowed, k)
     assert [match.metadata["uri"] for match in result] == [uri for uri, _ in wanted]
     cosines = [match.scores["dense"] for match in result]
@@ -72,7 +72,7 @@ def check(result: QueryResult, question: str, allowed: list[Document], k: int) -
 
 
 def test_the_nearest_are_found_with_their_cosines(store: VectorStore, tmp_path: Path) -> None:
-    """Whatever the class and its metric; fewer are the first of more; nothing is written."""
+    """Each class finds the same with each metric. A search writes nothing to the store."""
     before = everything(store)
     assert len(before) == len(DOCUMENTS)
     with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
@@ -87,7 +87,7 @@ def test_the_nearest_are_found_with_their_cosines(store: VectorStore, tmp_path: 
 
 
 def test_filters_mean_the_same(store: VectorStore, tmp_path: Path) -> None:
-    """Also those that few documents pass, which are far from the question."""
+    """Filters also work if few documents pass them and these are far from the question."""
     question = QUESTIONS[0]
     ways: list[dict[str, Any]] = [
         {"team": "office"},
@@ -118,7 +118,7 @@ def test_filters_mean_the_same(store: VectorStore, tmp_path: Path) -> None:
 
 
 def test_mmr_is_the_same_everywhere(store: VectorStore, tmp_path: Path) -> None:
-    """In the order of choice, each with its cosine; fewer are the first of more."""
+    """Results are in the order of choice, and a shorter result is the start of a longer one."""
     with Project.build(vector_store=existing(store), root=tmp_path / "project") as project:
         for question in QUESTIONS:
             found = project.query("documents", question, strategy="mmr", top_k=8)
@@ -132,14 +132,14 @@ def test_mmr_is_the_same_everywhere(store: VectorStore, tmp_path: Path) -> None:
 
 
 class Wordless(Words):
-    """Gives a text without words no direction."""
+    """Embeds a text without words as the zero vector."""
 
     def embed_query(self, text: str) -> list[float]:
         return super().embed_query(text) if any(map(str.isalpha, text)) else [0.0] * SIZE
 
 
 def test_a_question_without_a_direction(tmp_path: Path, dsn: str) -> None:
-    """PostgreSQL calls its cosines no number; they are 0, as they are elsewhere."""
+    """PostgreSQL returns NaN as the cosine of a zero vector; the score is 0, as elsewhere."""
     make, _ = STORES["postgres cosine"]
     with ExitStack() as stack:
         store = make(Wordless(), tmp_path, dsn, stack)

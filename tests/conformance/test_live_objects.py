@@ -1,4 +1,4 @@
-"""Objects of LangChain that an application has already, as parts of a project."""
+"""LangChain objects that an application has already created can be parts of a project."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def faiss(tmp_path: Path, dsn: str, stack: ExitStack) -> VectorStore:
     import faiss
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that it is no longer maintained
+        warnings.simplefilter("ignore", DeprecationWarning)  # the package is unmaintained
         from langchain_community.vectorstores.faiss import FAISS, InMemoryDocstore
     made: VectorStore = FAISS(WORDS, faiss.IndexFlatL2(SIZE), InMemoryDocstore(), {})
     return made
@@ -75,7 +75,7 @@ def live_store(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iter
 
 @pytest.mark.enable_socket
 def test_a_store_goes_the_whole_way(tmp_path: Path, live_store: VectorStore) -> None:
-    """Ingest, change, delete and reindex, into an object that the application has made."""
+    """A store that the application created supports ingests, changes, deletes and reindexing."""
     with build(tmp_path, {"type": "langchain", "class": live_store}) as project:
         travel(project, tmp_path)
 
@@ -84,7 +84,7 @@ def test_a_store_goes_the_whole_way(tmp_path: Path, live_store: VectorStore) -> 
 def test_what_others_have_filled_is_no_place_to_write(
     tmp_path: Path, live_store: VectorStore
 ) -> None:
-    """It is refused by name, and stays as it is."""
+    """A store that has documents already is refused by name and stays as it is."""
     (name,) = live_store.add_documents([Document("Not of Lorebind.")], ids=["1" * 32])
     with (
         Project.build(vector_store=live_store, documents=DOCUMENTS, root=tmp_path) as project,
@@ -97,7 +97,7 @@ def test_what_others_have_filled_is_no_place_to_write(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """Made of objects alone."""
+    """A project made of objects only."""
     with Project.build(
         embedder=WORDS,
         vector_store=InMemoryVectorStore(WORDS),
@@ -109,7 +109,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_objects_alone_make_a_project(project: Project) -> None:
-    """Documents are known by source or id, keep their metadata, and are asked in every way."""
+    """Documents have their source or id as URI, keep their metadata, and every strategy works."""
     assert project.ingest("documents").documents["added"] == 3
     again = project.ingest("documents")
     assert (again.documents["unchanged"], again.texts_embedded) == (3, 0)
@@ -123,7 +123,7 @@ def test_objects_alone_make_a_project(project: Project) -> None:
 
 
 def test_objects_within_declarations(tmp_path: Path) -> None:
-    """Several of each, beside what is declared by name."""
+    """A declaration may hold several objects of a kind, next to others declared by name."""
     declared = {
         "name": "shop",
         "embedders": [
@@ -149,7 +149,7 @@ def test_objects_within_declarations(tmp_path: Path) -> None:
 
 
 class Hidden(InMemoryVectorStore):
-    """Keeps its embeddings out of sight."""
+    """A store whose embeddings cannot be read."""
 
     __slots__ = ("embedding",)
 
@@ -166,7 +166,7 @@ class Hidden(InMemoryVectorStore):
     ],
 )
 def test_the_wrong_object(tmp_path: Path, declared: dict[str, Any], said: str) -> None:
-    """It is named, with what belongs in its place."""
+    """A wrong object is named, together with what was expected."""
     with (
         Project.build(**declared, documents=DOCUMENTS, root=tmp_path) as project,
         pytest.raises((EmbedderError, StoreError), match=said),
@@ -186,7 +186,7 @@ def test_the_wrong_model_and_documents(tmp_path: Path) -> None:
 
 
 def test_a_mistake_beside_objects(tmp_path: Path) -> None:
-    """What is declared beside them is checked as ever."""
+    """Declarations next to objects are validated as usual."""
     declared = {"name": "shop", "knowledge_bases": {"id": "docs"}}
     with pytest.raises(ConfigurationError, match="knowledge_bases"):
         Project.build(declared, documents=DOCUMENTS, root=tmp_path)
@@ -194,7 +194,7 @@ def test_a_mistake_beside_objects(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [datetime.date(2026, 1, 1), 3, None, ["x:Y"]])
 def test_yaml_cannot_give_objects(tmp_path: Path, value: object) -> None:
-    """What YAML may read where a class is named is refused as before."""
+    """A value that YAML may contain is refused where a class is expected."""
     declared = {
         "name": "shop",
         "embedders": [{"id": "words", "provider": "langchain", "class": value}],

@@ -1,4 +1,4 @@
-"""A table of the mistakes that can be made in a project, each with its message."""
+"""A table of mistakes in a project, each with its message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MISTAKES = [
         OTHER_FILE,
         "Write a reply.",
         "Write\x00a reply.",
-        "workflows/reply.yaml:3:44: a control character stands here; remove it",
+        "workflows/reply.yaml:3:44: there is a control character here; remove it",
         hides=(OTHER_FILE,),
     ),
     Mistake(
@@ -43,7 +43,7 @@ MISTAKES = [
         OTHER_FILE,
         "tasks:",
         "---\ntasks:",
-        "workflows/reply.yaml:2:1: a second document starts here; a file holds one; remove "
+        "workflows/reply.yaml:2:1: a second document starts here; write one per file, or remove "
         "the line '---'",
         hides=(OTHER_FILE,),
     ),
@@ -101,7 +101,7 @@ MISTAKES = [
         PROJECT_FILE,
         "description: What customers ask",
         "name: support2",
-        "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
+        "lorebind.yaml:2:1: the key 'name' is written twice; it is first written at "
         "lorebind.yaml:1:1",
     ),
     Mistake(
@@ -109,7 +109,7 @@ MISTAKES = [
         WORKFLOW_FILE,
         "deep: {er: 1}",
         "deep: {er: 1, er: 2}",
-        "workflows/triage.yaml:6:34: the key 'er' is written twice; it is written first at "
+        "workflows/triage.yaml:6:34: the key 'er' is written twice; it is first written at "
         "workflows/triage.yaml:6:27",
         hides=("deep.er",),
     ),
@@ -118,8 +118,8 @@ MISTAKES = [
         WORKFLOW_FILE,
         'outputs: {answer: "{{ .tasks.second.output }}"}',
         "knowledge_bases: []",
-        "workflows/triage.yaml:23:1: the key 'knowledge_bases' is written twice; it is "
-        "written first at workflows/triage.yaml:7:1",
+        "workflows/triage.yaml:23:1: the key 'knowledge_bases' is written twice; it is first "
+        "written at workflows/triage.yaml:7:1",
         hides=("knowledge base",),
     ),
     Mistake(
@@ -149,46 +149,46 @@ MISTAKES = [
         WORKFLOW_FILE,
         'made: "{{ .workflow.input.question }}"',
         "? [a] : 1",
-        "workflows/triage.yaml:6:37: a key must be a text, not a list or a mapping",
+        "workflows/triage.yaml:6:37: a key must be text, not a list or a mapping",
     ),
     Mistake(
         "an octal number for an integer",
         PROJECT_FILE,
         "top_k: 8",
         "top_k: 010",
-        "lorebind.yaml:26:24: YAML reads 010 as the number 8; write 8, or quote it to make "
-        'it a text: "010"',
+        "lorebind.yaml:26:24: YAML reads 010 as the number 8; write 8, or quote it to make it "
+        'text: "010"',
     ),
     Mistake(
         "an octal number for a text",
         PROJECT_FILE,
         "instructions: Help.",
         "instructions: 012",
-        "lorebind.yaml:43:19: YAML reads 012 as the number 10; write 10, or quote it to make "
-        'it a text: "012"',
+        "lorebind.yaml:43:19: YAML reads 012 as the number 10; write 10, or quote it to make it "
+        'text: "012"',
     ),
     Mistake(
         "base 60",
         PROJECT_FILE,
         "year: 2024",
         "year: 12:30:45",
-        "lorebind.yaml:27:36: YAML reads 12:30:45 as the number 45045; write 45045, or quote "
-        'it to make it a text: "12:30:45"',
+        "lorebind.yaml:27:36: YAML reads 12:30:45 as the number 45045; write 45045, or quote it "
+        'to make it text: "12:30:45"',
     ),
     Mistake(
         "a date that is none",
         PROJECT_FILE,
         "tags: [a, b]",
         "tags: 2024-99-99",
-        "lorebind.yaml:27:22: this cannot be read as the YAML type timestamp; quote it to "
-        "make it a text",
+        "lorebind.yaml:27:22: this cannot be read as the YAML type timestamp; quote it to make "
+        "it text",
     ),
     Mistake(
         "a YAML tag on a word",
         PROJECT_FILE,
         "model: gpt-x",
         "model: !mine gpt-x",
-        "lorebind.yaml:37:12: YAML tags are not supported; quote it to make it a text",
+        "lorebind.yaml:37:12: YAML tags are not supported; quote it to make it text",
     ),
     Mistake(
         "an unknown key",
@@ -303,7 +303,7 @@ MISTAKES = [
         "instructions: Help.",
         "instructions: on",
         "lorebind.yaml:43:5: instructions: expected text, got the boolean on; YAML reads the "
-        'plain word on as a boolean; quote it: "on"',
+        'unquoted word on as a boolean; quote it: "on"',
     ),
     Mistake(
         "a number for a text",
@@ -325,16 +325,16 @@ MISTAKES = [
         PROJECT_FILE,
         "description: What customers ask",
         "description: ~",
-        "lorebind.yaml:2:1: description: expected text, got nothing; write a value or leave "
-        "the key out",
+        "lorebind.yaml:2:1: description: expected text, got nothing; write a value or remove the "
+        "key",
     ),
     Mistake(
         "a date in free values",
         WORKFLOW_FILE,
         "er: 1",
         "er: 2024-01-02",
-        "workflows/triage.yaml:6:27: expected text, a number, a boolean, a list or a "
-        "mapping, got a date; quote it to make it a text",
+        "workflows/triage.yaml:6:27: expected text, a number, a boolean, a list or a mapping, "
+        "got a date; quote it to make it text",
         hides=("deep.er",),
     ),
     Mistake(
@@ -358,8 +358,8 @@ MISTAKES = [
         WORKFLOW_FILE,
         "knowledge:\n  - {id: own}",
         "knowledge:",
-        "workflows/triage.yaml:10:1: knowledge: expected a list, got nothing; write a value "
-        "or leave the key out",
+        "workflows/triage.yaml:10:1: knowledge: expected a list, got nothing; write a value or "
+        "remove the key",
         hides=("own",),
     ),
     Mistake(
@@ -399,7 +399,7 @@ MISTAKES = [
         PROJECT_FILE,
         "provider: openai",
         'provider: ""',
-        "lorebind.yaml:36:5: provider is empty; write a text",
+        "lorebind.yaml:36:5: provider is empty; write some text",
     ),
     Mistake(
         "an overlap that is too large",
@@ -512,7 +512,7 @@ MISTAKES = [
         PROJECT_FILE,
         "id: scratch",
         "id: off",
-        "lorebind.yaml:16:6: id: expected text, got the boolean off; YAML reads the plain "
+        "lorebind.yaml:16:6: id: expected text, got the boolean off; YAML reads the unquoted "
         'word off as a boolean; quote it: "off"',
         hides=("vector database",),
     ),
@@ -537,14 +537,14 @@ MISTAKES = [
         PROJECT_FILE,
         '"Bearer {{ .secrets.TOKEN }}"',
         "0123456",
-        "lorebind.yaml:11:51: YAML reads this as another number; write a template",
+        "lorebind.yaml:11:51: YAML reads this as a different number; write a template",
     ),
     Mistake(
         "an id twice",
         PROJECT_FILE,
         "  - {id: scratch, type: memory}",
         "  - {id: file, type: memory}",
-        "lorebind.yaml:16:6: vector database id 'file' is used twice; it is used first at "
+        "lorebind.yaml:16:6: vector database id 'file' is used twice; it is first used at "
         "lorebind.yaml:13:5",
     ),
     Mistake(
@@ -552,7 +552,7 @@ MISTAKES = [
         OTHER_FILE,
         "id: reply",
         "id: triage",
-        "workflows/triage.yaml:1:1: workflow id 'triage' is used twice; it is used first at "
+        "workflows/triage.yaml:1:1: workflow id 'triage' is used twice; it is first used at "
         "workflows/reply.yaml:1:1",
         hides=(WORKFLOW_FILE,),
     ),
@@ -561,7 +561,7 @@ MISTAKES = [
         WORKFLOW_FILE,
         "  - {id: own}",
         "  - {id: own}\n  - {id: own}",
-        "workflows/triage.yaml:12:6: binding id 'own' is used twice; it is used first at "
+        "workflows/triage.yaml:12:6: binding id 'own' is used twice; it is first used at "
         "workflows/triage.yaml:11:6",
         hides=("own",),
     ),
@@ -678,7 +678,7 @@ MISTAKES = [
         WORKFLOW_FILE,
         "{{ .env.DATA }}",
         "{{ .env }}",
-        "workflows/triage.yaml:20:5: {{ .env }} names no variable; write {{ .env.NAME }}",
+        "workflows/triage.yaml:20:5: {{ .env }} does not name a variable; write {{ .env.NAME }}",
     ),
     Mistake(
         "an unknown scope",
@@ -734,15 +734,15 @@ MISTAKES = [
         WORKFLOW_FILE,
         "{{ .tasks.first.output.topic }}",
         "{{ .tasks.first",
-        "workflows/triage.yaml:21:5: a template is opened by '{{' and not closed; end it with '}}'",
+        "workflows/triage.yaml:21:5: a template is opened by '{{' but not closed; end it with '}}'",
     ),
     Mistake(
         "a template where none is read",
         PROJECT_FILE,
         "instructions: Help.",
         'instructions: "{{ .input.x }}"',
-        "lorebind.yaml:43:5: instructions is not a template: {{ .input.x }} would stay as it "
-        "is; templates are read in api_key, dsn, config, addresses and paths of sources, "
+        "lorebind.yaml:43:5: instructions takes no templates: {{ .input.x }} would stay as "
+        "written; templates can be used in api_key, dsn, config, addresses and paths of sources, "
         "vars, prompt, query, history, input, items, with, update and outputs",
     ),
     Mistake(
@@ -757,8 +757,8 @@ MISTAKES = [
         GRAPH_FILE,
         "next: kind",
         "next: kid",
-        "workflows/sort.yaml:6:19: task 'look' goes on to unknown task 'kid'; did you mean "
-        "'kind'; known: ask, both, each, kind, look, sorry",
+        "workflows/sort.yaml:6:19: task 'look' leads to unknown task 'kid'; did you mean 'kind'; "
+        "known: ask, both, each, kind, look, sorry",
         hides=("edge",),
     ),
     Mistake(
@@ -766,8 +766,8 @@ MISTAKES = [
         GRAPH_FILE,
         "default: sorry",
         "default: part",
-        "workflows/sort.yaml:8:41: task 'kind' goes on to task 'part', which is in another "
-        "list of tasks; known: ask, both, each, kind, look, sorry",
+        "workflows/sort.yaml:8:41: task 'kind' leads to task 'part', which is in another list of "
+        "tasks; known: ask, both, each, kind, look, sorry",
         hides=("edge",),
     ),
     Mistake(
@@ -775,8 +775,8 @@ MISTAKES = [
         GRAPH_FILE,
         ", on_success: {next: both}}",
         ", final: true}",
-        "workflows/sort.yaml:15:5: task 'both' is never reached; let an edge lead to it from "
-        "task 'look', or remove it",
+        "workflows/sort.yaml:15:5: task 'both' is never reached; add an edge to it from task "
+        "'look', or remove it",
         hides=("edge",),
     ),
     Mistake(
@@ -785,22 +785,21 @@ MISTAKES = [
         "    final: true\n  - {id: ask",
         "  - {id: ask",
         "workflows/sort.yaml:15:5: task 'both' has no next task; task 'look' (line 5) has edges, "
-        "so the written order does not count: write on_success or final: true",
+        "so the order of the list does not apply: write on_success or final: true",
     ),
     Mistake(
         "an edge out of a final task",
         GRAPH_FILE,
         "    final: true\n  - {id: ask",
         "    final: true\n    on_success: {next: sorry}\n  - {id: ask",
-        "workflows/sort.yaml:21:5: task 'both' is final, and on_success leads on from it; "
-        "remove one of them",
+        "workflows/sort.yaml:21:5: task 'both' is final, but has on_success; remove one of them",
     ),
     Mistake(
         "a task that goes on to itself",
         GRAPH_FILE,
         "none: [ask]",
         "none: [ask, kind]",
-        "workflows/sort.yaml:8:39: task 'kind' names itself as next; put a router into the loop",
+        "workflows/sort.yaml:8:39: task 'kind' is its own next task; add a router to the loop",
     ),
     Mistake(
         "a final task before others",
@@ -839,7 +838,7 @@ MISTAKES = [
         GRAPH_FILE,
         "Sum up.",
         '"{{ .item }}"',
-        "workflows/sort.yaml:19:22: {{ .item }} is not defined: item is known only in the "
+        "workflows/sort.yaml:19:22: {{ .item }} is not defined: item is available only in the "
         "tasks of a collection",
     ),
     Mistake(
@@ -855,7 +854,7 @@ MISTAKES = [
         GRAPH_FILE,
         "{seen: {reducers:",
         "{extra: {}, seen: {reducers:",
-        "workflows/sort.yaml:3:12: channel 'extra' is there without being declared; every "
+        "workflows/sort.yaml:3:12: channel 'extra' is built in and cannot be declared; every "
         "workflow has messages, extra, errors; choose another name",
     ),
     Mistake(
@@ -880,14 +879,14 @@ MISTAKES = [
         ".tasks.ask.output",
         ".tasks.part.output",
         "workflows/sort.yaml:18:20: {{ .tasks.part.output }} is not defined: task 'part' is "
-        "within task 'each'; name tasks.each.output",
+        "inside task 'each'; use tasks.each.output",
     ),
     Mistake(
         "an error where none can be",
         GRAPH_FILE,
         "Go on.",
         "{{ .error.type }}",
-        "workflows/sort.yaml:21:27: {{ .error.type }} is not defined: error is known only "
+        "workflows/sort.yaml:21:27: {{ .error.type }} is not defined: error is available only "
         "after an on_error",
     ),
     Mistake(

@@ -208,7 +208,7 @@ def test_two_catalogs_in_one_place(
     data = declared(
         {**QDRANT, "id": "one", "catalog": first}, {**QDRANT, "id": "two", "catalog": second}
     )
-    with pytest.raises(ConfigurationError, match="'one' keeps its catalog there already"):
+    with pytest.raises(ConfigurationError, match="'one' already keeps its catalog there"):
         build_project(data, root=tmp_path, environ={"CATALOG_DSN": "x"})
 
 
@@ -218,7 +218,7 @@ def test_in_the_file_of_a_sqlite_database(tmp_path: Path) -> None:
     for path, refused in (("x.db", True), ("y.db", False)):
         data = declared(sqlite, {**QDRANT, "id": "q", "catalog": {"path": path}})
         if refused:
-            with pytest.raises(ConfigurationError, match="'file' keeps its catalog there"):
+            with pytest.raises(ConfigurationError, match="'file' already keeps its catalog there"):
                 build_project(data, root=tmp_path, environ={})
         else:
             build_project(data, root=tmp_path, environ={})

@@ -1,4 +1,4 @@
-"""Conditions: what they may name, what they give, and that they always come back."""
+"""Conditions use only known names, return JSON values, and always finish."""
 
 from __future__ import annotations
 
@@ -108,24 +108,24 @@ def test_the_tasks_that_a_condition_names_are_told(text: str, expected: set[str]
     [
         (
             "tsks.read.ok",
-            "it names unknown 'tsks'; did you mean 'tasks'; known: " + ", ".join(sorted(NAMES)),
+            "it uses unknown name 'tsks'; did you mean 'tasks'; known: " + ", ".join(sorted(NAMES)),
         ),
-        ("env.KEY", "it names unknown 'env'; known: " + ", ".join(sorted(NAMES))),
-        ("secrets.KEY", "it names unknown 'secrets'; known: " + ", ".join(sorted(NAMES))),
+        ("env.KEY", "it uses unknown name 'env'; known: " + ", ".join(sorted(NAMES))),
+        ("secrets.KEY", "it uses unknown name 'secrets'; known: " + ", ".join(sorted(NAMES))),
         ("1 +", "it is malformed: at line 1, column 4, it ends too early"),
         (
             "true\nand false",
-            "it is malformed: at line 2, column 1, 'and' is not expected; write &&",
+            "it is malformed: at line 2, column 1, unexpected 'and'; write &&",
         ),
-        ("input.a = 1", "it is malformed: at line 1, column 9, '=' is not expected; write =="),
+        ("input.a = 1", "it is malformed: at line 1, column 9, unexpected '='; write =="),
         ("", "it is malformed: at line 1, column 1, it ends too early"),
         (
             "sizes(input.list)",
             "it calls unknown function 'sizes'; did you mean 'size'; known: all,",
         ),
-        ("tasks.a-b.output", "it names unknown 'b'; write tasks[\"a-b\"]"),
+        ("tasks.a-b.output", "it uses unknown name 'b'; write tasks[\"a-b\"]"),
         ("1 + 'a'", "'+' does not take an integer and text"),
-        ("(" * 200 + "1" + ")" * 200, "it is nested too deep"),
+        ("(" * 200 + "1" + ")" * 200, "it is nested too deeply"),
         ("true" + " " * 100_000, "it is longer than 100,000 characters"),
     ],
 )
@@ -140,25 +140,34 @@ def test_what_is_malformed_is_said_before_it_runs(text: str, message: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("input.missing", "there is no 'missing'; has(…) asks whether a key is there"),
-        ("tasks.gone.output", "there is no 'gone'; has(…) asks whether a key is there"),
-        ("tasks[input.text]", "a key is not there; has(…) asks whether it is"),
-        ("tasks.skipped.output.x", "it asks for a key of what is not a mapping; the output of a"),
-        ("input.list[7]", "an index is not in its list"),
+        ("input.missing", "there is no key 'missing'; use has(…) to check whether it is there"),
+        ("tasks.gone.output", "there is no key 'gone'; use has(…) to check whether it is there"),
+        ("tasks[input.text]", "a key is missing; use has(…) to check whether it is there"),
+        (
+            "tasks.skipped.output.x",
+            "it reads a key of a value that is not a mapping; the output of a",
+        ),
+        ("input.list[7]", "an index is outside its list"),
         ("input.text > 1", "'>' does not take text and an integer"),
         ("input.three + 1.5", "'+' does not take an integer and a number with a fraction"),
         ("input.three.size()", "size does not take an integer"),
         ("input.three / 0", "it divides by zero"),
         ("input.three * 9223372036854775807", "an integer becomes too large"),
-        ("input.text ? 1 : 2", "what stands before '?' is neither true nor false"),
-        ("input.three.all(x, true)", "a macro goes through what is neither a list nor a mapping"),
+        ("input.text ? 1 : 2", "the value before '?' is neither true nor false"),
+        (
+            "input.three.all(x, true)",
+            "a macro iterates over a value that is neither a list nor a mapping",
+        ),
         ("'x'.matches('(' + input.text)", "a regular expression is malformed"),
         ("int(input.text)", "a value cannot be converted"),
-        ("item.x", "it names what is not known here"),
-        ("timestamp('2026-01-01T00:00:00Z')", "its value, a timestamp, is not what JSON can say"),
-        ("1.0 / 0.0", "its value, a double, is not what JSON can say"),
-        ("[{1: 2}]", "its value, a map, is not what JSON can say"),
-        ("b'x'", "its value, a bytes, is not what JSON can say"),
+        ("item.x", "it uses a name that is not known here"),
+        (
+            "timestamp('2026-01-01T00:00:00Z')",
+            "its value, a timestamp, cannot be represented in JSON",
+        ),
+        ("1.0 / 0.0", "its value, a double, cannot be represented in JSON"),
+        ("[{1: 2}]", "its value, a map, cannot be represented in JSON"),
+        ("b'x'", "its value, a bytes, cannot be represented in JSON"),
     ],
 )
 def test_what_cannot_be_computed_is_said_without_values(text: str, message: str) -> None:
@@ -166,11 +175,17 @@ def test_what_cannot_be_computed_is_said_without_values(text: str, message: str)
 
 
 def test_values_that_json_cannot_say_are_refused() -> None:
-    assert refused("input.a", {"input": {"a": object()}}) == "a value is not what JSON can say"
+    assert refused("input.a", {"input": {"a": object()}}) == (
+        "a value cannot be represented in JSON"
+    )
     assert refused("input.a", {"input": {"a": 2**70}}) == "an integer is too large"
-    assert refused("input.a", {"input": {"a": "\ud800"}}) == "a text is not what JSON can say"
+    assert refused("input.a", {"input": {"a": "\ud800"}}) == (
+        "a text value cannot be represented in JSON"
+    )
     for data in ("a\0b", ["a\0"], {"\0": 1}):
-        assert refused("input.a", {"input": {"a": data}}) == "a text holds a null character"
+        assert refused("input.a", {"input": {"a": data}}) == (
+            "a text value contains a null character"
+        )
 
 
 def test_a_truth_is_true_or_false() -> None:
@@ -231,10 +246,10 @@ def test_a_deep_value_is_refused_and_does_not_end_the_process() -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    message = f"what it names is nested deeper than {MAX_DEPTH} levels"
+    message = f"it uses a value nested deeper than {MAX_DEPTH} levels"
     assert refused("input.a", {"input": {"a": deep}}) == message
     assert refused("input == item", {"input": deep, "item": deep}) == message
-    for _ in range(100_000):  # or Python's own way of freeing it would be deep
+    for _ in range(100_000):  # otherwise Python would free it recursively
         deep = deep[0]
 
 
@@ -303,8 +318,11 @@ def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
 
 
 def test_what_all_items_share_is_converted_once() -> None:
-    """It is converted again if it is another object, and after so many values of items that what
-    the runtime keeps of them stays small; the values are the same either way."""
+    """Values that all items share are converted once, and again for another object.
+
+    They are also converted again after many item values, because the runtime never frees those.
+    The results are the same either way.
+    """
     condition = compile_condition("item.id + index + size(input.list) + tasks.a.output")
     kept = Converted()
     used: list[Any] = []
@@ -322,7 +340,7 @@ def test_what_all_items_share_is_converted_once() -> None:
     assert len(used) == 1
     assert of(5, list=[1]) == 7
     assert len(used) == 2
-    with pytest.raises(ConditionError, match="there is no 'list'"):
+    with pytest.raises(ConditionError, match="there is no key 'list'"):
         of(5)
     for item in range(4_000):
         of(item, list=long)
@@ -330,7 +348,7 @@ def test_what_all_items_share_is_converted_once() -> None:
 
 
 def test_items_are_freed() -> None:
-    """Neither the runtime nor a condition holds on to an item it was computed for."""
+    """Neither the runtime nor a condition keeps an item after the evaluation."""
     condition, kept = compile_condition("item != null && size(input.list) == 1"), Converted()
     item = {"id": 1}
 
@@ -350,11 +368,11 @@ def test_items_are_freed() -> None:
         ("[1].map(index, index + item.id)", [8]),
         ("{'item': item.id, 'index': index}", {"item": 7, "index": 2}),
         ("has(item.id) && !has(item.no) // item", True),
-        ("item.index == 3", "there is no 'index'"),
+        ("item.index == 3", "there is no key 'index'"),
     ],
 )
 def test_items_are_seen_as_all_other_values_are(text: str, expected: Any) -> None:
-    """Also beside macros whose variables have the same names, and in comments."""
+    """Items also work next to macros whose variables have the same names, and in comments."""
     scopes = {"item": {"id": 7}, "index": 2, "input": {"list": [3]}}
     if isinstance(expected, str):
         with pytest.raises(ConditionError, match=expected):
@@ -364,6 +382,6 @@ def test_items_are_seen_as_all_other_values_are(text: str, expected: Any) -> Non
 
 
 def test_a_condition_cannot_ask_for_items_by_itself() -> None:
-    """The function by which the runtime is given them is none of the language."""
+    """A condition cannot call the function that passes items to the runtime."""
     with pytest.raises(ConditionError, match="it calls unknown function 'given'"):
         compile_condition("given('item') == [item]")

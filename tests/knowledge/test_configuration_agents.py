@@ -1,4 +1,4 @@
-"""Agents whose model, which only quotes, could not do what they declare."""
+"""Settings of agents that their extractive model does not support."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ agents:
 def test_an_extractive_model_takes_neither(
     tmp_path: Path, field: str, message: str, model: str
 ) -> None:
-    """Whether it is named or the only one; without declared models a call may bring one."""
+    """An extractive model, named or default, is refused; without models, a call may bring one."""
     (tmp_path / "steps.py").write_text('def look() -> str:\n    """Look."""\n    return ""\n')
     file = tmp_path / "lorebind.yaml"
     file.write_text(f"{PROJECT}{model}    {field}\n")

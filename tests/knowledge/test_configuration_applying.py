@@ -1,4 +1,4 @@
-"""`export` and `apply`: resources leave a project and come into one, and nothing else changes."""
+"""`export` prints the resources of a project, and `apply` changes those and nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def apply(project: Path, text: str, **how: Any) -> Any:
 def test_applying_puts_in_what_is_given_and_no_more(
     before: Styled, wanted: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """In every style of YAML: given entries are there, and every byte outside of them stays."""
+    """In every style of YAML, the given entries are applied and all other bytes stay."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "lorebind.yaml"
         file.write_bytes(before.text.encode())
@@ -87,7 +87,7 @@ def test_applying_puts_in_what_is_given_and_no_more(
 @settings(max_examples=examples(40), deadline=None)
 @given(before=projects())
 def test_what_was_exported_changes_nothing(before: Styled) -> None:
-    """A project that is given its own resources keeps every byte."""
+    """A project to which its own export is applied keeps every byte."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "lorebind.yaml"
         file.write_bytes(before.text.encode())
@@ -99,7 +99,7 @@ def test_what_was_exported_changes_nothing(before: Styled) -> None:
 
 
 def test_export_keeps_what_was_written(project: Path) -> None:
-    """Templates stay templates, and defaults that nobody wrote are left out."""
+    """An export keeps templates and omits defaults."""
     data = export_resources(load_project(project, environ=ENVIRON))
     read = yaml.safe_load(PROJECT)
     assert data == {key: read[key] for key in ("embedders", "knowledge_bases")}
@@ -107,7 +107,7 @@ def test_export_keeps_what_was_written(project: Path) -> None:
 
 
 def test_export_of_one(project: Path) -> None:
-    """A knowledge base goes with what it names, or what it has by default if that is declared."""
+    """A knowledge base is exported with the embedder and database it uses, if declared."""
     loaded = load_project(project, environ=ENVIRON)
     data = export_resources(loaded, "notes")
     assert {section: [one["id"] for one in some] for section, some in data.items()} == {
@@ -142,7 +142,7 @@ def with_workflow(project: Path) -> Path:
 
 
 def test_one_resource(project: Path) -> None:
-    """A text may be one resource, of any kind, with its problems at its own lines."""
+    """A single resource of any kind can be applied, and its problems have its own line numbers."""
     (change,) = apply(project, ONE).changes
     assert (change.section, change.id, change.action) == ("knowledge_bases", "docs", "updated")
     assert load_project(project, environ=ENVIRON).knowledge_base("docs")[0].written() == {
@@ -159,7 +159,7 @@ def test_one_resource(project: Path) -> None:
 
 
 def test_into_a_workflow(with_workflow: Path) -> None:
-    """Its file is edited, with what is in it kept; the project's namesake stays."""
+    """The workflow's file is edited. The project's knowledge base with the same id stays."""
     before = with_workflow.read_text()
     file = with_workflow.parent / "workflows" / "triage.yaml"
     applied = apply(with_workflow, "workflow: triage\n" + ONE)
@@ -196,14 +196,14 @@ def test_into_a_workflow(with_workflow: Path) -> None:
             "workflow: triage\nvector_dbs: [{ id: m, type: memory }]\nknowledge_bases:\n"
             "  - { id: own, sources: [{ type: file_glob, path: own/* }] }\n",
             UsageError,
-            r"would change lorebind\.yaml and triage\.yaml, and only one file is written",
+            r"would change lorebind\.yaml and triage\.yaml, but only one file can be changed",
         ),
     ],
 )
 def test_what_cannot_be_taken_into_a_workflow(
     with_workflow: Path, text: str, error: type[Exception], said: str
 ) -> None:
-    """It is named, and both files stay as they are."""
+    """The problem is reported, and both files stay as they are."""
     before = with_workflow.read_text()
     with pytest.raises(error, match=said):
         apply(with_workflow, text)
@@ -212,14 +212,14 @@ def test_what_cannot_be_taken_into_a_workflow(
 
 
 def test_a_workflow_within_the_project(project: Path) -> None:
-    """Its lists are not at the top of a file, where they could be edited: the place is said."""
+    """The lists of a nested workflow cannot be edited, so the error gives its position."""
     project.write_text(PROJECT + "workflows: [{ id: w, tasks: [{ id: say, prompt: Hello }] }]\n")
-    with pytest.raises(UsageError, match=r"'w' is part of lorebind\.yaml:17:13; change its"):
+    with pytest.raises(UsageError, match=r"'w' is declared in lorebind\.yaml:17:13; change its"):
         apply(project, "workflow: w\n" + ONE)
 
 
 def test_what_get_prints(project: Path) -> None:
-    """Only what is declared of the knowledge base counts; nothing else may stand beside it."""
+    """Of the output of `get`, only the declaration counts, and unknown keys are refused."""
     kb = load_project(project, environ=ENVIRON).knowledge_base("docs")[0]
     printed = {
         "workflow": None,
@@ -238,7 +238,7 @@ def test_what_get_prints(project: Path) -> None:
 
 
 def test_comments_stand_where_they_stood(project: Path) -> None:
-    """An entry is replaced between its neighbours, in its own style."""
+    """A replaced entry keeps its style, and its neighbors stay as they are."""
     applied = apply(project, "embedders: [{id: cloud, provider: local}]\n")
     old = '{id: cloud, provider: openai, api_key: "{{ .env.KEY }}"}'
     assert project.read_text() == PROJECT.replace(old, "{id: cloud, provider: local}")
@@ -247,7 +247,7 @@ def test_comments_stand_where_they_stood(project: Path) -> None:
 
 
 def test_a_dry_run_writes_nothing_and_shows_the_difference(project: Path) -> None:
-    """The file keeps its bytes and its time; the difference names both sides."""
+    """The file keeps its bytes and modification time, and the diff names both sides."""
     before = project.stat()
     applied = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
     assert project.read_text() == PROJECT
@@ -294,7 +294,7 @@ def test_a_dry_run_writes_nothing_and_shows_the_difference(project: Path) -> Non
     ],
 )
 def test_what_is_not_valid_leaves_the_file(project: Path, text: str, problem: str) -> None:
-    """Problems of the text, and of the project as it would be, are named with their places."""
+    """Problems of the text and of the resulting project are reported with their positions."""
     with pytest.raises(ConfigurationError) as caught:
         apply(project, text)
     assert problem in str(caught.value)
@@ -318,7 +318,7 @@ SECRET = "sk-Zq8hidden"
 )
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_secret_is_refused_without_being_shown(project: Path, text: str, dry_run: bool) -> None:
-    """Not in the message, not in its cause, and not in the file."""
+    """A secret is not in the message, not in its cause, and not in the file."""
     with pytest.raises(ConfigurationError) as caught:
         apply(project, text, dry_run=dry_run)
     error: BaseException | None = caught.value
@@ -329,7 +329,7 @@ def test_a_secret_is_refused_without_being_shown(project: Path, text: str, dry_r
 
 
 def test_a_project_that_is_not_valid_is_not_edited(project: Path) -> None:
-    """What is wrong with it before is said of it, and not of what is applied."""
+    """Problems that the project already has are reported as problems of the project."""
     project.write_text(PROJECT + "knowlege: []\n")
     with pytest.raises(ConfigurationError, match=r"^lorebind\.yaml:17:1: unknown key 'knowlege'"):
         apply(project, "embedders: [{id: cloud, provider: local}]\n")
@@ -345,15 +345,15 @@ def test_a_project_that_is_not_valid_is_not_edited(project: Path) -> None:
     ],
 )
 def test_what_cannot_be_edited_is_refused(project: Path, text: str) -> None:
-    """Where an edit would say something else than was meant, the file stays as it is."""
+    """If an edit would produce other data than expected, the file stays as it is."""
     project.write_text(text)
-    with pytest.raises(UsageError, match=r"'vector_dbs' in lorebind\.yaml .* cannot be edited"):
+    with pytest.raises(UsageError, match=r"'vector_dbs' in lorebind\.yaml cannot be edited as"):
         apply(project, "vector_dbs: [{id: a, type: memory}, {id: b, type: sqlite}]\n")
     assert project.read_text() == text
 
 
 def test_an_anchor_that_others_repeat_is_kept(project: Path) -> None:
-    """Replacing what an alias stands for is refused, for it would change two places."""
+    """Replacing a value that an alias repeats is refused, because it would change both."""
     text = (
         "name: demo\nembedders: [{id: words, provider: hashing}]\nknowledge_bases:\n"
         "  - id: a\n    sources: &s [{type: markdown_glob, path: a.md}]\n"
@@ -369,7 +369,7 @@ def test_an_anchor_that_others_repeat_is_kept(project: Path) -> None:
 
 
 def test_the_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
-    """A project file that is a link stays one; the file behind it keeps its permissions."""
+    """A project file that is a link stays a link, and its target keeps its permissions."""
     (tmp_path / "real").mkdir()
     real = tmp_path / "real" / "shared.yaml"
     real.write_text(PROJECT)
@@ -384,7 +384,7 @@ def test_the_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
 
 
 def test_the_draft_of_a_writer_that_was_killed_goes(project: Path) -> None:
-    """The next one removes it, even where that one has nothing to write."""
+    """The next call removes the draft of a killed process, even if it writes nothing itself."""
     draft = project.parent / ".lorebind.yaml.draft"
     outside = project.parent / "outside"
     outside.write_text("kept")
@@ -398,7 +398,7 @@ def test_the_draft_of_a_writer_that_was_killed_goes(project: Path) -> None:
 
 
 def test_a_dry_run_waits_for_nobody(project: Path) -> None:
-    """It reads what is there, whoever is writing."""
+    """A dry run reads the file even while another process holds the lock."""
     with project.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         found = apply(project, "vector_dbs: [{id: m, type: memory}]\n", dry_run=True)
@@ -406,13 +406,13 @@ def test_a_dry_run_waits_for_nobody(project: Path) -> None:
 
 
 def test_the_file_is_replaced_in_one_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the last step fails the old file is there in full, and no draft stays behind."""
+    """If the last step fails, the old file is still complete and no draft is left."""
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(UsageError, match="No space left on device; it is as it was"):
+    with pytest.raises(UsageError, match="No space left on device; it is unchanged"):
         apply(project, "vector_dbs: [{id: m, type: memory}]\n")
     assert project.read_text() == PROJECT
     assert os.listdir(project.parent) == ["lorebind.yaml"]

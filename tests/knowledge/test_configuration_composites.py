@@ -1,4 +1,4 @@
-"""Tasks that run another workflow: what loading says of them."""
+"""Problems of tasks that run another workflow, as found while loading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REMOVE = "; remove one of these composite tasks"
 
 
 def load(root: Path, *workflows: str) -> list[str]:
-    """The problems of a project with these workflow files, named a.yaml, b.yaml and so on."""
+    """Return the problems of a project with these workflow files, named a.yaml, b.yaml, …"""
     (root / "lorebind.yaml").write_text("name: p\nautoload: { include: ['w/*.yaml'] }\n")
     (root / "w").mkdir(exist_ok=True)
     for name, text in zip("abcdef", workflows, strict=False):
@@ -42,7 +42,7 @@ def outer(task: str) -> str:
 
 
 def calls(workflow: str, *others: str) -> str:
-    """A workflow that runs these others."""
+    """Return a workflow that runs these others."""
     tasks = "".join(
         f"  - {{ id: t{n}, type: composite, workflow: {one} }}\n" for n, one in enumerate(others)
     )
@@ -50,7 +50,7 @@ def calls(workflow: str, *others: str) -> str:
 
 
 def test_a_composite_is_valid(tmp_path: Path) -> None:
-    """Required inputs are given; those with a default, and those not required, may be left out."""
+    """Required inputs must be given; optional ones and those with a default may be omitted."""
     task = "{ id: t, type: composite, workflow: inner, input: { question: '{{ .input.ask }}' } }"
     assert load(tmp_path, INNER, outer(task)) == []
 
@@ -103,13 +103,13 @@ def test_a_composite_is_valid(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_stands_at_its_place(tmp_path: Path, task: str, problem: str) -> None:
-    """Unknown workflows and keys, inputs that are missing, unknown or named by no template."""
+    """Unknown workflows and keys, and wrong or missing inputs, are reported at their position."""
     (found,) = load(tmp_path, INNER, outer(task))
     assert found.startswith(f"w/b.yaml:{problem}"), found
 
 
 def test_outputs_of_a_composite_may_have_any_name(tmp_path: Path) -> None:
-    """What another workflow gives is known when it has run, so anything below it is defined."""
+    """The output of another workflow is known only in a run, so any path below it is defined."""
     text = (
         outer("{ id: t, type: composite, workflow: inner, input: { question: q } }")
         + "  - { id: after, prompt: '{{ .tasks.t.output.answer }}' }\n"
@@ -118,21 +118,21 @@ def test_outputs_of_a_composite_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_a_workflow_that_runs_itself(tmp_path: Path) -> None:
-    """A circle of one."""
+    """A workflow that runs itself is a cycle."""
     assert load(tmp_path, calls("a", "a")) == [
         f"w/a.yaml:4:32: workflow 'a' would run itself: a -> a{REMOVE}"
     ]
 
 
 def test_a_circle_of_two(tmp_path: Path) -> None:
-    """It is said once, where it closes."""
+    """A cycle is reported once, at the task that closes it."""
     assert load(tmp_path, calls("a", "b"), calls("b", "a")) == [
         f"w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a{REMOVE}"
     ]
 
 
 def test_a_circle_of_three_beside_straight_ways(tmp_path: Path) -> None:
-    """Workflows that lead into a circle, or out of it, are no part of it."""
+    """Workflows that lead into a cycle, or are called from it, are not part of it."""
     files = [calls("a", "b"), calls("b", "e", "c"), calls("c", "d"), calls("d", "e", "b")]
     assert load(tmp_path, *files, calls("e")) == [
         f"w/d.yaml:5:32: workflow 'b' would run itself: b -> c -> d -> b{REMOVE}"
@@ -140,7 +140,7 @@ def test_a_circle_of_three_beside_straight_ways(tmp_path: Path) -> None:
 
 
 def test_two_circles_are_two_problems(tmp_path: Path) -> None:
-    """Two tasks that close a circle each are both named."""
+    """Two tasks that each close a cycle are both reported."""
     assert load(tmp_path, calls("a", "b", "c"), calls("b", "a"), calls("c", "a")) == [
         f"w/b.yaml:4:32: workflow 'a' would run itself: a -> b -> a{REMOVE}",
         f"w/c.yaml:4:32: workflow 'a' would run itself: a -> c -> a{REMOVE}",
@@ -148,13 +148,13 @@ def test_two_circles_are_two_problems(tmp_path: Path) -> None:
 
 
 def test_running_the_same_workflow_twice_is_no_circle(tmp_path: Path) -> None:
-    """Two tasks, or two workflows, may run the same one."""
+    """Two tasks, or two workflows, may run the same workflow."""
     assert load(tmp_path, calls("a", "c", "c", "b"), calls("b", "c"), calls("c")) == []
 
 
 def test_deep_chains_are_walked(tmp_path: Path) -> None:
-    """A thousand workflows that run each other in a row are no trouble to load."""
-    count = 1050  # more than Python's stack holds
+    """A chain of a thousand workflows loads."""
+    count = 1050  # more than Python's stack allows
     files = [calls(f"w{n}", *([f"w{n + 1}"] if n + 1 < count else [])) for n in range(count)]
     (tmp_path / "w").mkdir()
     for number, text in enumerate(files):
@@ -163,14 +163,14 @@ def test_deep_chains_are_walked(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_may_be_any_workflow(tmp_path: Path) -> None:
-    """Where one workflow's id is not known, none is called unknown."""
+    """If the id of a workflow cannot be read, no workflow is reported as unknown."""
     found = load(tmp_path, calls("a", "gone"), "id: [\ntasks: 1\n")
     assert len(found) == 1
     assert found[0].startswith("w/b.yaml:3:1: this is not YAML")
 
 
 def test_a_task_whose_id_cannot_be_read(tmp_path: Path) -> None:
-    """It is called the task: nothing of how it is kept meanwhile is shown."""
+    """A task without a readable id is called `the task`, and no internal value is shown."""
     text = "name: p\nworkflows:\n  - {id: a, tasks: [{id: 3, type: composite, workflow: b}]}\n"
     (tmp_path / "lorebind.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError) as caught:

@@ -1,4 +1,4 @@
-"""What a project asks for: found in every place, and without running or looking up anything."""
+"""The demands of a project are found in all files, without running code or reading variables."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ DEMANDS = """\
 lorebind.yaml:5:5: embedder 'mine' wants to run hooks:Mine, in hooks.py
 lorebind.yaml:6:5: embedder 'mine' wants to read the variable KEY
 lorebind.yaml:7:19: embedder 'theirs' wants to read the variable OPENAI_API_KEY
-lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, of an installed package
+lorebind.yaml:9:32: vector database 'db' wants to run yaml:Loader, from an installed package
 lorebind.yaml:9:68: vector database 'db' wants to read the variable DSN
 lorebind.yaml:12:5: vector database 'pg' wants to run hooks:Store.made, in hooks.py
-lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, of an installed package
+lorebind.yaml:14:17: vector database 'pg' wants to run yaml:Dumper, from an installed package
 lorebind.yaml:14:57: vector database 'pg' wants to run hooks:f, in hooks.py
 lorebind.yaml:15:16: vector database 'pg' wants to run hooks:g, in hooks.py
 lorebind.yaml:15:46: vector database 'pg' wants to read the variable URL
@@ -111,9 +111,9 @@ workflows/w.yaml:6:14: task 't' wants to read the variable TOLD
 workflows/w.yaml:7:28: task 'u' wants to run hooks:f, in hooks.py
 workflows/w.yaml:12:32: task 'v' wants to run package.own:g, in package/own.py
 workflows/w.yaml:12:63: task 'v' wants to read the variable KEY
-workflows/w.yaml:13:68: task 'x' wants to run yaml:load, of an installed package
+workflows/w.yaml:13:68: task 'x' wants to run yaml:load, from an installed package
 workflows/w.yaml:14:32: channel wants to run hooks:first, in hooks.py
-workflows/w.yaml:14:47: channel wants to run yaml:scan, of an installed package
+workflows/w.yaml:14:47: channel wants to run yaml:scan, from an installed package
 workflows/w.yaml:15:31: checkpointer wants to write a file outside of the project folder
 """
 
@@ -138,12 +138,12 @@ def shown(demands: Demands) -> str:
 
 
 def test_everything_is_found_with_its_place(root: Path) -> None:
-    """Code, variables and what else needs trust, in all files, at any depth; nothing is run."""
+    """Code, variables and other demands are found in all files, at any depth; nothing is run."""
     assert shown(read_demands(root)) == DEMANDS
 
 
 def test_every_field_that_names_code_is_found() -> None:
-    """Wherever a declaration's key takes the path of code, its value is known by its type."""
+    """Every field that takes the path of code returns it as a value of the type `CodePath`."""
     takes = [
         (name, key)
         for name, definition in schema.json_schema("project")["$defs"].items()
@@ -180,7 +180,7 @@ def _declarations() -> dict[str, Any]:
 
 
 def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
-    """Its own documents, on this machine, need no trust."""
+    """Documents and data in the project folder need no trust."""
     (tmp_path / "lorebind.yaml").write_text(
         "name: p\nknowledge_bases: [{ id: d, sources: [{ type: markdown_glob, path: '*.md' }] }]\n"
         "vector_dbs: [{ id: db, type: sqlite, config: { path: data/own.db } }]\n"
@@ -205,7 +205,7 @@ def test_a_plain_project_asks_for_nothing(tmp_path: Path) -> None:
 def test_the_digest_is_of_what_is_declared_and_named(
     root: Path, name: str, old: str, new: str, differs: bool
 ) -> None:
-    """It changes with what the YAML says and with the modules named; not with how it is written."""
+    """The digest depends on the declared data and the named modules, not on the formatting."""
     before = read_demands(root).digest
     file = root / name
     text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -215,7 +215,7 @@ def test_the_digest_is_of_what_is_declared_and_named(
 
 
 def test_no_variable_is_looked_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in the process nor in a `.env`, which may be anything."""
+    """Variables are read neither from the process nor from a `.env`, which may be broken."""
     (root / ".env").write_bytes(b"\xff\xfe broken")
     for name in re.findall(r"(?:env|secrets)\.(\w+)", PROJECT + WORKFLOW):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""Dimensions that files can compare: of an embedder, and of the database that keeps its vectors."""
+"""Embedders and vector databases whose dimensions can be compared before anything runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EMBEDDERS = [
 def test_a_mismatch_is_a_problem_of_the_knowledge_base(
     tmp_path: Path, embedder: str, dimension: int, vector_db: object
 ) -> None:
-    """It says both dimensions, and where to write the right one; the right one is accepted."""
+    """The message gives both dimensions and the fix, and a project with the fix loads."""
     assert callable(vector_db)
     text = vector_db(", dimension: 77")
     column = text.index("dimension:") + 5
@@ -83,12 +83,12 @@ def test_a_mismatch_is_a_problem_of_the_knowledge_base(
 def test_nothing_is_said_of_what_is_not_known(
     tmp_path: Path, embedder: str, vector_db: str
 ) -> None:
-    """Where one of the two says nothing, the first ingest measures."""
+    """If the embedder or the database declares no dimension, nothing is reported."""
     assert load(tmp_path, embedder, vector_db) == []
 
 
 def test_the_ones_it_names_are_compared(tmp_path: Path) -> None:
-    """By id, among several; a problem stands at `vector_db` where that is written."""
+    """The embedder and database are found by id; the problem is at `vector_db` if it is given."""
     embedder = "{ id: a, provider: local }\n  - { id: b, provider: hashing }"
     database = f"{{ id: m, type: memory }}\n  - {qdrant(', dimension: 256')}"
     assert load(tmp_path, embedder, database, ", embedder: b, vector_db: db") == []
@@ -98,7 +98,7 @@ def test_the_ones_it_names_are_compared(tmp_path: Path) -> None:
 
 
 def test_defaults_are_compared_too(tmp_path: Path) -> None:
-    """Without embedders there is the local one."""
+    """The default embedder is compared too."""
     (tmp_path / "lorebind.yaml").write_text(
         f"name: p\nvector_dbs: [{qdrant(', dimension: 77')}]\n"
         f"knowledge_bases: [{{ id: docs, {SOURCES} }}]\n"
@@ -108,7 +108,7 @@ def test_defaults_are_compared_too(tmp_path: Path) -> None:
 
 
 def test_knowledge_bases_of_workflows_are_compared(tmp_path: Path) -> None:
-    """Those that one workflow declares are seen like the project's."""
+    """Knowledge bases of a workflow are compared like those of the project."""
     workflow = (
         f"workflows:\n  - id: w\n    tasks: [{{ id: t, prompt: x }}]\n    knowledge_bases:\n"
         f"      - {{ id: own, {SOURCES}, embedder: e2 }}\n"

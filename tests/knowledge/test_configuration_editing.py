@@ -1,4 +1,4 @@
-"""Editing YAML text: what an edit says afterwards, and that all else stays byte for byte."""
+"""Edits of YAML text produce the expected data and keep all other bytes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .yaml_styles import SECTIONS, Styled, projects, resources
 
 
 def merged(data: dict[str, Any], section: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a file says after the edit, in plain words."""
+    """Return the data of a file after the edit."""
     before = {entry["id"]: entry for entry in data.get(section) or []}
     return data | {section: list((before | {entry["id"]: entry for entry in entries}).values())}
 
 
 def differs(data: dict[str, Any], section: str, entries: list[dict[str, Any]]) -> set[str]:
-    """The pieces of a styled text that an edit may touch."""
+    """Return the owners of the pieces of a styled text that an edit may change."""
     ids = {entry["id"] for entry in data.get(section) or []}
     new = any(entry["id"] not in ids for entry in entries)
     return {f"{section}/{entry['id']}" for entry in entries} | ({f"{section}/"} if new else set())
@@ -34,7 +34,7 @@ def differs(data: dict[str, Any], section: str, entries: list[dict[str, Any]]) -
 def test_an_edit_says_what_it_should_and_leaves_the_rest(
     project: Styled, wanted: dict[str, list[dict[str, Any]]], section: str
 ) -> None:
-    """In every style of YAML: the entries are there, and every byte outside of them stays."""
+    """In every style of YAML, the entries are written and all other bytes stay."""
     entries = wanted.get(section, [])
     assert yaml.safe_load(project.text) == project.data
     edited = put_entries(project.text, section, entries)
@@ -79,12 +79,12 @@ NEW = {"id": "z", "provider": "local"}
     ],
 )
 def test_where_an_entry_is_put(before: str, after: str) -> None:
-    """New ones at the end of the list in its own style, known ones where they stand."""
+    """New entries go to the end of the list in its style; known ones are replaced in place."""
     assert put_entries(before, "embedders", [NEW]) == after
 
 
 def test_several_are_put_in_their_order() -> None:
-    """Entries that are not there follow each other."""
+    """New entries keep their order."""
     edited = put_entries("", "embedders", [{"id": "b"}, {"id": "a"}])
     assert edited == "\nembedders:\n  - id: b\n  - id: a\n"
 
@@ -113,7 +113,7 @@ json_values = st.recursive(
 @settings(max_examples=examples(150), deadline=None)
 @given(value=json_values, flow=st.booleans())
 def test_whatever_json_can_say_is_read_as_it_was_written(value: Any, flow: bool) -> None:
-    """Block and flow style alike give the same data back, by the reader of projects."""
+    """Any JSON value is written, in block or flow style, and read back unchanged."""
     entry = {"id": "x", "value": value}
     text = put_entries("all: [{id: a}]\n", "all", [entry]) if flow else as_yaml({"all": [entry]})
     source = YamlSource.parse(text, "f.yaml")

@@ -1,4 +1,4 @@
-"""Variables: from the process and from `.env`, by name only."""
+"""Variables are read by name from the process and from `.env`."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from lorebind_knowledge.errors import ConfigurationError
 
 
 class _Unlisted(Mapping):
-    """Variables that may be asked for, never listed."""
+    """Variables that can be read by name but not listed."""
 
     def __init__(self, **values):
         self.values_, self.asked = values, []
@@ -25,7 +25,7 @@ class _Unlisted(Mapping):
 
 
 def test_a_process_variable_wins_over_the_file(tmp_path):
-    """`.env` fills in what the process does not set, without expanding anything."""
+    """`.env` provides variables that the process does not set, and expands nothing."""
     (tmp_path / ".env").write_text("A=file\nB=$HOME/x\nC\n")
     environment = Environment(tmp_path, {"A": "process"})
 
@@ -38,7 +38,7 @@ def test_a_process_variable_wins_over_the_file(tmp_path):
 
 
 def test_only_named_variables_are_looked_up(tmp_path):
-    """The process's variables are asked for by name and never listed, not even for a hint."""
+    """Variables of the process are read by name and never listed, not even for a hint."""
     variables = _Unlisted(A="a", OPENAI_API_KEX="hidden")
     environment = Environment(tmp_path, variables)
 
@@ -53,7 +53,7 @@ def test_only_named_variables_are_looked_up(tmp_path):
 
 
 def test_a_near_name_of_the_file_is_suggested(tmp_path):
-    """Names written in `.env` may be shown, their values not."""
+    """Names in `.env` may be shown, but not their values."""
     (tmp_path / ".env").write_text("OPENAI_KEY=sk-hidden\n")
 
     with pytest.raises(TemplateError) as caught:
@@ -67,12 +67,12 @@ def test_a_near_name_of_the_file_is_suggested(tmp_path):
 
 def test_the_whole_environment_cannot_be_put_into_a_text(tmp_path):
     """`{{ .env }}` without a name is an error."""
-    with pytest.raises(TemplateError, match=r"^\{\{ \.env \}\} names no variable; write"):
+    with pytest.raises(TemplateError, match=r"^\{\{ \.env \}\} does not name a variable; write"):
         Environment(tmp_path, {"A": "a"}).fill("all: {{ .env }}")
 
 
 def test_the_file_is_read_at_the_first_look_up(tmp_path):
-    """Making an environment opens nothing, and its repr shows no values."""
+    """Creating an environment opens no file, and its repr shows no values."""
     environment = Environment(tmp_path, {"A": "hidden-a"})
     (tmp_path / ".env").write_text("B=hidden-b\n")
 
@@ -81,7 +81,7 @@ def test_the_file_is_read_at_the_first_look_up(tmp_path):
 
 
 def test_a_file_that_is_not_utf8_is_a_problem(tmp_path):
-    """The message names the file and shows none of it."""
+    """The message names the file and shows none of its content."""
     (tmp_path / ".env").write_bytes(b"A=\xff\xfe\n")
 
     with pytest.raises(ConfigurationError) as caught:

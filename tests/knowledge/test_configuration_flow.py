@@ -1,4 +1,4 @@
-"""What is said of the graph of a workflow before anything runs, each with its line and column."""
+"""Problems of the graph of a workflow, found before anything runs, with line and column."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ outputs: { all: "{{ .tasks.reply.output }}" }
 
 
 def problems(root: Path, *workflows: str) -> list[str]:
-    """The problems of a project with these workflow files, without the names of the files."""
+    """Return the problems of a project with these workflow files, without the file names."""
     (root / "w").mkdir(exist_ok=True)
     (root / "lorebind.yaml").write_text("name: p\nautoload: { include: ['w/*.yaml'] }\n")
     for number, text in enumerate(workflows):
@@ -66,7 +66,7 @@ def changed(root: Path, old: str, new: str) -> list[str]:
 
 
 def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
-    """The one that the tests below change."""
+    """The workflow that the tests below change is valid."""
     assert problems(tmp_path, TRIAGE) == []
 
 
@@ -76,64 +76,64 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "on_success: { next: kind }",
             "on_success: { next: kid }",
-            "5:21: task 'read' goes on to unknown task 'kid'; did you mean 'kind'; known: "
-            "answers, apologise, approve, kind, read, reply",
+            "5:21: task 'read' leads to unknown task 'kid'; did you mean 'kind'; known: answers, "
+            "apologise, approve, kind, read, reply",
         ),
         (
             "next: [apologise]",
             "next: [apologise, sorry]",
-            "5:65: task 'read' goes on to unknown task 'sorry'; known: "
-            "answers, apologise, approve, kind, read, reply",
+            "5:65: task 'read' leads to unknown task 'sorry'; known: answers, apologise, "
+            "approve, kind, read, reply",
         ),
         (
             "refund: [approve]",
             "refund: [aprove]",
-            "7:45: task 'kind' goes on to unknown task 'aprove'; did you mean 'approve'; known: "
+            "7:45: task 'kind' leads to unknown task 'aprove'; did you mean 'approve'; known: "
             "answers, apologise, approve, kind, read, reply",
         ),
         (
             "default: apologise",
             "default: answer",
-            "7:57: task 'kind' goes on to task 'answer', which is in another list of tasks; "
-            "known: answers, apologise, approve, kind, read, reply",
+            "7:57: task 'kind' leads to task 'answer', which is in another list of tasks; known: "
+            "answers, apologise, approve, kind, read, reply",
         ),
         (
             "refund: [approve]",
             "refund: answers",
-            "14:5: task 'approve' is never reached; let an edge lead to it from task 'read', or "
+            "14:5: task 'approve' is never reached; add an edge to it from task 'read', or "
             "remove it",
         ),
         (
             ", final: true, outputs",
             ", outputs",
-            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the "
-            "written order does not count: write on_success or final: true",
+            "19:7: task 'reply' has no next task; task 'read' (line 4) has edges, so the order "
+            "of the list does not apply: write on_success or final: true",
         ),
         (
             ", final: true, outputs",
             ", final: true, on_success: { next: apologise }, outputs",
-            "19:48: task 'reply' is final, and on_success leads on from it; remove one of them",
+            "19:48: task 'reply' is final, but has on_success; remove one of them",
         ),
         (
             ", final: true, outputs",
             ", on_success: { next: reply }, outputs",
-            "19:49: task 'reply' names itself as next; put a router into the loop",
+            "19:49: task 'reply' is its own next task; add a router to the loop",
         ),
         (
             ", final: true, outputs",
             ", on_success: { next: [answers] }, outputs",
-            "19:56: task 'answers' comes back to itself without a router: answers -> reply -> "
-            "answers; put a router into the loop",
+            "19:56: task 'answers' is in a loop without a router: answers -> reply -> answers; "
+            "add a router to the loop",
         ),
         (
             "default: apologise",
             "default: kind",
-            "7:57: task 'kind' names itself as next; put a router into the loop",
+            "7:57: task 'kind' is its own next task; add a router to the loop",
         ),
         (
             "next: [apologise]",
             "next: [apologise, apologise]",
-            "5:47: task 'read' goes on to task 'apologise' twice; name it once",
+            "5:47: task 'read' leads to task 'apologise' twice; name it once",
         ),
         ("{ next: kind }", "{ next: [] }", "5:21: next is empty; write at least one"),
         (
@@ -198,12 +198,13 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "condition: tasks.read.output.kind",
             "condition: item.kind",
-            "6:31: condition: item is not defined: item is known only in the tasks of a collection",
+            "6:31: condition: item is not defined: item is available only in the tasks of a "
+            "collection",
         ),
         (
             "filter: item != '' && index < 9",
             "filter: itm != ''",
-            "11:5: filter: it names unknown 'itm'; did you mean 'item'; known: error, index, "
+            "11:5: filter: it uses unknown name 'itm'; did you mean 'item'; known: error, index, "
             "input, item, output, state, tasks, workflow",
         ),
         (
@@ -214,7 +215,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "filter: item != '' && index < 9",
             "filter: tasks.answer.output == item",
-            "11:5: filter: tasks.answer is not defined: task 'answer' is within task 'answers'; "
+            "11:5: filter: tasks.answer is not defined: task 'answer' is inside task 'answers'; "
             "known: kind, read",
         ),
         (
@@ -226,17 +227,19 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "prompt: Pay?",
             "prompt: '{{ .index }}'",
-            "16:5: {{ .index }} is not defined: index is known only in the tasks of a collection",
+            "16:5: {{ .index }} is not defined: index is available only in the tasks of a "
+            "collection",
         ),
         (
             "prompt: Pay?",
             "prompt: '{{ .error.type }}'",
-            "16:5: {{ .error.type }} is not defined: error is known only after an on_error",
+            "16:5: {{ .error.type }} is not defined: error is available only after an on_error",
         ),
         (
             "prompt: Pay?",
             "prompt: '{{ .output }}'",
-            "16:5: {{ .output }} is not defined: output is known only in update and in conditions",
+            "16:5: {{ .output }} is not defined: output is available only in update and in "
+            "conditions",
         ),
         (
             "{{ .error.message }}",
@@ -253,8 +256,8 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "{{ .tasks.reply.output }}",
             "{{ .tasks.answer.output }}",
-            "21:12: {{ .tasks.answer.output }} is not defined: task 'answer' is within task "
-            "'answers'; name tasks.answers.output",
+            "21:12: {{ .tasks.answer.output }} is not defined: task 'answer' is inside task "
+            "'answers'; use tasks.answers.output",
         ),
         (
             "prompt: Pay?",
@@ -265,7 +268,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
         (
             "input: { ticket: {} }",
             "input: { ticket: {} }\nchannels: { seen: {}, errors: {} }",
-            "3:23: channel 'errors' is there without being declared; every workflow has "
+            "3:23: channel 'errors' is built in and cannot be declared; every workflow has "
             "messages, extra, errors; choose another name",
         ),
         (
@@ -312,7 +315,7 @@ def test_the_workflow_without_mistakes_is_valid(tmp_path: Path) -> None:
 def test_one_mistake_is_one_problem(
     tmp_path: Path, old: str, new: str, expected: str | None
 ) -> None:
-    """Each stands at what is wrong, and nothing else comes of it."""
+    """Each mistake is reported at its position, and without consequential problems."""
     if expected is None:
         text = TRIAGE.replace(old, new).replace('"{{ .item }}" }', '"{{ .item }}" }]')
         assert problems(tmp_path, text) == [
@@ -331,9 +334,9 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
     )
     found = problems(tmp_path, text.replace('"{{ .error.message }}"', "5"))
     assert [one.partition(";")[0] for one in found] == [
-        "5:21: task 'read' goes on to unknown task 'kid'",
-        "7:57: task 'kind' names itself as next",
-        "16:5: {{ .item }} is not defined: item is known only in the tasks of a collection",
+        "5:21: task 'read' leads to unknown task 'kid'",
+        "7:57: task 'kind' is its own next task",
+        "16:5: {{ .item }} is not defined: item is available only in the tasks of a collection",
         "20:22: prompt: expected text, got the number 5",
     ]
 
@@ -356,7 +359,7 @@ def test_all_are_said_at_once(tmp_path: Path) -> None:
 def test_what_cannot_be_read_may_lead_anywhere(
     tmp_path: Path, task: str, expected: list[str], others: str
 ) -> None:
-    """A task that is partly wrong has one problem; what it leads to is not said to be lost."""
+    """A partly invalid task has one problem, and its next tasks do not count as unreachable."""
     text = (
         "id: t\ntasks:\n"
         f"  - {{ id: first, type: router, condition: 'true', routes: {{ x: a, y: c }} }}\n"
@@ -396,8 +399,8 @@ tasks:
         ("[{ id: q, prompt: x }]", "8:7: task id 'q' is used twice"),
         ("{ id: a, prompt: x, knowledge: [{ id: kb }] }", "6:43: task 'a' binds unknown"),
         ("[{ id: a, prompt: x, knowledge: [{ id: kb }] }]", "6:44: task 'a' binds unknown"),
-        ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' goes on to unknown"),
-        ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' goes on to unknown"),
+        ("{ id: a, prompt: x, on_error: { next: b } }", "6:41: task 'a' leads to unknown"),
+        ("[{ id: a, prompt: x, on_error: { next: [b] } }]", "6:49: task 'a' leads to unknown"),
         ("{ id: a, type: python, call: 'os:system' }", "6:32: 'os:system' is in Python's"),
         ("[{ id: a, type: python, call: 'os:system' }]", "6:33: 'os:system' is in Python's"),
         ("5", "6:9: branches[0]: expected a mapping, got the number 5"),
@@ -412,7 +415,7 @@ tasks:
 def test_a_list_may_be_written_as_its_only_item(
     tmp_path: Path, branch: str, expected: str, broken: bool, following: str
 ) -> None:
-    """Problems stand at the same thing in both spellings, also beside others in the file."""
+    """Both spellings have their problems at the same value, also next to other problems."""
     text = ONE_OR_MORE.replace("BRANCH", branch).replace("NEXT", following)
     found = problems(tmp_path, text + "description: 5\n" * broken)
     assert len(found) == 1 + broken, found
@@ -420,7 +423,7 @@ def test_a_list_may_be_written_as_its_only_item(
 
 
 def test_the_python_form_needs_no_lists_either() -> None:
-    """What is declared as objects knows no places, and is read alike."""
+    """A single object may replace a list of one; without a file, the problem has no position."""
     made = WorkflowDeclaration.model_validate(
         {
             "id": "t",
@@ -434,7 +437,7 @@ def test_the_python_form_needs_no_lists_either() -> None:
         }
     )
     (problem,) = flows([made])
-    assert problem.message == "task 'a' goes on to unknown task 'no'"
+    assert problem.message == "task 'a' leads to unknown task 'no'"
 
 
 NESTED = """\
@@ -472,14 +475,14 @@ tasks:
         (
             ".tasks.side.output.left",
             ".tasks.left.output",
-            "18:18: {{ .tasks.left.output }} is not defined: task 'left' is within task 'side'; "
-            "name tasks.side.output",
+            "18:18: {{ .tasks.left.output }} is not defined: task 'left' is inside task 'side'; "
+            "use tasks.side.output",
         ),
         (
             'items: "{{ .tasks.one.output }}"',
             'items: "{{ .tasks.deep.output }}"',
-            "16:13: {{ .tasks.deep.output }} is not defined: task 'deep' is within task "
-            "'two'; known: before, one",
+            "16:13: {{ .tasks.deep.output }} is not defined: task 'deep' is inside task 'two'; "
+            "known: before, one",
         ),
         (
             "{{ .tasks.one.output }} {{ .tasks.before.output }}",
@@ -490,14 +493,14 @@ tasks:
         (
             'items: "{{ .tasks.before.output }}"',
             'items: "{{ .item }}"',
-            "11:9: {{ .item }} is not defined: item is known only in the tasks of a collection",
+            "11:9: {{ .item }} is not defined: item is available only in the tasks of a collection",
         ),
     ],
 )
 def test_nested_tasks_see_what_comes_before_them(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
-    """In their own list, and before the tasks that hold them."""
+    """A task can use those before it in its list, and those before the tasks that contain it."""
     assert not old or NESTED.count(old) == 1
     found = problems(tmp_path, NESTED.replace(old, new) if old else NESTED)
     assert found == ([expected] if expected else [])
@@ -517,23 +520,23 @@ channels: { seen: {} }
 
 
 def test_in_a_loop_tasks_come_before_themselves(tmp_path: Path) -> None:
-    """A router may lead back; then what runs later has also run earlier."""
+    """After a router leads back, tasks that run later have also run earlier."""
     assert problems(tmp_path, LOOP) == []
 
 
 def test_a_loop_without_a_way_out(tmp_path: Path) -> None:
-    """It is said once, with the way round."""
+    """The problem is reported once, with the path of the loop."""
     text = LOOP.replace("good: done", "good: judge2").replace(
         "{ id: done, prompt:", "{ id: judge2, on_success: { next: draft }, prompt:"
     )
     assert problems(tmp_path, text.replace(", final: true", "")) == [
-        "3:7: task 'draft' has no way to the end: draft -> judge -> draft; let a route lead to a "
-        "task that is final"
+        "3:7: task 'draft' never reaches an end: draft -> judge -> draft; add a route to a final "
+        "task"
     ]
 
 
 def test_an_injected_variable_stays_for_later_tasks(tmp_path: Path) -> None:
-    """Not only for prompts; but for no template that is filled before it is there."""
+    """Later tasks can use the variable too, but no template that is filled before it is set."""
     text = """\
 id: t
 knowledge_bases: [{ id: docs, sources: [{ type: file_glob, path: a.md }] }]
@@ -555,7 +558,7 @@ outputs: { x: "{{ .workflow.vars.block }}" }
 
 
 def test_a_checkpointer_knows_variables_only(tmp_path: Path) -> None:
-    """It is there before any run."""
+    """A checkpointer is created before any run, so it cannot use values of a run."""
     text = "id: t\ncheckpointer: { path: '{{ .input.x }}' }\ninput: { x: {} }\n"
     assert problems(tmp_path, text + "tasks: [{ id: a, prompt: p }]\n") == [
         "2:17: {{ .input.x }} is not defined: there is no scope 'input' here; known: env, secrets"
@@ -581,12 +584,12 @@ def test_a_checkpointer_knows_variables_only(tmp_path: Path) -> None:
     ],
 )
 def test_a_list_of_tasks_has_a_first_one(tmp_path: Path, tasks: str, expected: str) -> None:
-    """The first is where it begins, so only an empty list has no entry."""
+    """A list of tasks must not be empty."""
     assert problems(tmp_path, f"id: t\ntasks: {tasks}\n") == [expected]
 
 
 def test_workflows_within_tasks_are_walked(tmp_path: Path) -> None:
-    """A composite in a collection runs no workflow that is not there, or that runs itself."""
+    """Unknown workflows and cycles are also found in a composite task within a collection."""
     task = "{{ id: i, type: composite, workflow: {} }}"
     each = f"[{{{{ id: each, type: collection, items: [1], task: {task} }}}}]"
     files = [
@@ -603,7 +606,7 @@ def test_workflows_within_tasks_are_walked(tmp_path: Path) -> None:
 def test_without_the_extra_a_project_still_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What needs it says so when it runs."""
+    """A missing extra is reported when a workflow that needs it runs."""
     from lorebind_knowledge.configuration import conditions
 
     for module in ("cel_expr_python", "jsonschema"):
@@ -617,12 +620,12 @@ def test_without_the_extra_a_project_still_loads(
         conditions._runtime.cache_clear()
 
 
-# A model by brute force: all ways through a small graph, one after the other.
+# A brute-force model that walks every path through a small graph.
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Tasks with edges, most of them leading on."""
+    """Generate tasks whose edges mostly lead to later tasks."""
     count = draw(st.integers(1, 6))
     names = [f"t{number}" for number in range(count)]
     written = draw(st.integers(0, 5)) > 0
@@ -661,7 +664,7 @@ def lists_of(task: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def ways(start: str, edges: dict[str, list[str]]) -> Iterator[list[str]]:
-    """All ways from a task that come to no task twice, but perhaps to the last."""
+    """Yield all paths from a task that visit no task twice, except perhaps the last one."""
     todo = [[start]]
     while todo:
         way = todo.pop()
@@ -671,7 +674,7 @@ def ways(start: str, edges: dict[str, list[str]]) -> Iterator[list[str]]:
 
 
 def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
-    """Why a graph cannot be run."""
+    """Return the kinds of problems for which a graph is refused."""
     names = [task["id"] for task in tasks]
     by_name = dict(zip(names, tasks, strict=True))
     lists = {name: list(lists_of(task)) for name, task in by_name.items()}
@@ -690,17 +693,17 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
         if any(len(set(one)) < len(one) for one in lists[name]):
             found.add("twice")
         if name in edges[name]:
-            found.add("names itself")
+            found.add("its own next task")
         if not routed and not final and "on_success" not in task:
             found.add("has on_error but" if "on_error" in task else "has no next task")
         if final and "on_success" in task:
-            found.add("on_success leads on")
+            found.add("is final, but has")
         all_ways = list(ways(name, edges))
         for way in all_ways:
             if way[-1] == name and len(way) > 2 and not any("routes" in by_name[n] for n in way):
                 found.add("without a router")
         if not any(by_name[n].get("final") for way in all_ways for n in way):
-            found.add("no way to the end")
+            found.add("never reaches an end")
     reached = {name for way in ways(names[0], edges) for name in way}
     if reached != set(names):
         found.add("is never reached")
@@ -708,24 +711,24 @@ def refused_by_model(tasks: list[dict[str, Any]]) -> set[str]:
 
 
 CONSEQUENCES = {
-    "no way to the end": {
+    "never reaches an end": {
         "has no next task",
         "has on_error but",
         "without a router",
-        "names itself",
+        "its own next task",
         "unknown task",
     },
     "is never reached": {"unknown task"},
     "has no next task": {"unknown task"},
     "has on_error but": {"unknown task"},
 }
-"""What is not said beside another mistake that explains it."""
+"""The problems that are not reported next to another problem that explains them."""
 
 
 @given(graphs())
 @settings(max_examples=examples(500), deadline=None)
 def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[str, Any]]) -> None:
-    """And it has all kinds of problems that the model sees, and no others."""
+    """The reported kinds of problems are exactly those of the model."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
     said = [problem.message for problem in flows([workflow])]
     expected = refused_by_model(tasks)
@@ -740,7 +743,7 @@ def test_a_graph_is_accepted_exactly_if_the_model_accepts_it(tasks: list[dict[st
 @given(graphs().filter(lambda tasks: not refused_by_model(tasks)))
 @settings(max_examples=examples(200), deadline=None)
 def test_loading_and_running_see_the_same_graph(tasks: list[dict[str, Any]]) -> None:
-    """Of a valid list of tasks, what loading goes by is what a run goes by, and what is true."""
+    """For a valid list of tasks, loading, running and the generated edges give one graph."""
     workflow = WorkflowDeclaration.model_validate({"id": "w", "tasks": tasks})
     graph, flow = TaskGraph(workflow.tasks), Flow(workflow.tasks)
     names = [task["id"] for task in tasks]

@@ -1,4 +1,4 @@
-"""YAML to model to YAML: what was declared is what is written, and reading it again is the same."""
+"""Declarations are written as YAML without changes, and read back as the same declarations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(text: str) -> LoadedProject:
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=project_data())
 def test_yaml_to_model_to_yaml_is_the_identity(data: dict[str, Any]) -> None:
-    """For every kind of declaration: no key is lost, added, renamed or converted."""
+    """For every kind of declaration, no key is lost, added, renamed or converted."""
     loaded = load(as_yaml(data))
     written = loaded.project.written()
     assert written == data
@@ -45,7 +45,7 @@ def test_yaml_to_model_to_yaml_is_the_identity(data: dict[str, Any]) -> None:
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=project_data())
 def test_declarations_are_taken_for_what_they_declare(data: dict[str, Any]) -> None:
-    """A project built from the declarations of another is the same project."""
+    """A project built from the declarations of another project is the same project."""
     project = load(as_yaml(data)).project
     fields = {name: getattr(project, name) for name in project.model_fields_set}
     assert build_project(fields, root=Path(), environ=ENVIRON).project == project
@@ -62,7 +62,7 @@ knowledge: [{ id_ref: docs, top_k: null, retrieval: null }]
 
 
 def test_other_names_of_a_key_are_written_as_the_first() -> None:
-    """`id_ref` and `dsn` are read as what they mean; an explicit null stays."""
+    """Alternative keys such as `id_ref` and `dsn` are written as the main key; nulls stay."""
     project = load(OTHER_NAMES).project
     data = yaml.safe_load(OTHER_NAMES)
     data["vector_dbs"][0]["config"] = {"url": "http://host:6333"}
@@ -72,7 +72,7 @@ def test_other_names_of_a_key_are_written_as_the_first() -> None:
 
 
 def test_what_names_a_declaration_is_written_first() -> None:
-    """The id, then what chooses the kind, whatever came first in the file."""
+    """The id and then the key that chooses the kind come first, whatever the order in the file."""
     text = "name: p\nembedders: [{config: {dimension: 64}, provider: hashing, id: words}]\n"
     (embedder,) = load(text).project.written()["embedders"]
     assert list(embedder) == ["id", "provider", "config"]
@@ -84,5 +84,5 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema("project"))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=project_data())
 def test_what_loads_is_valid_by_the_schema(data: dict[str, Any]) -> None:
-    """An editor complains of nothing that loads, whichever kinds of things are declared."""
+    """The JSON Schema accepts every project that loads, for all kinds of declarations."""
     assert [error.message for error in VALIDATOR.iter_errors(data)] == []

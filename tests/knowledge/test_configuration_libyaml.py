@@ -1,4 +1,4 @@
-"""What libyaml reads is what PyYAML's scanner reads, and what it cannot read is said as before."""
+"""libyaml and PyYAML's own scanner read texts alike, and report the same problems."""
 
 import re
 
@@ -33,7 +33,7 @@ def _read(text):
 
 @st.composite
 def texts(draw):
-    """A piece of a file with a few things put in and taken out."""
+    """Generate a part of a file with some pieces inserted and removed."""
     tokens = TOKENS.findall(draw(st.sampled_from(sorted(FILES.values()))))
     start = draw(st.integers(0, len(tokens)))
     tokens = tokens[start : start + draw(st.integers(0, 60))]
@@ -55,7 +55,7 @@ def texts(draw):
 @example(text="---")
 @example(text="a: [")
 def test_both_read_alike(text):
-    """Values, places, characters of plain scalars and problems do not tell who has read them."""
+    """Values, positions, raw scalars and problems are the same with either reader."""
     found = _read(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "__with_libyaml__", False)
@@ -64,5 +64,5 @@ def test_both_read_alike(text):
 
 @pytest.mark.parametrize("name", FILES)
 def test_projects_are_read_by_libyaml(name):
-    """The files of a project with everything in it have nothing that would be read slowly."""
+    """The files of a project that uses every feature are read by libyaml."""
     assert issubclass(libyaml_loader(FILES[name]), yaml.CSafeLoader)

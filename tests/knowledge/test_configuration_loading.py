@@ -1,4 +1,4 @@
-"""Loading a project: all files, all problems at once, and the look-ups on what came out."""
+"""A project loads from all its files, reports all problems together, and finds things by id."""
 
 import pytest
 import yaml
@@ -96,7 +96,7 @@ def _problems(root, environ=ENVIRON):
 
 
 def test_the_smallest_project_has_defaults(tmp_path):
-    """A name and one knowledge base: the rest is local."""
+    """A name and one knowledge base are enough; everything else has local defaults."""
     (tmp_path / "lorebind.yaml").write_text(SMALLEST)
     loaded = load_project(tmp_path, environ={})
 
@@ -111,7 +111,7 @@ def test_the_smallest_project_has_defaults(tmp_path):
 
 
 def test_a_whole_project_is_loaded(tmp_path):
-    """Agents and workflows come from files of their own; drafts are left out."""
+    """Agents and workflows are loaded from separate files, without the excluded drafts."""
     loaded = load_project(_write(tmp_path) / "lorebind.yaml", environ=ENVIRON)
 
     assert sorted(loaded.agents) == ["critic", "helper"]
@@ -130,7 +130,7 @@ def test_a_whole_project_is_loaded(tmp_path):
 
 
 def test_a_workflow_sees_its_own_knowledge_base_first(tmp_path):
-    """It shadows the project's of the same id, and the project does not see it."""
+    """It takes precedence over the project's with the same id; the project does not see it."""
     loaded = load_project(_write(tmp_path), environ=ENVIRON)
 
     assert loaded.knowledge_base("docs")[1] == "project"
@@ -147,7 +147,7 @@ def test_a_workflow_sees_its_own_knowledge_base_first(tmp_path):
 
 
 def test_a_project_that_is_not_there(tmp_path):
-    """The message says where was looked, and what makes one."""
+    """The message gives the folder that was searched and the command that creates a project."""
     assert _problems(tmp_path) == [
         f"lorebind.yaml: there is no project file in {tmp_path}; create one with: lorebind init"
     ]
@@ -167,8 +167,8 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
     )
     assert _problems(tmp_path) == [
         "agents/critic.yaml:3:24: top_k is 99; expected 1 to 50",
-        "agents/second.yaml:2:1: the key 'id' is written twice; "
-        "it is written first at agents/second.yaml:1:1",
+        "agents/second.yaml:2:1: the key 'id' is written twice; it is first written at "
+        "agents/second.yaml:1:1",
         "lorebind.yaml:15:5: knowledge base 'docs' uses unknown embedder 'test'; "
         "did you mean 'tests'; known: default, tests",
         "lorebind.yaml:27:1: unknown key 'knowledge_base'; did you mean 'knowledge_bases'; known: "
@@ -180,7 +180,7 @@ def test_all_problems_of_all_files_are_raised_at_once(tmp_path):
 
 
 def test_references_that_lead_nowhere(tmp_path):
-    """Embedders, databases, models, agents and knowledge bases are looked for where they may be."""
+    """References to embedders, databases, models, agents and knowledge bases are checked."""
     project = PROJECT.replace("embedder: tests", "embedder: test").replace(
         "vector_db: file", "vector_db: fil"
     )
@@ -214,7 +214,7 @@ def test_references_that_lead_nowhere(tmp_path):
 
 
 def test_an_id_is_used_once(tmp_path):
-    """Across files too; the message says where it is used first."""
+    """Ids are unique across files; the message gives the first use."""
     _write(
         tmp_path,
         **{
@@ -223,10 +223,10 @@ def test_an_id_is_used_once(tmp_path):
         },
     )
     assert _problems(tmp_path) == [
-        "agents/zcritic.yaml:1:1: agent id 'critic' is used twice; "
-        "it is used first at agents/critic.yaml:2:1",
-        "agents/zcritic.yaml:2:26: binding id 'docs' is used twice; "
-        "it is used first at agents/zcritic.yaml:2:14",
+        "agents/zcritic.yaml:1:1: agent id 'critic' is used twice; it is first used at "
+        "agents/critic.yaml:2:1",
+        "agents/zcritic.yaml:2:26: binding id 'docs' is used twice; it is first used at "
+        "agents/zcritic.yaml:2:14",
     ]
 
 
@@ -265,14 +265,14 @@ def test_an_id_is_used_once(tmp_path):
         (
             "{id: own}]}",
             "{id: own, fallback: '{{ .workflow.vars.tone }}'}]}",
-            "14:39: fallback is not a template: {{ .workflow.vars.tone }} would stay as it is; "
-            "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
-            "prompt, query, history, input, items, with, update and outputs",
+            "14:39: fallback takes no templates: {{ .workflow.vars.tone }} would stay as "
+            "written; templates can be used in api_key, dsn, config, addresses and paths of "
+            "sources, vars, prompt, query, history, input, items, with, update and outputs",
         ),
     ],
 )
 def test_templates_of_a_workflow_name_what_is_declared(tmp_path, old, new, message):
-    """Inputs, variables and the tasks before; each fault stands at its field."""
+    """Templates may use inputs, variables and earlier tasks; each fault has its field."""
     assert old in WORKFLOW
     _write(tmp_path, **{"workflows/triage.yaml": WORKFLOW.replace(old, new)})
 
@@ -280,7 +280,7 @@ def test_templates_of_a_workflow_name_what_is_declared(tmp_path, old, new, messa
 
 
 def test_variables_that_are_not_set(tmp_path):
-    """Each place that names one is a problem, and another scope is none here."""
+    """Each use of an unset variable is reported, as is a scope that is not available."""
     _write(tmp_path, **{"lorebind.yaml": PROJECT.replace("{{ .env.DATA }}", "{{ .input.data }}")})
 
     assert _problems(tmp_path, {"DATA": "d", "TOKEN": "t"}) == [
@@ -294,7 +294,7 @@ def test_variables_that_are_not_set(tmp_path):
 
 
 def test_autoload_names_files_that_must_be_there(tmp_path):
-    """A pattern may match nothing, a name may not; links that lead outside are refused."""
+    """A pattern may match nothing, but a named file must exist. Outside links are refused."""
     root = tmp_path / "project"
     root.mkdir()
     (tmp_path / "outside.yaml").write_text("id: outside\n")
@@ -309,7 +309,7 @@ def test_autoload_names_files_that_must_be_there(tmp_path):
 
 
 def test_a_project_is_built_from_python_objects(tmp_path):
-    """Mappings and declarations alike; what is wrong is placed by its path."""
+    """A project can be built from mappings and declarations; problems have paths as positions."""
     kb = KnowledgeBaseDeclaration(
         id="docs", sources=[MarkdownGlobSource(type="markdown_glob", path="docs/*.md")]
     )
@@ -357,7 +357,7 @@ SECRET = "sk-Zq8hidden"
     ],
 )
 def test_no_secret_is_ever_shown(tmp_path, text):
-    """However it is written down, a secret is refused without being repeated."""
+    """A literal secret is refused without being shown, however it is written."""
     (tmp_path / "lorebind.yaml").write_text(f"name: demo\n{text.replace('VALUE', SECRET)}\n")
     with pytest.raises(ConfigurationError) as caught:
         load_project(tmp_path, environ={"X": SECRET})
@@ -368,7 +368,7 @@ def test_no_secret_is_ever_shown(tmp_path, text):
 
 
 def test_a_literal_secret_is_refused_with_the_way_out(tmp_path):
-    """The message says what to write instead, and where the value goes."""
+    """The message says what to write instead and where to store the value."""
     (tmp_path / "lorebind.yaml").write_text(
         "name: demo\nmodels:\n- {id: m, provider: openai, model: x, api_key: sk-1}\n"
     )
@@ -379,7 +379,7 @@ def test_a_literal_secret_is_refused_with_the_way_out(tmp_path):
 
 
 def test_a_loaded_project_does_not_show_its_secrets(tmp_path):
-    """Declarations keep their templates; values are looked up where they are used."""
+    """Declarations keep their templates, so their repr and data contain no values."""
     loaded = load_project(_write(tmp_path), environ=ENVIRON)
 
     assert "hidden" not in repr(loaded) + str(loaded.project.model_dump())
@@ -387,7 +387,7 @@ def test_a_loaded_project_does_not_show_its_secrets(tmp_path):
 
 @pytest.mark.parametrize("name", ["x" * 300, "a/" * 2030, "a\0b", "\ud800", "loop"])
 def test_names_that_no_file_can_have(tmp_path, name):
-    """A name that is too long, that no system allows, or that leads to itself is a problem."""
+    """A file name that is too long or invalid, or a link to itself, is a problem."""
     name += ".yaml"
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     data = yaml.safe_load(SMALLEST)

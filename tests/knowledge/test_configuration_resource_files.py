@@ -1,4 +1,4 @@
-"""Embedders, vector databases and knowledge bases in files of their own, found by `autoload`."""
+"""Embedders, vector databases and knowledge bases in separate files, found by `autoload`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def problems(root: Path) -> list[str]:
 
 
 def test_they_are_as_those_of_the_project(tmp_path: Path) -> None:
-    """They follow the project's own, refer to each other, and know their lines."""
+    """They come after the project's own, may refer to each other, and have their own positions."""
     loaded = load_project(write(tmp_path))
     assert [kb.id for kb in loaded.project.knowledge_bases] == ["notes", "docs"]
     kb, scope = loaded.knowledge_base("docs")
@@ -71,7 +71,7 @@ def test_they_are_as_those_of_the_project(tmp_path: Path) -> None:
 
 
 def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
-    """`resource` may be left out, as it may for a workflow, which has tasks."""
+    """A file with `sources` needs no `resource`, like the file of a workflow with `tasks`."""
     text = FILES["parts/docs.yaml"].replace("resource: knowledge_base\n", "")
     assert load_project(write(tmp_path, docs=text)).knowledge_base("docs")[0].embedder == "words"
 
@@ -86,7 +86,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             [
                 "lorebind.yaml:4:15: project 'demo' binds unknown knowledge base 'docs'; known: "
                 "notes",
-                "parts/docs.yaml:3:1: knowledge base id 'notes' is used twice; it is used first "
+                "parts/docs.yaml:3:1: knowledge base id 'notes' is used twice; it is first used "
                 "at lorebind.yaml:3:7",
             ],
         ),
@@ -147,7 +147,7 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
             "id: words",
             "id: words\nid: w",
             [
-                "parts/words.yaml:3:1: the key 'id' is written twice; it is written first at "
+                "parts/words.yaml:3:1: the key 'id' is written twice; it is first written at "
                 "parts/words.yaml:2:1"
             ],
         ),
@@ -165,26 +165,28 @@ def test_what_has_sources_is_a_knowledge_base(tmp_path: Path) -> None:
 def test_problems_name_the_file_and_the_line(
     tmp_path: Path, name: str, old: str, new: str, found: list[str]
 ) -> None:
-    """One mistake is one problem, and what refers to a broken file is not lost."""
+    """Each mistake is reported once, and a broken file causes no unknown references."""
     text = FILES[f"parts/{name}.yaml"]
     assert text.count(old) == 1
     assert problems(write(tmp_path, **{name: text.replace(old, new)})) == found
 
 
 def test_what_they_ask_for_is_asked_of_the_user(tmp_path: Path) -> None:
-    """A variable that such a file names is one that the project wants to read."""
+    """A variable in such a file is a demand of the project."""
     text = 'resource: embedder\nid: words\nprovider: openai\napi_key: "{{ .env.KEY }}"\n'
     (demand,) = read_demands(write(tmp_path, words=text)).all
     assert str(demand) == ("parts/words.yaml:4:1: embedder 'words' wants to read the variable KEY")
 
 
 def test_apply_does_not_change_such_a_file(tmp_path: Path) -> None:
-    """It says where the resource is; what is the same, or new, is taken as ever."""
+    """The error names the file of the resource. Unchanged and new resources are applied."""
     root = write(tmp_path)
     same = as_yaml(export_resources(load_project(root)))
     assert not apply_resources(root, same, "new.yaml").written
     changed = FILES["parts/docs.yaml"].replace("top_k: 3", "top_k: 4")
-    with pytest.raises(UsageError, match=r"'docs' has a file of its own, parts/docs\.yaml; change"):
+    with pytest.raises(
+        UsageError, match=r"'docs' is declared in its own file, parts/docs\.yaml; change"
+    ):
         apply_resources(root, changed, "new.yaml")
     applied = apply_resources(root, changed.replace("id: docs", "id: faq"), "new.yaml")
     assert [(one.id, one.action) for one in applied.changes] == [("faq", "created")]

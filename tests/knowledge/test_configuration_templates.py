@@ -1,4 +1,4 @@
-"""Templates: names are looked up, nothing is run, and what is missing is named."""
+"""Templates look up names and run no code; the error names what is missing."""
 
 import pytest
 from hypothesis import given
@@ -29,12 +29,12 @@ SCOPES = {
     ],
 )
 def test_what_a_template_becomes(text, value):
-    """One template is the value itself; within a longer text it is written out."""
+    """A single template becomes the value itself; in a longer text, it becomes text."""
     assert fill(text, SCOPES) == value
 
 
 def test_resolving_goes_through_mappings_and_lists():
-    """Texts are resolved at any depth; keys and other values are left alone."""
+    """Texts are filled at any depth; keys and other values stay as they are."""
     value = {"a": ["{{ .env.HOME }}", 1, None], "{{ .env.HOME }}": {"b": "x{{ .input.count }}"}}
 
     assert fill(value, SCOPES) == {
@@ -44,7 +44,7 @@ def test_resolving_goes_through_mappings_and_lists():
 
 
 def test_what_is_put_in_is_not_looked_at_again():
-    """A value that looks like a template stays as it is."""
+    """An inserted value that looks like a template stays as it is."""
     assert fill("{{ .a.b }}!", {"a": {"b": "{{ .a.b }}"}}) == "{{ .a.b }}!"
 
 
@@ -77,18 +77,18 @@ def test_what_is_put_in_is_not_looked_at_again():
             "{{ .env. }}",
             "{{ .env. }} is not a template; write {{ .scope.name }}, for example {{ .env.NAME }}",
         ),
-        ("a {{ .env.X", "a template is opened by '{{' and not closed; end it with '}}'"),
+        ("a {{ .env.X", "a template is opened by '{{' but not closed; end it with '}}'"),
     ],
 )
 def test_undefined_and_malformed_templates_say_what_is_wrong(text, message):
-    """The error names the whole reference, how far it led, and what is there."""
+    """The error contains the whole reference, the part that was found, and the known names."""
     with pytest.raises(TemplateError) as caught:
         fill(text, SCOPES)
     assert str(caught.value) == message
 
 
 def test_references_come_in_order():
-    """The names of each template, as often as it stands there."""
+    """References are returned in order, including repeated ones."""
     assert references("{{ .env.A }} and {{ .tasks.x-1.output }}") == [
         ("env", "A"),
         ("tasks", "x-1", "output"),
@@ -97,13 +97,13 @@ def test_references_come_in_order():
 
 @given(st.text().filter(lambda text: "{{" not in text))
 def test_a_text_without_templates_is_unchanged(text):
-    """Only '{{' starts a template."""
+    """Text without '{{' stays as it is."""
     assert fill(text, {}) == text
     assert references(text) == []
 
 
 class _Trap:
-    """Fails when anything but a dotted path is evaluated on it."""
+    """Raises if code reads an attribute of it or calls it."""
 
     def __getattr__(self, name):
         if name.startswith("__") and name.endswith("__"):
@@ -116,7 +116,7 @@ class _Trap:
 
 @given(st.text(alphabet="{}. ab_-01()[]|'\"+*\n", max_size=40))
 def test_nothing_but_dotted_paths_is_ever_evaluated(inside):
-    """Whatever stands between the braces is a path, an error, or plain text."""
+    """Anything between the braces is a path, an error, or plain text, and is never evaluated."""
     scopes = {"a": {"b": "B"}, "b": _Trap()}
     text = "{{" + inside + "}}"
     try:

@@ -1,4 +1,4 @@
-"""Every problem of every file in one pass: each once, none as the consequence of another."""
+"""All problems of all files are reported together, each once and without its consequences."""
 
 import random
 from itertools import combinations
@@ -34,13 +34,13 @@ def _shown(root, files):
 
 
 def test_the_project_without_mistakes_is_valid(tmp_path):
-    """What the mistakes are planted in has none."""
+    """The project that the mistakes are put into is valid."""
     assert _shown(tmp_path, FILES) == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind)
 def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
-    """Each kind of mistake has its message, and no other comes of it."""
+    """Each kind of mistake has its message and causes no other problem."""
     shown = _shown(tmp_path, made(mistake))
 
     assert shown == [mistake.problem]
@@ -53,7 +53,7 @@ def test_one_mistake_is_one_problem(tmp_path, mistake: Mistake):
 )
 @given(pair=st.sampled_from(PAIRS))
 def test_two_mistakes_are_two_problems(tmp_path, pair):
-    """Wherever they are, neither hides the other, and nothing else is said."""
+    """Two mistakes, wherever they are, are both reported, and nothing else is."""
     problems = _problems(tmp_path, made(*pair))
 
     assert sorted(problem.message for problem in problems) == sorted(m.message for m in pair)
@@ -115,7 +115,7 @@ tasks:
 
 
 def test_a_project_with_mistakes_of_all_kinds(tmp_path):
-    """All of them are listed, by file, line and column."""
+    """All mistakes are listed by file, line and column."""
     assert _shown(tmp_path, BROKEN) == [
         "agents/critic.yaml:2:14: agent 'critic' binds unknown knowledge base 'dosc'; "
         "did you mean 'docs'; known: a/b, docs",
@@ -124,7 +124,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "instructions, knowledge, max_iterations, model, output_schema, resource, tools",
         "agents/torn.yaml:3:1: this is not YAML: expected the node content, but found "
         "'<stream end>'",
-        "lorebind.yaml:2:1: the key 'name' is written twice; it is written first at "
+        "lorebind.yaml:2:1: the key 'name' is written twice; it is first written at "
         "lorebind.yaml:1:1",
         "lorebind.yaml:3:1: unknown key 'descripton'; did you mean 'description'; "
         "known: agents, autoload, checkpointer, description, embedders, extensions, knowledge, "
@@ -135,16 +135,16 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         'lorebind.yaml:11:5: api_key holds a literal value; write api_key: "{{ '
         '.env.API_KEY }}" and put the value into the environment or .env',
         "lorebind.yaml:13:39: variable NOWHERE is not set; set it in the environment or in .env",
-        "lorebind.yaml:14:6: vector database id 'file' is used twice; it is used first "
-        "at lorebind.yaml:13:6",
+        "lorebind.yaml:14:6: vector database id 'file' is used twice; it is first used at "
+        "lorebind.yaml:13:6",
         "lorebind.yaml:18:5: knowledge base 'docs' uses unknown vector database 'fil'; "
         "did you mean 'file'; known: file",
         "lorebind.yaml:19:16: source type 'ftp' is not supported; known: "
         "cloud_storage, file_glob, inline, langchain, markdown_glob, media_transcript, url",
         "lorebind.yaml:19:62: '../x' leaves the project folder; write a path relative "
         "to the project folder, without '..'",
-        "lorebind.yaml:20:22: YAML reads 012 as the number 10; write 10, or quote it "
-        'to make it a text: "012"',
+        "lorebind.yaml:20:22: YAML reads 012 as the number 10; write 10, or quote it to make it "
+        'text: "012"',
         "lorebind.yaml:21:5: 'a/b' cannot be an id; an id starts with a letter or "
         "digit and goes on with letters, digits, '_', '.', '-'",
         "lorebind.yaml:22:5: knowledge base 'a/b' uses unknown embedder 'remoet'; did "
@@ -152,15 +152,15 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:24:24: top_k is 99; expected 1 to 50",
         "lorebind.yaml:24:37: the project binds unknown knowledge base 'faq'; known: a/b, docs",
         "lorebind.yaml:26:18: agent 'helper' uses unknown model 'bigg'; known: default",
-        "lorebind.yaml:26:31: instructions: expected text, got the boolean on; YAML "
-        'reads the plain word on as a boolean; quote it: "on"',
+        "lorebind.yaml:26:31: instructions: expected text, got the boolean on; YAML reads the "
+        'unquoted word on as a boolean; quote it: "on"',
         "workflows/first.yaml:2:1: version: expected text, got the number 1.10; YAML "
         'reads 1.10 as the number 1.1; quote it: "1.10"',
         'workflows/first.yaml:3:9: YAML reads the key on as a boolean; quote it: "on"',
         "workflows/first.yaml:3:24: type 'int' is not supported; did you mean "
         "'integer'; known: array, boolean, integer, number, object, string",
-        "workflows/first.yaml:4:8: expected text, a number, a boolean, a list or a "
-        "mapping, got a date; quote it to make it a text",
+        "workflows/first.yaml:4:8: expected text, a number, a boolean, a list or a mapping, got "
+        "a date; quote it to make it text",
         "workflows/first.yaml:4:31: YAML reads {{ … }} without quotes as a mapping; "
         'put quotes around it: "{{ .env.NAME }}"',
         "workflows/first.yaml:6:15: unknown key 'embeder'; did you mean 'embedder'; "
@@ -170,16 +170,16 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "mean 'critic'; known: critic, helper, torn",
         "workflows/first.yaml:9:30: {{ .tasks.on.output }} is not defined: .tasks has "
         "no 'on'; did you mean 'one'; known: one",
-        "workflows/first.yaml:9:88: binding id 'own' is used twice; it is used first "
-        "at workflows/first.yaml:9:77",
+        "workflows/first.yaml:9:88: binding id 'own' is used twice; it is first used at "
+        "workflows/first.yaml:9:77",
         "workflows/first.yaml:10:5: missing key 'id'",
         "workflows/first.yaml:10:5: missing key 'prompt'",
         "workflows/first.yaml:10:21: variable MISSING is not set; set it in the "
         "environment or in .env",
         "workflows/first.yaml:11:48: {{ vars }} is not a template; write {{ "
         ".scope.name }}, for example {{ .env.NAME }}",
-        "workflows/second.yaml:1:1: workflow id 'first' is used twice; it is used "
-        "first at workflows/first.yaml:1:1",
+        "workflows/second.yaml:1:1: workflow id 'first' is used twice; it is first used at "
+        "workflows/first.yaml:1:1",
         'workflows/second.yaml:3:15: prompt: expected text, got the number 5; quote it: "5"',
         "workflows/second.yaml:3:26: knowledge: expected a list, got a mapping",
         "workflows/second.yaml:4:15: {{ .input.x }} is not defined: .input has no 'x'; known: "
@@ -225,8 +225,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "lorebind.yaml",
             "  - id: tests",
             "  - id: 012",
-            "lorebind.yaml:4:9: YAML reads 012 as the number 10; write 10, or quote it to "
-            'make it a text: "012"',
+            "lorebind.yaml:4:9: YAML reads 012 as the number 10; write 10, or quote it to make "
+            'it text: "012"',
         ),
         (
             "lorebind.yaml",
@@ -251,7 +251,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "agents/critic.yaml",
             "id: critic",
             "id: critic\nid: critics",
-            "agents/critic.yaml:3:1: the key 'id' is written twice; it is written first at "
+            "agents/critic.yaml:3:1: the key 'id' is written twice; it is first written at "
             "agents/critic.yaml:2:1",
         ),
         (
@@ -288,8 +288,8 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
             "workflows/triage.yaml",
             "vars: {",
             "vars: {<<: {tone: 1, tone: 2}, ",
-            "workflows/triage.yaml:6:22: the key 'tone' is written twice; it is written "
-            "first at workflows/triage.yaml:6:13",
+            "workflows/triage.yaml:6:22: the key 'tone' is written twice; it is first written at "
+            "workflows/triage.yaml:6:13",
         ),
         (
             "workflows/triage.yaml",
@@ -308,14 +308,14 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
     ],
 )
 def test_what_is_broken_is_not_missed_elsewhere(tmp_path, name, old, new, problem):
-    """What may be declared in a part that cannot be read is known to those who refer to it."""
+    """An unreadable part may declare anything, so references to it are not reported."""
     text = FILES[name]
     assert text.count(old) == 1
     assert _shown(tmp_path, FILES | {name: text.replace(old, new)}) == [problem]
 
 
 def test_a_broken_env_file_hides_no_other_problem(tmp_path):
-    """It is one problem, and what does not need it is checked all the same."""
+    """A broken `.env` is one problem, and everything that does not need it is still checked."""
     files = made(*(m for m in MISTAKES if m.kind in ("an unknown input", "an unknown scope")))
     files |= {".env": b"\xff", "agents/critic.yaml": "id: critic\nmodel: '{{ .env.UNSET }}'\n"}
     files["workflows/reply.yaml"] = FILES["workflows/reply.yaml"].replace(
@@ -323,9 +323,9 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     )
     assert _shown(tmp_path, files) == [
         ".env:1:1: the file is not UTF-8",
-        "agents/critic.yaml:2:1: model is not a template: {{ .env.UNSET }} would stay "
-        "as it is; templates are read in api_key, dsn, config, addresses and "
-        "paths of sources, vars, prompt, query, history, input, items, with, update and outputs",
+        "agents/critic.yaml:2:1: model takes no templates: {{ .env.UNSET }} would stay as "
+        "written; templates can be used in api_key, dsn, config, addresses and paths of sources, "
+        "vars, prompt, query, history, input, items, with, update and outputs",
         "lorebind.yaml:15:14: {{ .evn.DATA }} is not defined: there is no scope 'evn' "
         "here; did you mean 'env'; known: env, secrets",
         "workflows/triage.yaml:17:5: {{ .input.line.0 }} is not defined: .input has no "
@@ -342,7 +342,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
         (b"\n word", ["lorebind.yaml:2:2: expected a mapping of keys at the top of the file"]),
         (b"012", ["lorebind.yaml:1:1: expected a mapping of keys at the top of the file"]),
         (b"{}", ["lorebind.yaml:1:1: missing key 'name'"]),
-        (b"name: a\0b", ["lorebind.yaml:1:8: a control character stands here; remove it"]),
+        (b"name: a\0b", ["lorebind.yaml:1:8: there is a control character here; remove it"]),
         (
             b"name: demo\nmodels:\n\t- id: m",
             [
@@ -362,7 +362,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
                 "autoload, checkpointer, description, embedders, extensions, knowledge, "
                 "knowledge_bases, loading, models, name, server, vector_dbs, workflows, wrappers",
                 "lorebind.yaml:2:1: description: expected text, got the boolean on; YAML reads "
-                'the plain word on as a boolean; quote it: "on"',
+                'the unquoted word on as a boolean; quote it: "on"',
             ],
         ),
         (b"# " + b"x" * 2**20 + b"\nname: demo\n", []),
@@ -392,7 +392,7 @@ def test_a_broken_env_file_hides_no_other_problem(tmp_path):
     ids=lambda value: repr(value)[:30] if isinstance(value, bytes) else "",
 )
 def test_odd_project_files(tmp_path, content, problems):
-    """Whatever the bytes are, they are read, or refused with a place and in a few words."""
+    """Any bytes are either read, or refused with a position and a short message."""
     assert _shown(tmp_path, {"lorebind.yaml": content}) == problems
 
 
@@ -422,7 +422,7 @@ PIECES = (
 
 
 def test_mutated_files_never_fail_without_a_place(tmp_path):
-    """Of hundreds of broken files each is a project, or problems with file, line and column."""
+    """Each of many broken files is a valid project or has problems with line and column."""
     chance = random.Random(11)
     for _ in range(examples(2000)):
         name = chance.choice(sorted(SMALL))

@@ -1,4 +1,4 @@
-"""`workflows: [{source: file}]`: workflows named by their files."""
+"""`workflows: [{source: file}]` names the file of a workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRIAGE = "id: triage\ntasks:\n  - { id: say, prompt: Hello. }\n"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project folder with a workflow file, beside a file that is not in it."""
+    """Create a project folder with a workflow file, and another file outside of the folder."""
     folder = tmp_path / "project"
     (folder / "flows").mkdir(parents=True)
     (folder / "flows" / "triage.yaml").write_text(TRIAGE)
@@ -39,7 +39,7 @@ def problems(root: Path, workflows: str, more: str = "") -> list[str]:
 
 
 def test_a_file_is_named_beside_workflows_in_full(root: Path) -> None:
-    """Both kinds of entry stand in one list."""
+    """A list may contain both files and workflows."""
     own = "{ id: own, tasks: [{ id: t, prompt: x }] }"
     found = load(root, f"[{{ source: flows/triage.yaml }}, {own}]")
     assert sorted(found) == ["own", "triage"]
@@ -47,7 +47,7 @@ def test_a_file_is_named_beside_workflows_in_full(root: Path) -> None:
 
 
 def test_what_is_declared_is_the_entry(root: Path) -> None:
-    """The project keeps the name of the file, and not what is in it."""
+    """The project's declaration contains the name of the file, not its content."""
     load(root, "[{ source: flows/triage.yaml }]")
     project = load_project(root, environ={}).project
     assert project.written()["workflows"] == [{"source": "flows/triage.yaml"}]
@@ -57,7 +57,7 @@ def test_what_is_declared_is_the_entry(root: Path) -> None:
     "source", ["flows/triage.yaml", "./flows/triage.yaml", "flows/./triage.yaml"]
 )
 def test_named_and_autoloaded_it_is_read_once(root: Path, source: str) -> None:
-    """However the name is written, a file is one file."""
+    """A file that is named in several ways is read once."""
     autoload = "autoload: { include: ['flows/*.yaml'] }\n"
     assert list(load(root, f"[{{ source: {source} }}]", autoload)) == ["triage"]
     twice = f"[{{ source: {source} }}, {{ source: flows/triage.yaml }}]"
@@ -65,16 +65,16 @@ def test_named_and_autoloaded_it_is_read_once(root: Path, source: str) -> None:
 
 
 def test_two_files_with_one_id(root: Path) -> None:
-    """Ids are used once over all files."""
+    """Ids of workflows are unique across files."""
     (root / "flows" / "other.yaml").write_text(TRIAGE)
     assert problems(root, "[{ source: flows/other.yaml }, { source: flows/triage.yaml }]") == [
-        "flows/triage.yaml:1:1: workflow id 'triage' is used twice; "
-        "it is used first at flows/other.yaml:1:1"
+        "flows/triage.yaml:1:1: workflow id 'triage' is used twice; it is first used at "
+        "flows/other.yaml:1:1"
     ]
 
 
 def test_a_file_that_is_not_there(root: Path) -> None:
-    """It is named where it was written; a folder is no file."""
+    """A missing file is reported where it is named; a folder is not a file."""
     assert problems(root, "[{ source: flows/gone.yaml }, { source: flows }]") == [
         "lorebind.yaml:2:15: there is no file 'flows/gone.yaml'",
         "lorebind.yaml:2:44: there is no file 'flows'",
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_there(root: Path) -> None:
 
 @pytest.mark.parametrize("source", ["../outside.yaml", "/etc/hostname", "flows/../../outside.yaml"])
 def test_a_file_outside_of_the_project(root: Path, source: str) -> None:
-    """Ways out of the folder are refused where they are written."""
+    """Paths out of the project folder are refused where they are written."""
     assert problems(root, f"[{{ source: {source} }}]") == [
         f"lorebind.yaml:2:15: '{source}' leaves the project folder; "
         "write a path relative to the project folder, without '..'"
@@ -91,7 +91,7 @@ def test_a_file_outside_of_the_project(root: Path, source: str) -> None:
 
 
 def test_a_link_out_of_the_project(root: Path) -> None:
-    """So are links that lead out of it."""
+    """Links out of the project folder are refused."""
     (root / "flows" / "link.yaml").symlink_to(root.parent / "outside.yaml")
     assert problems(root, "[{ source: flows/link.yaml }]") == [
         "lorebind.yaml:2:15: 'flows/link.yaml' leads out of the project folder"
@@ -99,7 +99,7 @@ def test_a_link_out_of_the_project(root: Path) -> None:
 
 
 def test_problems_inside_stand_in_the_file(root: Path) -> None:
-    """A named file is a workflow, whatever it looks like."""
+    """A named file must be a workflow, whatever its content looks like."""
     (root / "flows" / "triage.yaml").write_text("resource: agent\nid: triage\nprompt: x\n")
     found = problems(root, "[{ source: flows/triage.yaml }]")
     assert {problem.partition(": ")[0] for problem in found} == {
@@ -125,7 +125,7 @@ def test_problems_inside_stand_in_the_file(root: Path) -> None:
     ],
 )
 def test_an_entry_is_one_or_the_other(root: Path, entry: str, problem: str) -> None:
-    """Beside `source` stands nothing else; JSON Schema and loading agree."""
+    """No other key is allowed next to `source`."""
     found = problems(root, f"[{entry}]")
     assert any(problem in one for one in found), found
     assert all(one.startswith("lorebind.yaml:2:") for one in found)
@@ -155,7 +155,7 @@ TASKS = [{"id": "t", "prompt": "x"}]
     ],
 )
 def test_the_schema_and_loading_agree(root: Path, entry: dict[str, Any]) -> None:
-    """An independent validator refuses by the schema what loading refuses."""
+    """A JSON Schema validator accepts exactly the entries that load."""
     data = {"name": "p", "workflows": [entry]}
     triage = {"id": "triage", "tasks": TASKS}
     if "source" not in entry:

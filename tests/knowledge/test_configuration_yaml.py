@@ -1,4 +1,4 @@
-"""The YAML reader: what cannot be read is said with its place, what can knows its place."""
+"""The YAML reader returns values with their positions, and reports problems with theirs."""
 
 import datetime
 
@@ -25,7 +25,7 @@ def _read(tmp_path, text):
         ("a: [", "1:5: this is not YAML: expected the node content, but found '<stream end>'"),
         (
             "a: 1\nb: 2\na: 3",
-            "3:1: the key 'a' is written twice; it is written first at sub/file.yaml:1:1",
+            "3:1: the key 'a' is written twice; it is first written at sub/file.yaml:1:1",
         ),
         (
             "a:\n  key: {{ .env.X }}",
@@ -34,28 +34,28 @@ def _read(tmp_path, text):
         ),
         (
             "a: {{ .env.X }} b",
-            "1:17: this is not YAML: expected <block end>, but found '<scalar>'; "
-            "put quotes around a text that has {{ … }} in it",
+            "1:17: this is not YAML: expected <block end>, but found '<scalar>'; put quotes "
+            "around text that contains {{ … }}",
         ),
         ("on: 1", '1:1: YAML reads the key on as a boolean; quote it: "on"'),
         ("1: 1", '1:1: YAML reads the key 1 as a number; quote it: "1"'),
-        ("? [a]\n: 1", "1:3: a key must be a text, not a list or a mapping"),
+        ("? [a]\n: 1", "1:3: a key must be text, not a list or a mapping"),
         (
             "a: 1\n---\nb: 1",
-            "2:1: a second document starts here; a file holds one; remove the line '---'",
+            "2:1: a second document starts here; write one per file, or remove the line '---'",
         ),
         (b"a: 1\nb: \xff", "2:1: the file is not UTF-8; save it as UTF-8"),
-        ("a: 1\nb: \x01", "2:4: a control character stands here; remove it"),
-        ("a: 1\r\r\nb: \x01", "3:4: a control character stands here; remove it"),
-        ("a: &a [*a]", "1:4: an alias repeats what it stands in, without end"),
-        ("a: &a\n  <<: *a", "1:4: an alias repeats what it stands in, without end"),
+        ("a: 1\nb: \x01", "2:4: there is a control character here; remove it"),
+        ("a: 1\r\r\nb: \x01", "3:4: there is a control character here; remove it"),
+        ("a: &a [*a]", "1:4: an alias refers to a value that contains it"),
+        ("a: &a\n  <<: *a", "1:4: an alias refers to a value that contains it"),
         (
             "a: !!python/name:os.system x",
-            "1:4: YAML tags are not supported; quote it to make it a text",
+            "1:4: YAML tags are not supported; quote it to make it text",
         ),
         (
             "a: 2001-99-99",
-            "1:4: this cannot be read as the YAML type timestamp; quote it to make it a text",
+            "1:4: this cannot be read as the YAML type timestamp; quote it to make it text",
         ),
         ("a: " + "[" * 100 + "]" * 100, "1:63: nested more than 60 levels deep"),
         ("a: " + "[" * 9000, "1:1: the file is nested too deeply"),
@@ -63,14 +63,14 @@ def _read(tmp_path, text):
     ],
 )
 def test_what_cannot_be_read(tmp_path, text, message):
-    """Each fault has its line and column, and a way out where there is one."""
+    """Each fault has a line and a column, and a suggested fix if there is one."""
     with pytest.raises(ConfigurationError) as caught:
         _read(tmp_path, text)
     assert str(caught.value) == f"sub/file.yaml:{message}"
 
 
 def test_aliases_that_multiply_are_refused(tmp_path):
-    """A small file cannot fill the memory; nor can one that merges mappings into one another."""
+    """Aliases in a small file cannot exhaust the memory, nor can nested merges."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
     with pytest.raises(ConfigurationError, match="aliases repeat more than 10000 values"):
@@ -82,7 +82,7 @@ def test_aliases_that_multiply_are_refused(tmp_path):
 
 
 def test_anchors_aliases_and_merges_are_read(tmp_path):
-    """Ordinary uses stay what YAML says; a mapping's own keys win over merged ones."""
+    """Aliases and merges work as usual; a mapping's own keys override merged ones."""
     source = _read(tmp_path, "a: &a {x: 1, y: 2}\nb: *a\nc:\n  <<: *a\n  y: 3\n")
 
     assert source.data == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 2}, "c": {"x": 1, "y": 3}}
@@ -91,7 +91,7 @@ def test_anchors_aliases_and_merges_are_read(tmp_path):
 
 
 def test_scalars_are_what_yaml_makes_of_them(tmp_path):
-    """YAML 1.1 stays: the characters as written are kept beside the value."""
+    """Scalars follow YAML 1.1, and their original text is available."""
     source = _read(tmp_path, "a: on\nb: 1.10\nc: 2024-01-02\nd: '1'\ne: ~\nf: [no]\n")
 
     assert source.data == {
@@ -107,7 +107,7 @@ def test_scalars_are_what_yaml_makes_of_them(tmp_path):
 
 
 def test_positions_are_of_keys_and_fall_back_to_what_is_around(tmp_path):
-    """A place that was not written is that of its mapping."""
+    """A missing key has the position of its mapping."""
     source = _read(tmp_path, "# first\na:\n  - b: 1\n    c: 2\n")
 
     assert str(source.position(("a", 0, "c"))) == "sub/file.yaml:4:5"
@@ -116,19 +116,19 @@ def test_positions_are_of_keys_and_fall_back_to_what_is_around(tmp_path):
 
 
 def test_a_file_that_is_not_there_or_a_folder(tmp_path):
-    """The reason is the system's."""
+    """The message contains the reason that the operating system gives."""
     with pytest.raises(ConfigurationError) as caught:
         YamlSource.read(tmp_path / "none.yaml", tmp_path)
     assert str(caught.value) == "none.yaml: the file cannot be read: no such file or directory"
 
 
 def test_python_data_has_paths_instead_of_lines():
-    """Where there is no file, the path into the data is the place."""
+    """Data without a file has paths as positions."""
     source = YamlSource.from_data({"a": ({"b": 1},)}, "settings")
 
     assert source.data == {"a": [{"b": 1}]}
     assert source.position(("a", 0, "b")) == Position("settings: a[0].b", 0, 0)
-    with pytest.raises(ConfigurationError, match=r"^<python>: a: the key 1 is not a text$"):
+    with pytest.raises(ConfigurationError, match=r"^<python>: a: the key 1 is not text$"):
         YamlSource.from_data({"a": {1: 2}})
 
 
@@ -141,7 +141,7 @@ def test_python_data_has_paths_instead_of_lines():
     ],
 )
 def test_the_words_of_the_parser(tmp_path, text, said):
-    """What YAML expected is told as the parser says it, without what stood in the file."""
+    """The message says what the parser expected, without content of the file."""
     with pytest.raises(ConfigurationError) as caught:
         _read(tmp_path, text)
     (problem,) = caught.value.problems

@@ -67,7 +67,7 @@ def _problems(tmp_path, text):
         ("embedders: [a]", "2:13: embedders[0]: expected a mapping, got the text 'a'"),
         (
             "agents:",
-            "2:1: agents: expected a list, got nothing; write a value or leave the key out",
+            "2:1: agents: expected a list, got nothing; write a value or remove the key",
         ),
         (
             "description: 1.10",
@@ -76,8 +76,8 @@ def _problems(tmp_path, text):
         ),
         (
             "description: on",
-            "2:1: description: expected text, got the boolean on; "
-            'YAML reads the plain word on as a boolean; quote it: "on"',
+            "2:1: description: expected text, got the boolean on; YAML reads the unquoted word "
+            'on as a boolean; quote it: "on"',
         ),
         (
             "description: 2024-01-02",

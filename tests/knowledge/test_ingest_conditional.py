@@ -1,4 +1,4 @@
-"""Documents whose source can tell whether they changed: when it is asked for only what did."""
+"""Sources that know the version of a document are asked only for documents that changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ URI = "page.md"
 
 
 class VersionedSource:
-    """One document that does not change, of version `one`; it notes what it is asked for."""
+    """A source with one unchanging document of version `one`; it records each request."""
 
     key = "versioned"
 
@@ -41,7 +41,7 @@ def source(bench: Bench) -> VersionedSource:
 
 
 async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> None:
-    """The source is told the version of the last read, and what it then leaves out is kept."""
+    """The source receives the version of the last read, and an unchanged document stays."""
     await bench.ingest()
     report = await bench.ingest()
     assert source.asked == ["", "one"]
@@ -50,7 +50,7 @@ async def test_what_did_not_change(bench: Bench, source: VersionedSource) -> Non
 
 
 async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource) -> None:
-    """What a plan has fetched, or was told has not changed, is not asked for again."""
+    """An ingest does not ask again for documents that its plan already asked for."""
     plan = await bench.plan()
     assert (await bench.ingest(plan=plan)).documents == counts(added=1)
     assert source.asked == [""]
@@ -62,7 +62,7 @@ async def test_a_plan_asks_for_the_ingest(bench: Bench, source: VersionedSource)
 
 
 async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource) -> None:
-    """That nothing has changed means nothing to a new index: the document is asked for again."""
+    """A new index needs the document, so it is read again even if it is unchanged."""
     await bench.ingest()
     plan = await bench.plan()
     report = await bench.ingest(strategy="replace", plan=plan)
@@ -71,7 +71,7 @@ async def test_a_plan_of_another_strategy(bench: Bench, source: VersionedSource)
 
 
 async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
-    """With another chunker a document is read again, whatever its version, and then no more."""
+    """After a change of the chunker, a document is read again once, whatever its version."""
     await bench.ingest()
     bench.change(chunker=RecursiveChunker(32, 0))
     await bench.ingest()
@@ -80,7 +80,7 @@ async def test_another_recipe(bench: Bench, source: VersionedSource) -> None:
 
 
 async def test_rows_without_a_recipe(bench: Bench, source: VersionedSource) -> None:
-    """A document of the time before recipes were noted is read once more, not at every run."""
+    """A document stored before recipes existed is read again once, not in every run."""
     await bench.ingest()
     ledger, key = bench.catalog.ledger, bench.entry.key
     entry = ledger.documents(key)[URI]

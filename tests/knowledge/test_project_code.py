@@ -289,7 +289,7 @@ def test_what_is_no_class_of_its_kind_is_not_called(tmp_path: Path, name: str) -
     with pytest.raises(UsageError, match=f"wrapper: tricks:{name} is .*; expected an embedder"):
         named_class(declared, environment, "an embedder", Embeddings)
     if name != "note":
-        with pytest.raises(UsageError, match="or a function of the project folder or of an inst"):
+        with pytest.raises(UsageError, match="or a function from the project folder or an inst"):
             named_factory(declared, environment, "an embedder", Embeddings)
     with pytest.raises(UsageError, match="with a parameter 'inner'"):
         named_factory(declared, environment, "an embedder", Embeddings, takes=("inner",))

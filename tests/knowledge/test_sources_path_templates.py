@@ -1,4 +1,4 @@
-"""Templates in the `path` of sources of files: what they stand for, and what is refused."""
+"""Templates in the `path` of file sources: the names they stand for, and what is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER = "{{ .workflow.input.folder }}"
 
 
 def made(root: Path, folder: Any, *, of_env: bool = True, **declared: Any) -> Source:
-    """A source for which one template stands for a folder."""
+    """Return a source with one template that stands for a folder."""
     declared = {"type": "markdown_glob"} | declared
     declaration: SourceDeclaration = TypeAdapter(SourceDeclaration).validate_python(declared)
     environ = {"DOCS": folder} if of_env and folder is not None else {}
@@ -41,7 +41,7 @@ def files(root: Path, *names: str) -> Path:
 
 
 def test_a_folder_of_the_environment(tmp_path: Path) -> None:
-    """It is looked for in the project folder, and its name is not shown."""
+    """The folder is found in the project folder, and its name is not shown."""
     files(tmp_path, "kb/en/a.md", "kb/en/x/kb.md", "kb/de/b.md", "kb/env.md")
     for folder in ("kb/en", "./kb/en", "kb//en/", "kb\\en"):
         source = made(tmp_path, folder, path=f"{DOCS}/**/*.md")
@@ -66,13 +66,13 @@ def test_a_folder_of_the_environment(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_behind_a_wildcard(tmp_path: Path, path: str, folder: str, uri: str) -> None:
-    """It is shown as its template where it stands, and other names that hold it stay."""
+    """The value is shown as its template, but other names that contain it are unchanged."""
     files(tmp_path, "b/a/banana.md")
     assert uris(made(tmp_path, folder, path=path.format(DOCS))) == [uri.format(DOCS)]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    """A template that stands for a whole file would hide its format."""
+    """A template for a whole file name is refused, because it would hide the file's format."""
     files(tmp_path, "kb/a.md")
     for path, folder in ((DOCS, "kb/a.md"), (f"kb/{DOCS}", "a.md"), (f"*/{DOCS}", "a.md")):
         with pytest.raises(SourceError, match=r"}} stands for a file; .*, as in .*}}\.md$"):
@@ -80,7 +80,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_run(tmp_path: Path) -> None:
-    """What a workflow is given is no secret; a number is a name too."""
+    """Input of a workflow is not secret, and a number can be a name."""
     files(tmp_path, "2024/a.md", "2024/drafts/b.md", "2025/c.md")
     for folder in ("2024", 2024):
         source = made(
@@ -97,7 +97,7 @@ def test_a_folder_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["*", "{a,b}", "[ab]", "a?", "**", "!(a)", "a b-c~"])
 def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
-    """A folder of that very name is meant, and no other."""
+    """A value with wildcard characters stands for the folder of exactly that name."""
     files(tmp_path, "a/x.md", "b/x.md", "ab/x.md")
     source = made(tmp_path, folder, path=f"{DOCS}/*.md")
     with pytest.raises(SourceError, match=r"^no file in "):
@@ -125,7 +125,7 @@ def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
 def test_what_is_no_folder_of_the_project(
     tmp_path: Path, path: str, folder: str | None, said: str
 ) -> None:
-    """The source fails, without the value; its key is that of one that does not."""
+    """The source fails without showing the value, and its key does not depend on the value."""
     files(tmp_path.parent, "b/secret.md")
     source = made(tmp_path, folder, path=path, exclude=["x/*"])
     with pytest.raises(SourceError, match=said) as caught:
@@ -135,7 +135,7 @@ def test_what_is_no_folder_of_the_project(
 
 
 def test_what_is_no_name(tmp_path: Path) -> None:
-    """A list is refused, wherever the template stands."""
+    """A list is refused anywhere in a path."""
     for path in (FOLDER, f"{FOLDER}/*.md"):
         source = made(tmp_path, ["a"], of_env=False, path=path)
         with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
@@ -143,7 +143,7 @@ def test_what_is_no_name(tmp_path: Path) -> None:
 
 
 def test_links_do_not_lead_out(tmp_path: Path) -> None:
-    """A folder of the project that is a link to another place is not read."""
+    """A folder that is a link to a location outside of the project is not read."""
     root, outside = files(tmp_path / "project", "a.md"), files(tmp_path / "outside", "b.md")
     (root / "kb").symlink_to(outside)
     with pytest.raises(SourceError, match=r"\({{ \.env\.DOCS }}/ is skipped: links out of the"):
@@ -151,7 +151,7 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
 
 
 def test_transcripts(tmp_path: Path) -> None:
-    """Their files too."""
+    """Sources of transcripts support templates too."""
     files(tmp_path, "talks/a.vtt", "talks/b.mp4")
     source = made(tmp_path, "talks", type="media_transcript", path=f"{DOCS}/*")
     assert uris(source) == [f"{DOCS}/a.vtt"]
@@ -169,7 +169,7 @@ def test_transcripts(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_found_before_anything_runs(tmp_path: Path, path: str, said: str) -> None:
-    """Templates of a path are checked as those of other fields."""
+    """Templates in a path are validated like those of other fields."""
     kb = f'{{ id: docs, sources: [{{ type: file_glob, path: "{path}" }}] }}'
     write(tmp_path, {"lorebind.yaml": f"name: demo\nknowledge_bases: [{kb}]\n"})
     with pytest.raises(ConfigurationError, match=said):

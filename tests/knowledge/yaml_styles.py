@@ -1,4 +1,4 @@
-"""Projects as people write them: the same resources in many styles of YAML."""
+"""Generates projects with the same resources in many styles of YAML, as people write them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RESOURCES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 
 @st.composite
 def resources(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
-    """Some resources, each id once in its section; a section may be left out."""
+    """Generate resources with unique ids per section; a section may be missing."""
     found = {
         section: draw(st.lists(RESOURCES[section], max_size=3, unique_by=lambda one: one["id"]))
         for section in SECTIONS
@@ -57,12 +57,12 @@ def resources(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
 
 @dataclass
 class Styled:
-    """A project's text in pieces, and what it says."""
+    """The text of a project in pieces, and its data."""
 
     data: dict[str, Any]
     pieces: list[tuple[str, str]] = field(default_factory=list)
-    """Text, and what it belongs to: empty, `section/id` of an entry, or `section/` of where new
-    ones may stand."""
+    """Pieces of text with their owner: `section/id` of an entry, `section/` where new entries may
+    go, or empty."""
     newline: str = "\n"
 
     @property
@@ -70,7 +70,7 @@ class Styled:
         return "".join(text for text, _ in self.pieces).replace("\n", self.newline)
 
     def pattern(self, touched: set[str]) -> re.Pattern[str]:
-        """What the text may become, when only these entries change."""
+        """Return a pattern of the texts that are allowed if only these entries change."""
         parts = [
             "(?s:.*?)" if owner in touched else re.escape(text.replace("\n", self.newline))
             for text, owner in self.pieces
@@ -84,9 +84,9 @@ NOTES = st.sampled_from(["", "", "  # note: 1", " "])
 
 @st.composite
 def projects(draw: st.DrawFn, *, nulls: bool = False) -> Styled:
-    """A project: its sections in any order and style, with comments and line ends.
+    """Generate a project with its sections in any order and style, with comments and line endings.
 
-    It is valid, unless it may have nulls for sections.
+    It is valid, unless sections may be null.
     """
     made = Styled({"name": "demo"} | draw(resources()))
     made.newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
@@ -156,7 +156,7 @@ def _flow(entry: dict[str, Any], indent: str) -> str:
 
 
 def _block(entry: dict[str, Any], indent: str) -> str:
-    """An entry with a line for each key; texts of several lines stand as they are."""
+    """Format an entry with one line per key; multi-line texts are block scalars."""
     lines = []
     for key, value in entry.items():
         if isinstance(value, str) and value.endswith("s\n"):

@@ -1,4 +1,4 @@
-"""From files, or Python objects, to a project that is known to be valid."""
+"""Reads and validates the configuration of a project, from YAML files or Python objects."""
 
 from lorebind_knowledge.configuration.applying import Applied, apply_resources
 from lorebind_knowledge.configuration.demands import Demand, Demands, read_demands

@@ -1,4 +1,4 @@
-"""Tools and answers of agents, as far as it can be told before they are used."""
+"""Checks the tools and output schemas of agents without running anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def agents(
     declared: Iterable[AgentDeclaration], models: Sequence[ModelDeclaration]
 ) -> Iterator[Problem]:
-    """Tools of one name, an `output_schema` that is none, and models that can use neither."""
+    """Find tools that share a name, invalid output schemas, and settings a model cannot use."""
     for agent in declared:
         yield from _repeated(agent)
         yield from _quoting(agent, models)
@@ -33,9 +33,9 @@ def agents(
 
 
 def _quoting(agent: AgentDeclaration, models: Sequence[ModelDeclaration]) -> Iterator[Problem]:
-    """What an agent declares that its model, which only quotes, would ignore.
+    """Find the settings of an agent that its extractive model would ignore.
 
-    Where no model is declared, each call may be given one.
+    A project that declares no models is not checked, because a call may bring its own model.
     """
     model = defaults.meant(models, agent.model) if models else None
     if model is None or model.provider != EXTRACTIVE:
@@ -64,8 +64,11 @@ def _repeated(agent: AgentDeclaration) -> Iterator[Problem]:
 
 
 def _called(tool: CodeTool | KnowledgeTool) -> str | None:
-    """What tells a tool from the others; the name of a function is known when it is imported."""
+    """Return the name that the tool must not share with others, or its code path for a function.
+
+    None if it could not be read. The name of a function is known only after it is imported.
+    """
     given = tool.call if isinstance(tool, CodeTool) else (tool.name or tool.knowledge)
-    if not isinstance(given, str):  # it cannot be read
+    if not isinstance(given, str):
         return None
     return str(given) if isinstance(tool, CodeTool) else tool.called

@@ -1,4 +1,4 @@
-"""`apply`: resources are taken into the file of a project, or of a workflow."""
+"""`apply`: writes resources into the file of a project or a workflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lorebind_knowledge.errors import ConfigurationError, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows, where a file that is open cannot be replaced
+except ImportError:  # Windows, where an open file cannot be replaced
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What `apply` does to one resource."""
+    """The effect of `apply` on one resource."""
 
     section: str
     id: str
@@ -43,11 +43,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What `apply` did, or would do."""
+    """The result of `apply`, or of its dry run."""
 
     changes: list[Change]
     diff: str
-    """The difference to the file, in unified format; empty when there is none."""
+    """The change to the file as a unified diff; empty if nothing changes."""
     written: bool
 
 
@@ -59,29 +59,34 @@ def apply_resources(
     dry_run: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Applied:
-    """Take resources into a project's file: those whose id is there are replaced, others added.
+    """Add resources to a project's file, and replace those whose id is already there.
 
-    All else in the file stays as it is, comments included; comments within a resource that is
-    replaced are lost, and it is quoted anew. It is written in one step, and only when
-    the project is valid with it. Processes that apply at the same time take turns.
+    The rest of the file stays as it is, with its comments. A resource that is replaced loses the
+    comments inside it and may be quoted differently. The file is replaced atomically, and only if
+    the project is valid afterwards. Concurrent calls of several processes wait for each other.
 
-    Knowledge bases of a workflow go into its file. A resource that has a file of its own is not
-    changed.
+    The knowledge bases of a workflow are written into the file of that workflow. A resource that
+    is declared in its own file is not changed.
 
     Args:
-        project: its folder or file.
-        text: YAML with the keys `embedders`, `vector_dbs`, `knowledge_bases`, as `export` gives it,
-            and perhaps `workflow`, which declares the knowledge bases; or one resource, with its
-            kind as `resource`; or what `lorebind knowledge get` prints.
-        shown_as: what messages call that text.
-        dry_run: write nothing.
-        environ: as for `load_project`.
+        project: Folder or file of the project.
+        text: YAML with the keys `embedders`, `vector_dbs` and `knowledge_bases`, as `export`
+            prints it. The key `workflow` names the workflow that declares the knowledge bases.
+            It may also be a single resource, with its kind under `resource`, or the output of
+            `lorebind knowledge get`.
+        shown_as: Name of the text in messages.
+        dry_run: Whether to leave the file unchanged.
+        environ: Variables to use instead of those of the process; see `load_project`.
+
+    Returns:
+        The change to each resource, and the change to the file.
 
     Raises:
-        ConfigurationError: with every problem of the text, or of the project as it would be.
-        NotFoundError: there is no such workflow.
-        UsageError: what would change is written in a way that cannot be edited, is in several
-            files, or cannot be written at all.
+        ConfigurationError: The text, or the project with these resources, is not valid. The error
+            lists every problem.
+        NotFoundError: The workflow does not exist.
+        UsageError: The file cannot be edited as it is written, the change concerns several files,
+            or the file cannot be written.
     """
     file = project_file(project)
     resources = read_resources(text, shown_as)
@@ -122,7 +127,7 @@ def _applied(
     if len(texts) > 1:
         names = " and ".join(target.name for target in texts)
         raise UsageError(
-            f"this would change {names}, and only one file is written in one step; apply the "
+            f"this would change {names}, but only one file can be changed at a time; apply the "
             "embedders and vector databases first"
         )
     ((target, (before, after)),) = texts.items()
@@ -137,35 +142,37 @@ def _applied(
 
 
 def _target(loaded: LoadedProject, holder: Declaration, replaced: Sequence[Any]) -> Path:
-    """The file whose list of resources is edited.
+    """Return the file that holds the list of resources to edit.
 
     Raises:
-        UsageError: what is to be replaced is in another one, or the list is not at its top.
+        UsageError: A resource to replace is declared in another file, or the list is not at the
+            top level of its file.
     """
     name = loaded.project.position().file
     place = holder.position()
     if isinstance(holder, WorkflowDeclaration) and place.file == name:
         raise UsageError(
-            f"workflow {holder.id!r} is part of {place}; change its knowledge bases there, or give "
-            "it a file of its own"
+            f"workflow {holder.id!r} is declared in {place}; change its knowledge bases there, or "
+            "move the workflow to its own file"
         )
     for one in replaced:
         if one.position().file != place.file:
             raise UsageError(
-                f"{one.label} {one.id!r} has a file of its own, {one.position().file}; change it "
-                "there"
+                f"{one.label} {one.id!r} is declared in its own file, {one.position().file}; "
+                "change it there"
             )
     return loaded.root / place.file
 
 
 def _text(file: Path) -> str:
-    return file.read_bytes().decode("utf-8")  # line ends as they are
+    return file.read_bytes().decode("utf-8")  # keeps the line endings
 
 
 def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
-    """The text with these entries, which says nothing else that it did not say before.
+    """Return the text with these entries in the list, and with no other change to its data.
 
-    It may be written in ways that no edit was thought of for, so what was made of it is compared.
+    The edit may fail for unusual ways to write YAML, so the edited text is parsed and compared
+    with the expected data.
     """
     meant = yaml.safe_load(text)
     entries = {entry["id"]: entry for entry in meant.get(section) or []}
@@ -177,8 +184,8 @@ def _edited(text: str, section: str, changed: dict[str, Any], name: str) -> str:
         said = None
     if said != meant:
         raise UsageError(
-            f"the list {section!r} in {name} is written in a way that cannot be edited; "
-            "write it as a list of entries, one below the other, or change it by hand"
+            f"the list {section!r} in {name} cannot be edited as it is written; "
+            "write its entries one below the other, or edit it by hand"
         )
     return edited
 
@@ -202,9 +209,9 @@ def _check_result(
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Held while the file is read, edited and replaced; a crash frees it.
+    """Hold a lock while the file is read, edited and replaced; a crash releases the lock.
 
-    The lock is on the file itself, so that none is left beside it.
+    The file itself is locked, so that no lock file is left behind.
     """
     target = Path(os.path.realpath(file))
     try:
@@ -213,20 +220,20 @@ def _locked(file: Path) -> Iterator[None]:
         raise _not_written(file, error) from error
     try:
         with suppress(OSError):
-            _draft(target).unlink()  # of a writer that was killed
+            _draft(target).unlink()  # left by a process that was killed
         yield
     finally:
         os.close(held)
 
 
 def _lock(file: Path) -> int:
-    """The descriptor that holds the lock until it is closed."""
+    """Lock a file, and return the descriptor that holds the lock until it is closed."""
     while True:
-        # Over NFS, what is locked has to be open for writing.
+        # Over NFS, only a file that is open for writing can be locked.
         held = os.open(file, os.O_RDWR if os.access(file, os.W_OK) else os.O_RDONLY)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            # A writer that had it before put another file into the place of this one.
+            # The process that held the lock may have replaced this file.
             if os.path.samestat(os.fstat(held), os.stat(file)):
                 return held
         except BaseException:
@@ -236,11 +243,11 @@ def _lock(file: Path) -> int:
 
 
 def _write(file: Path, text: str) -> None:
-    """In one step: who reads the file meanwhile finds the old text or the new one."""
+    """Replace the file atomically: concurrent readers see the old text or the new text."""
     target = Path(os.path.realpath(file))
     draft = _draft(target)
     try:
-        draft.unlink(missing_ok=True)  # of a writer that was killed
+        draft.unlink(missing_ok=True)  # left by a process that was killed
         with draft.open("x", encoding="utf-8", newline="") as out:
             out.write(text)
             out.flush()
@@ -258,4 +265,4 @@ def _draft(target: Path) -> Path:
 
 
 def _not_written(file: Path, error: OSError) -> UsageError:
-    return UsageError(f"{file.name} cannot be written: {error.strerror or error}; it is as it was")
+    return UsageError(f"{file.name} cannot be written: {error.strerror or error}; it is unchanged")

@@ -1,4 +1,4 @@
-"""Knowledge bases that are declared while a project is in use, laid over what its files declare."""
+"""Knowledge bases that are declared at run time, in addition to those in the project's files."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> KnowledgeBaseDeclaration:
-    """A knowledge base that could stand beside those of a project.
+    """Validate a knowledge base as an addition to a project, and return its declaration.
 
     Args:
-        loaded: the project.
-        data: what the YAML of the knowledge base would say.
+        loaded: The project.
+        data: The content that the YAML of the knowledge base would have.
 
     Raises:
-        ConfigurationError: with every problem. The `file` of each is a JSON pointer (RFC 6901) into
-            the data.
+        ConfigurationError: The knowledge base is not valid. The error lists every problem. The
+            `file` of each problem is a JSON pointer (RFC 6901) into the data.
     """
     source = YamlSource.from_data(data)
     source = _Pointed(source.shown_as, source.data)
@@ -45,7 +45,7 @@ def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> Knowl
         raise ConfigurationError(problems(error, source, KnowledgeBaseDeclaration)) from None
     locate(declared, source)
     overlaid = with_knowledge_bases(loaded, [declared])
-    # Only what names the new one: the project's files are valid.
+    # The project's files are valid already, so only the new knowledge base is checked.
     alone = overlaid.project.model_copy(
         update={"agents": [], "workflows": [], "knowledge": [], "knowledge_bases": [declared]}
     )
@@ -68,19 +68,19 @@ def read_knowledge_base(loaded: LoadedProject, data: Mapping[str, Any]) -> Knowl
 def with_knowledge_bases(
     loaded: LoadedProject, declared: Sequence[KnowledgeBaseDeclaration]
 ) -> LoadedProject:
-    """The project with these knowledge bases too, which are taken as they are."""
+    """Return the project with these knowledge bases added; they are not checked."""
     every = [*loaded.project.knowledge_bases, *declared]
     return replace(loaded, project=loaded.project.model_copy(update={"knowledge_bases": every}))
 
 
 class _Pointed(YamlSource):
-    """Data whose places are JSON pointers."""
+    """Data whose positions are JSON pointers."""
 
     def position(self, path: Path) -> Position:
         return Position(pointer(path), 0, 0)
 
 
 def pointer(path: Path) -> str:
-    """A path as a JSON pointer: `/sources/0/path`."""
+    """Return a path as a JSON pointer, such as `/sources/0/path`."""
     steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
     return "".join(f"/{step}" for step in steps)

@@ -1,4 +1,4 @@
-"""The further files of a project, found by `autoload` or named, each of one thing."""
+"""Finds the further files of a project, by `autoload` or by name; each declares one thing."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import Problem
 
 KINDS = ("agent", "workflow", *RESOURCES)
-"""What a file may declare, as its `resource` says."""
+"""The kinds that a file may declare under its key `resource`."""
 
 
 def autoload_files(
     root: Path, autoload: AutoloadDeclaration, project_file: Path | None
 ) -> tuple[list[Path], list[Problem]]:
-    """The files that the patterns match, sorted, and what is wrong with the patterns.
+    """Return the files that the patterns match, sorted, and the problems of the patterns.
 
-    A pattern may match nothing; a file that is named outright must be there. The project file is
-    never one of them, and links that lead out of the project folder are refused. Patterns that
-    could not be read match nothing; where one of `exclude` is among them, nothing is read that it
-    may have meant.
+    A pattern may match nothing, but a file named without wildcards must exist. The project file is
+    never returned, and links that lead out of the project folder are refused. Patterns that could
+    not be read match nothing. If one of `exclude` could not be read, no files are returned, since
+    it may have excluded any of them.
     """
     from wcmatch import glob
 
@@ -46,7 +46,7 @@ def autoload_files(
         for name in [pattern] if named_outright else names:
             if wrong := wrong_with(root, name):
                 problems.append(problem_at(autoload, ("include", index), wrong))
-            elif not named_outright:  # else it is one of those excluded
+            elif not named_outright:  # otherwise `exclude` matches the file
                 found.add(Path(name).as_posix())
     files = [root / name for name in sorted(found)]
     return [file for file in files if file != project_file], problems
@@ -55,7 +55,7 @@ def autoload_files(
 def workflow_files(
     root: Path, entries: Iterable[WorkflowDeclaration | WorkflowFile]
 ) -> tuple[list[Path], list[Problem]]:
-    """The files that `workflows: [{source: …}]` names, and what is wrong with the names."""
+    """Return the files named by `workflows: [{source: …}]`, and the problems of the names."""
     found: list[Path] = []
     problems: list[Problem] = []
     for entry in entries:
@@ -70,7 +70,7 @@ def workflow_files(
 
 
 def names_all(autoload: AutoloadDeclaration) -> bool:
-    """Whether all its patterns could be read; where not, there may be files beside those found."""
+    """Return whether all patterns could be read; if not, there may be more files."""
     return _readable(autoload.include) and _readable(autoload.exclude)
 
 
@@ -79,9 +79,10 @@ def _readable(patterns: Iterable[object]) -> bool:
 
 
 def kind_of(data: Mapping[str, Any]) -> str | None:
-    """What a file declares: its `resource` says so, else its keys do; None for an unknown word.
+    """Return the kind of thing that a file declares; None if its `resource` is unknown.
 
-    Words that are nearly these are read as they are meant.
+    The kind is the value of `resource`, or else follows from the other keys. A misspelled word
+    counts as the known word that is nearest to it.
     """
     resource = data.get("resource")
     if isinstance(resource, str) and resource:

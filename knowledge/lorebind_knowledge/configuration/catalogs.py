@@ -1,4 +1,4 @@
-"""Each vector database has a catalog of its own: two in one place would take each other's."""
+"""Checks that no two vector databases share a catalog, since they would mix up their data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
-    """Catalogs that are declared to be where another one is, as far as files can tell."""
+    """Find catalogs declared at the location of another one, as far as the files show it."""
     taken: dict[object, str] = {}
     for one in project.vector_dbs:
         path = _path(getattr(one, "config", None))
@@ -25,15 +25,15 @@ def catalogs(project: ProjectDeclaration) -> Iterator[Problem]:
         catalog = getattr(one, "catalog", None)
         if not isinstance(catalog, CatalogDeclaration):
             continue
-        # Without a name, the schema in PostgreSQL has the database's id in its own.
+        # The default schema in PostgreSQL contains the database's id, so it cannot clash.
         named = isinstance(catalog.dsn, str) and isinstance(catalog.table_schema, str)
         place = (catalog.dsn, catalog.table_schema) if named else (_path(catalog), None)
         if not isinstance(place[0], str):
             continue
         if place in taken:
-            message = f"vector database {taken[place]!r} keeps its catalog there already"
+            message = f"vector database {taken[place]!r} already keeps its catalog there"
             field = "schema" if named else "path"
-            yield problem_at(one, ("catalog", field), message, "name another place")
+            yield problem_at(one, ("catalog", field), message, "choose another location")
         taken.setdefault(place, one.id)
 
 

@@ -1,4 +1,4 @@
-"""Workflows that run others: what they are given is asked for, and none runs itself."""
+"""Checks workflows that run other workflows: their inputs must fit, and none may run itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def composites(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
-    """What is wrong with `composite` tasks: unknown workflows, wrong inputs, cycles."""
+    """Find the problems of `composite` tasks: unknown workflows, wrong inputs and cycles."""
     by_id = {w.id: w for w in workflows if isinstance(w.id, str)}
     all_readable = all(isinstance(workflow.id, str) for workflow in workflows)
     for workflow in workflows:
@@ -51,11 +51,11 @@ def _inputs(task: CompositeTask, inner: WorkflowDeclaration) -> Iterator[Problem
 
 
 def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:
-    """Each cycle once, at the task that closes it when workflows are walked in their order."""
+    """Find each cycle once, at the task that closes it, in the order of the workflows."""
     done: set[str] = set()
     for start in by_id:
         way, ahead = [start], [_ahead(start, by_id, done)]
-        while way:  # not by recursion: files may make the way longer than Python's stack
+        while way:  # no recursion: a chain of workflows may be longer than Python's stack allows
             task = next(ahead[-1], None)
             if task is None:
                 ahead.pop()
@@ -74,5 +74,5 @@ def _cycles(by_id: Mapping[str, WorkflowDeclaration]) -> Iterator[Problem]:
 def _ahead(
     name: str, by_id: Mapping[str, WorkflowDeclaration], done: set[str]
 ) -> Iterator[CompositeTask]:
-    """The tasks by which a workflow runs others, none where that was walked before."""
+    """Return the tasks that run other workflows; none if this workflow was already visited."""
     return iter(()) if name in done else _composite_tasks(by_id[name])

@@ -1,8 +1,8 @@
-"""Conditions of workflows: CEL, the Common Expression Language, by its C++ runtime.
+"""Conditions of workflows, written in CEL, the Common Expression Language.
 
-All that Lorebind knows of that runtime (`cel-expr-python`) is in this file. An expression sees
-what a run knows, but neither `env` nor `secrets`; it calls nothing but CEL's own functions and
-macros, and how long it may run is bounded.
+This is the only file that uses the C++ runtime of CEL (`cel-expr-python`). An expression can read
+the values of a run, but neither `env` nor `secrets`. It can call only the functions and macros of
+CEL itself, and its running time is bounded.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     _Path = tuple[str, ...]
 
 NAMES = ("input", "workflow", "tasks", "state", "item", "index", "output", "error")
-"""What an expression may name; which of them there are depends on where it stands."""
+"""The names that expressions may use; which of them are defined depends on the location."""
 
 MAX_ITEMS = 2_000
-"""The longest list of which `map` and `filter` make another: the runtime copies what it has so far
-at every item, 1.6 GB for 10,000 items. It refuses more than 10,000 steps of any macros itself."""
+"""Maximum length of a list that `map` and `filter` may process. The runtime copies the result so
+far at every item: 1.6 GB for 10,000 items. The runtime itself refuses more than 10,000 macro
+steps."""
 
 MAX_DEPTH = 200
-"""How deep lists and mappings may be nested; the runtime goes down without a bound of its own."""
+"""Maximum nesting of lists and mappings; without it, the runtime crashes on deep values."""
 
 _TOKEN = re.compile(
     r"""
@@ -44,13 +45,13 @@ _TOKEN = re.compile(
 )
 _HINT = "write it in CEL, as in tasks.read.output.kind == 'refund'"
 _SPELT = {"and": "&&", "or": "||", "not": "!", "=": "=="}
-"""How CEL writes what other languages write so."""
+"""The CEL spelling of operators of other languages."""
 _FUNCTIONS = (
     *("all", "exists", "exists_one", "filter", "has", "map"),
     *("bool", "contains", "double", "dyn", "endsWith", "int", "matches", "size"),
     *("startsWith", "string", "type"),
 )
-"""Those of CEL that JSON can be given to."""
+"""The functions and macros of CEL that accept JSON values."""
 _TYPES = {
     "bool": "true or false",
     "dyn": "a value",
@@ -64,28 +65,28 @@ _TYPES = {
 }
 _REASONS = {
     "Iteration budget": "it takes more than 10,000 steps",
-    "SELECT to non-message": "it asks for a key of what is not a mapping; the output of a task "
-    "that did not run is null",
-    "Invalid container type": "it asks for a part of what is neither a list nor a mapping",
-    "Key not found": "a key is not there; has(…) asks whether it is",
-    "Index error": "an index is not in its list",
+    "SELECT to non-message": "it reads a key of a value that is not a mapping; the output of a "
+    "task that did not run is null",
+    "Invalid container type": "it reads an element of a value that is neither a list nor a mapping",
+    "Key not found": "a key is missing; use has(…) to check whether it is there",
+    "Index error": "an index is outside its list",
     "divide by zero": "it divides by zero",
     "modulus by zero": "it divides by zero",
     "overflow": "an integer becomes too large",
     "out of range": "an integer is too large",
     "regular expression": "a regular expression is malformed",
-    "<jump_condition>": "what stands before '?' is neither true nor false",
-    "<iter_range>": "a macro goes through what is neither a list nor a mapping",
+    "<jump_condition>": "the value before '?' is neither true nor false",
+    "<iter_range>": "a macro iterates over a value that is neither a list nor a mapping",
     "cannot convert": "a value cannot be converted",
-    "found in Activation": "it names what is not known here",
-    "Non-CEL value": "a value is not what JSON can say",
-    "construction from null": "a text is not what JSON can say",
+    "found in Activation": "it uses a name that is not known here",
+    "Non-CEL value": "a value cannot be represented in JSON",
+    "construction from null": "a text value cannot be represented in JSON",
 }
-"""What the runtime says, and what we say: its own words may hold values."""
+"""Our message for each error of the runtime, whose own messages may contain values."""
 
 
 class ConditionError(UsageError):
-    """A condition is malformed, or cannot be computed; says which, and never values."""
+    """A condition is malformed or cannot be evaluated; the message never contains values."""
 
     def __init__(self, text: str, message: str, hint: str = "") -> None:
         self.text = text
@@ -96,24 +97,24 @@ class ConditionError(UsageError):
 
 
 class Condition:
-    """An expression that can be computed, by any thread."""
+    """A compiled expression; it is safe to evaluate in several threads at the same time."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         tokens = list(_tokens(text))
         self.paths = frozenset(_paths(tokens))
-        """What it names, key by key: `tasks.read.output` is ("tasks", "read", "output")."""
+        """The paths that it uses: `tasks.read.output` is ("tasks", "read", "output")."""
         self.roots = frozenset(path[0] for path in self.paths)
-        """Those of NAMES that it names."""
+        """The names out of NAMES that it uses."""
         self.names = frozenset(path[1] for path in self.paths if path[0] == "tasks" and path[1:])
-        """The ids of the tasks that it names."""
+        """The ids of the tasks that it uses."""
         self._makes_lists = any(
             (dot, name, opened) in ((".", "map", "("), (".", "filter", "("))
             for dot, name, opened in zip(tokens, tokens[1:], tokens[2:], strict=False)
         )
         self._compiled = _compiled(_runtime(), text)
         self.kind = _kind(self._compiled.return_type())
-        """The CEL type of its value: `bool`, `string`, `list`; `dyn` if a run decides."""
+        """CEL type of the result: `bool`, `string`, `list`; `dyn` if only a run determines it."""
         longest_first = sorted(self.paths, key=len, reverse=True)
         self._each = [path for path in longest_first if path[0] in _EACH]
         self._shared = [path for path in longest_first if path[0] not in _EACH]
@@ -123,16 +124,17 @@ class Condition:
             self._compiled = _compiled(_runtime_of_items(), text)
 
     def value(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> Any:
-        """Its value, which is what JSON can say.
+        """Evaluate the expression, and return its result as plain JSON data.
 
         Args:
-            scopes: what a run knows, by NAMES; plain JSON. What the expression does not name is not
-                looked at.
-            converted: where it is computed for many items: what is the same for all of them is
-                converted once.
+            scopes: Values of the run by their NAMES, as plain JSON data. Values that the
+                expression does not use are not read.
+            converted: Cache for the evaluations of many items, so that values shared by all items
+                are converted only once.
 
         Raises:
-            ConditionError: a key is missing, types do not go together, it takes too many steps.
+            ConditionError: A key is missing, types do not match, it takes too many steps, or a
+                value cannot be represented in JSON.
         """
         each = _named(self._each, scopes)
         size = self._refuse_unfit(each)
@@ -145,7 +147,7 @@ class Condition:
         return self._plain(found)
 
     def _activation(self, scopes: Mapping[str, Any], converted: Converted, size: int) -> Any:
-        """What the runtime computes it with: all that it names but item and index."""
+        """Return the runtime's form of all values that the expression uses except `_EACH`."""
         values = [_at(path, scopes) for path in self._shared]
         kept = converted.get(self.text)
         if kept is None or kept.left < size or not kept.is_of(values):
@@ -157,10 +159,10 @@ class Condition:
         return kept.activation
 
     def truth(self, scopes: Mapping[str, Any], converted: Converted | None = None) -> bool:
-        """Its value, which must be true or false.
+        """Evaluate the expression, whose result must be true or false.
 
         Raises:
-            ConditionError: as `value`, and for any other value.
+            ConditionError: As for `value`, or the result is neither true nor false.
         """
         found = self.value(scopes, converted)
         if not isinstance(found, bool):
@@ -179,10 +181,10 @@ class Condition:
             return found
         if kind == "double" and math.isfinite(found):
             return found
-        raise self._error(f"its value, a {kind}, is not what JSON can say")
+        raise self._error(f"its value, a {kind}, cannot be represented in JSON")
 
     def _refuse_unfit(self, data: Mapping[str, Any]) -> int:
-        """How many values there are in it."""
+        """Refuse data that the runtime cannot process, and return the number of values in it."""
         ahead: list[Any] = [data]
         count = 0
         for _ in range(MAX_DEPTH):
@@ -194,24 +196,24 @@ class Condition:
                 items = [*value, *value.values()] if isinstance(value, dict) else value
                 count += len(items)
                 if any(isinstance(item, str) and "\0" in item for item in items):
-                    # The runtime would take the text for what stands before it.
-                    raise self._error("a text holds a null character")
+                    # The runtime would cut off the text at the null character.
+                    raise self._error("a text value contains a null character")
                 inner += [item for item in items if isinstance(item, list | dict)]
             ahead = inner
         if ahead:
-            raise self._error(f"what it names is nested deeper than {MAX_DEPTH} levels")
+            raise self._error(f"it uses a value nested deeper than {MAX_DEPTH} levels")
         return count
 
     def _reason(self, said: str) -> str:
-        """Why it cannot be computed, in words that hold no values."""
+        """Return why it cannot be evaluated, as a message that contains no values."""
         if found := re.search(r"No matching overloads found : (_\W+_|-_|!_)\((.*)\)", said):
             return _no_overload(found[1], found[2])
         if found := re.search(r"No matching overloads found : \((.*)\)\.(\w+)\(", said):
             return _no_overload(found[2], found[1])
         missing = re.search(r'Key not found in map : "(.*)"', said, re.DOTALL)
-        # A key that was computed may be confidential, one that was written is not.
+        # A key that was computed may be confidential; a key in the expression is not.
         if missing and any(missing[1] in path for path in self.paths):
-            return f"there is no {missing[1]!r}; has(…) asks whether a key is there"
+            return f"there is no key {missing[1]!r}; use has(…) to check whether it is there"
         return next((ours for theirs, ours in _REASONS.items() if theirs in said), "it fails")
 
     def _error(self, message: str, hint: str = "") -> ConditionError:
@@ -219,7 +221,7 @@ class Condition:
 
 
 def _named(paths: Iterable[_Path], scopes: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the scopes at some paths, the longest first: the runtime copies all of it."""
+    """Return the parts of the scopes at these paths (longest first): the runtime copies it all."""
     named: dict[str, Any] = {}
     for path in paths:
         *above, last = path
@@ -236,7 +238,7 @@ def _named(paths: Iterable[_Path], scopes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at(path: _Path, scopes: Mapping[str, Any]) -> tuple[int, Any]:
-    """The object at a path, or the last one on the way there; and how deep it is."""
+    """Return the depth and the object at a path, or of the last object that exists on it."""
     found: Any = scopes
     for depth, key in enumerate(path):
         if not isinstance(found, dict) or key not in found:
@@ -247,15 +249,15 @@ def _at(path: _Path, scopes: Mapping[str, Any]) -> tuple[int, Any]:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a condition was computed with, converted for the runtime."""
+    """The values that a condition was evaluated with, converted for the runtime."""
 
     values: list[tuple[int, Any]]
     activation: Any
     left: int
-    """How many values of items it still takes: the runtime keeps what it makes of them."""
+    """Number of item values that it can still be used for; the runtime never frees their copies."""
 
     def is_of(self, values: list[tuple[int, Any]]) -> bool:
-        """Whether these are the same objects."""
+        """Check whether these are the same objects."""
         return all(
             depth == other and value is same
             for (depth, value), (other, same) in zip(self.values, values, strict=True)
@@ -263,39 +265,39 @@ class _Kept:
 
 
 Converted = dict[str, _Kept]
-"""What conditions were computed with, by their text. It belongs to those items whose values nobody
-changes, and is dropped with them."""
+"""Converted values by the text of their condition. Use it only for the items of one collection,
+whose shared values do not change, and drop it afterwards."""
 
 _ROOM = 10_000
-"""How many values of items are taken at least before the rest is converted again."""
+"""Minimum number of item values to process before the shared values are converted again."""
 
 
 @lru_cache(maxsize=1024)
 def compile_condition(text: str) -> Condition:
-    """The condition that a text is.
+    """Compile a condition.
 
     Raises:
-        ConditionError: it is malformed, or names what no condition may.
-        MissingDependencyError: the extra `workflow` is not installed.
+        ConditionError: It is malformed, or it uses a name that no condition may use.
+        MissingDependencyError: The extra `workflow` is not installed.
     """
     return Condition(text)
 
 
 @cache
 def _runtime() -> Any:
-    """The environment in which all expressions are compiled."""
+    """Return the environment that compiles expressions."""
     cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
     return cel.NewEnv(variables=dict.fromkeys(NAMES, cel.Type.DYN))
 
 
 _EACH = ("item", "index")
-"""The names whose values are others for each item."""
+"""The names whose values differ between items."""
 
 
 class _Given(threading.local):
-    """The values of `_EACH` in the computation that this thread does.
+    """The values of `_EACH` for the evaluation in the current thread.
 
-    Each is in a list, always the same one: the runtime never frees what a function returns.
+    Each value is in a list that is reused, since the runtime never frees the result of a function.
     """
 
     def __init__(self) -> None:
@@ -324,7 +326,10 @@ def _give(name: str) -> list[Any]:
 
 @cache
 def _runtime_of_items() -> Any:
-    """The same with a function that gives `_EACH`, as the runtime keeps all other values."""
+    """Return an environment with a function that returns `_EACH`.
+
+    The runtime keeps all values that it is given in any other way.
+    """
     cel = import_extra("cel_expr_python.cel", extra="workflow", purpose="a condition")
     asked = cel.Overload("given", cel.Type.DYN, [cel.Type.STRING], impl=_give)
     variables = dict.fromkeys(NAMES, cel.Type.DYN)
@@ -339,18 +344,18 @@ def _compiled(runtime: Any, text: str) -> Any:
 
 
 def _refusal(text: str, said: str) -> tuple[str, str]:
-    """What is wrong with an expression that the runtime does not compile, and the way out."""
+    """Return the message and the hint for an expression that does not compile."""
     if found := re.search(r"<input>:(\d+):(\d+): undeclared reference to '(\w+)", said):
         line, column, name = int(found[1]), int(found[2]), found[3]
         if text.split("\n")[line - 1][column - 1 :].startswith("("):
             return f"it calls unknown function {name!r}", did_you_mean(name, _FUNCTIONS)
         dashed = re.search(r"\btasks\.(\w+(?:-\w+)+)", text)
         hint = f'write tasks["{dashed[1]}"]' if dashed else did_you_mean(name, NAMES)
-        return f"it names unknown {name!r}", hint
+        return f"it uses unknown name {name!r}", hint
     if found := re.search(r"found no matching overload for '(\S+)' applied to '\((.*?)\)'", said):
         return _no_overload(found[1], found[2]), ""
     if "recursion" in said:
-        return "it is nested too deep", ""
+        return "it is nested too deeply", ""
     if "size exceeds" in said:
         return "it is longer than 100,000 characters", ""
     if found := re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", said):
@@ -360,7 +365,7 @@ def _refusal(text: str, said: str) -> tuple[str, str]:
         )
         if unexpected:
             word = unexpected[1].strip(" '")
-            wrong = "it ends too early" if word == "<EOF>" else f"{word!r} is not expected"
+            wrong = "it ends too early" if word == "<EOF>" else f"unexpected {word!r}"
             hint = f"write {_SPELT[word]}" if word in _SPELT else _HINT
             return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", hint
         return f"it is malformed: at line {found[1]}, column {found[2]}, {wrong}", _HINT
@@ -399,7 +404,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _paths(tokens: list[str]) -> Iterator[tuple[str, ...]]:
-    """What an expression names, key by key, as far as the keys are written in it."""
+    """Yield the paths that an expression uses, as far as their keys are literal."""
     for at, token in enumerate(tokens):
         if token not in NAMES or tokens[at - 1 : at] == ["."]:
             continue
@@ -412,10 +417,10 @@ def _paths(tokens: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _step(ahead: list[str]) -> tuple[str, int] | None:
-    """The key by which a path goes on, and how many tokens that takes."""
+    """Return the next key of a path and the number of tokens that it takes."""
     match ahead[:4]:
         case [".", _, "(", *_]:
-            return None  # a function or a macro of what was named so far
+            return None  # a function or macro that is called on the path
         case [".", name, *_] if re.fullmatch(r"`.*`|\w+", name):
             return name.strip("`"), 2
         case ["[", text, "]", *_] if re.fullmatch(r"""'[^'\\]+'|"[^"\\]+\"""", text):

@@ -1,4 +1,4 @@
-"""Texts that hold values of variables, and how they are shown: with the templates of those."""
+"""Strings that contain values of variables, and that are shown with templates in their place."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Confided(str):
-    """What a template of `env` or `secrets` stands for, and each text that it was put into."""
+    """The value of an `env` or `secrets` template, or a string that such a value was put into."""
 
     __slots__ = ("shown", "values")
 
     shown: str
-    """The text as anybody may see it: `https://{{ .env.HOST }}/a` for `https://h.example/a`."""
+    """The string for display: `https://{{ .env.HOST }}/a` for `https://h.example/a`."""
     values: Mapping[str, str]
-    """The values in it, each with its template."""
+    """The variables' values in the string, each mapped to its template."""
 
     def __new__(cls, text: str, shown: str, values: Mapping[str, str]) -> Confided:
         made = super().__new__(cls, text)
@@ -26,17 +26,17 @@ class Confided(str):
 
 
 def plain(value: Any) -> Any:
-    """A value with ordinary texts in place of confided ones, at any depth of mappings and lists."""
+    """Return a value with `Confided` strings as plain ones, at any depth of mappings and lists."""
     return _each(value, str)
 
 
 def shown(value: Any) -> Any:
-    """A value as anybody may see it."""
+    """Return a value with templates in place of the values of variables, for display."""
     return _each(value, lambda text: text.shown)
 
 
 def values_in(value: Any) -> dict[str, str]:
-    """The values of variables in a value, each with its template."""
+    """Return the variables' values that a value contains, each mapped to its template."""
     found: dict[str, str] = {}
     _each(value, lambda text: found.update(text.values))
     return found

@@ -1,4 +1,4 @@
-"""What a project has when it declares no embedder, no vector database or no model."""
+"""Defaults for projects that declare no embedder, vector database or model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Any)
 
 EMBEDDER, VECTOR_DB = "local", "sqlite"
-"""The kinds, and the ids, of those that are not declared."""
+"""The kinds of the default embedder and vector database, which are also their ids."""
 
 
 def first(declared: Sequence[T]) -> T:
-    """What is meant where no id is given: what is called `default`, else the first declared."""
+    """Return the default declaration: the one with the id `default`, or else the first one."""
     return next((one for one in declared if one.id == "default"), declared[0])
 
 
 def meant(declared: Sequence[Any], wanted: object) -> Any:
-    """What an id refers to, None where that cannot be told."""
+    """Return the declaration with an id, or the default for None; None if it is not known."""
     readable = [one for one in declared if isinstance(one.id, str)]
     if wanted is None:
         return first(declared) if len(readable) == len(declared) else None
@@ -34,15 +34,15 @@ def meant(declared: Sequence[Any], wanted: object) -> Any:
 
 
 def embedders(project: ProjectDeclaration) -> Sequence[EmbedderDeclaration]:
-    """The project's embedders, else the local one."""
+    """Return the project's embedders, or else the local one."""
     return project.embedders or [PLACES["embedders"].read({"id": EMBEDDER, "provider": EMBEDDER})]
 
 
 def vector_dbs(project: ProjectDeclaration) -> Sequence[VectorDBDeclaration]:
-    """The project's vector databases, else one SQLite file."""
+    """Return the project's vector databases, or else a single SQLite file."""
     return project.vector_dbs or [PLACES["vector_dbs"].read({"id": VECTOR_DB, "type": VECTOR_DB})]
 
 
 def models(project: ProjectDeclaration) -> Sequence[ModelDeclaration]:
-    """The project's chat models, else the extractive one, which needs no key."""
+    """Return the project's chat models, or else the extractive one, which needs no API key."""
     return project.models or [ModelDeclaration(id="default", provider=EXTRACTIVE)]

@@ -1,7 +1,7 @@
-"""What a project asks for beside the documents in its folder: code to run, variables to read, …
+"""Lists everything a project needs the user's trust for: code to run, variables to read, and more.
 
-`lorebind ask` shows it of a project that its user has not trusted yet. Finding it imports nothing
-of the folder, and looks up no variable.
+`lorebind ask` shows the list for a project that its user has not trusted yet. To find it, nothing
+is imported from the project folder, and no variable is read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Demand:
-    """One thing that a project asks for, and where it does."""
+    """One thing that a project needs trust for, and its position in the file."""
 
     file: str
     line: int
     column: int
     by: str
-    """As `embedder 'mine'`."""
+    """The declaration that needs it, such as `embedder 'mine'`."""
     wants: Wants
     what: str
-    """As `hooks:Audit, in hooks.py`, or `the variable OPENAI_API_KEY`."""
+    """The subject, such as `hooks:Audit, in hooks.py` or `the variable OPENAI_API_KEY`."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.by} wants to {self.wants} {self.what}"
@@ -49,29 +49,32 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Everything that a project asks for."""
+    """Everything that a project needs trust for."""
 
     root: FilePath
-    """The project folder, without links."""
+    """The project folder, with links resolved."""
     all: tuple[Demand, ...]
-    """By file and line."""
+    """The demands, sorted by file and line."""
     digest: str
-    """Changes with what the project's YAML says, and with the modules of the folder it names."""
+    """Hash of the project's declarations and of the modules in its folder that they name."""
 
 
 class _EverySet(UserDict[str, str]):
-    """An environment in which every variable is set: to validate without looking up any."""
+    """An environment in which every variable is set, to validate without reading any of them."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return key
 
 
 def read_demands(path: str | FilePath) -> Demands:
-    """What the project at a path asks for; see `load_project`.
+    """Return everything that the project at a path needs trust for.
+
+    Args:
+        path: Folder or file of the project; see `load_project`.
 
     Raises:
-        ConfigurationError: the project is not valid, or there is none.
-        UsageError: a module that it names cannot be read.
+        ConfigurationError: The project is not valid or does not exist.
+        UsageError: A module that the project names cannot be read.
     """
     loaded = load_project(path, environ=_EverySet())
     declared = [inner for top in _tops(loaded) for inner in _with_owners(top)]
@@ -90,7 +93,7 @@ def read_demands(path: str | FilePath) -> Demands:
 
 
 def _content(file: FilePath) -> str:
-    """A digest of a file's bytes."""
+    """Return a hash of a file's bytes."""
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -99,13 +102,13 @@ def _content(file: FilePath) -> str:
 
 
 def _tops(loaded: LoadedProject) -> list[Declaration]:
-    """What all files of a project declare, each declaration once."""
+    """Return the declarations of all files of a project, each of them once."""
     project = loaded.project.model_copy(update={"agents": [], "workflows": []})
     return [project, *loaded.agents.values(), *loaded.workflows.values()]
 
 
 def _with_owners(top: Declaration) -> Iterator[tuple[Declaration, str]]:
-    """A declaration and all within it, each with what it, or what it is a part of, is called."""
+    """Yield a declaration and all nested ones, each with the name of its nearest named owner."""
     called: dict[Path, str] = {}
     for inner, path in within(top):
         if inner.label != Declaration.label:
@@ -122,7 +125,7 @@ def _demands(declared: Declaration, by: str, root: FilePath) -> Iterator[Demand]
 
     for place, named in code_named(declared):
         files = files_of_project(named, root)
-        home = f"in {files[-1].relative_to(root)}" if files else "of an installed package"
+        home = f"in {files[-1].relative_to(root)}" if files else "from an installed package"
         yield demand(place, "run", f"{named}, {home}")
     if is_plugins(declared):
         word = getattr(declared, declared.kind_key)

@@ -1,4 +1,4 @@
-"""Vectors must have the length that their database was declared with, as far as files can tell."""
+"""Checks that embedders and vector databases agree about the dimension of vectors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def dimensions(
     project: ProjectDeclaration, workflows: Sequence[WorkflowDeclaration]
 ) -> Iterator[Problem]:
-    """Knowledge bases whose embedder and vector database disagree about the dimension.
+    """Find knowledge bases whose embedder and vector database disagree about the dimension.
 
-    What neither says is measured when an index is begun, and compared then.
+    A dimension that the files do not state is measured, and compared, when an index is created.
     """
     vector_dbs = project.vector_dbs
-    if not vector_dbs:  # the default one takes any dimension
+    if not vector_dbs:  # the default database accepts any dimension
         return
     embedders = defaults.embedders(project)
     for kb in [*project.knowledge_bases, *(kb for w in workflows for kb in w.knowledge_bases)]:

@@ -1,4 +1,4 @@
-"""Editing YAML text: entries of a list are replaced or added, all else stays byte for byte."""
+"""Edits YAML text: replaces or adds entries of a list, and keeps every other byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH = 100
 
 
 def as_yaml(data: Any, *, ascii_only: bool = False) -> str:
-    """Plain data as YAML, keys in their order; with `ascii_only`, other characters as escapes."""
+    """Return plain data as YAML with its keys in order; `ascii_only` escapes other characters."""
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=_WIDTH
     )
@@ -21,7 +21,7 @@ def as_yaml(data: Any, *, ascii_only: bool = False) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists below their keys, as people write them; nothing is said by reference."""
+    """Indents lists below their keys, as people write them, and never writes aliases."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -30,7 +30,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Between single quotes PyYAML writes these line breaks as they are, and reads others.
+        # In single quotes, PyYAML writes these line breaks as they are but reads back others.
         style = '"' if any(found in data for found in "\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -39,19 +39,19 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def put_entries(text: str, section: str, entries: Sequence[Mapping[str, Any]]) -> str:
-    """A YAML mapping's text with these entries in the list `section`, each known by its `id`.
+    """Return the text of a YAML mapping with these entries in the list `section`.
 
-    An entry of the same id is replaced where it stands, comments within it included; others are
-    added at the end of the list. A section that is not there is added at the end of the text.
-    Lines end as the text's own do.
+    An entry with the same id is replaced where it is, including the comments inside it. Other
+    entries are added at the end of the list. A missing section is added at the end of the text.
+    The line endings of the text are used.
 
     Args:
-        text: valid YAML, a mapping.
-        section: a key at its top, whose value, where it is there, is a list or nothing.
-        entries: plain data, each with an `id`.
+        text: Valid YAML whose top level is a mapping.
+        section: A key at the top level, whose value, if any, is a list or null.
+        entries: Plain data, each with an `id`.
 
     Raises:
-        YAMLError: the text is none, or an edit made none of it.
+        YAMLError: The text is not valid YAML, or an edit made it invalid.
     """
     for entry in entries:
         start, end, put = _edit(text, section, entry)
@@ -62,7 +62,7 @@ def put_entries(text: str, section: str, entries: Sequence[Mapping[str, Any]]) -
 
 
 def _edit(text: str, section: str, entry: Mapping[str, Any]) -> tuple[int, int, str]:
-    """From where to where the text is replaced, and by what."""
+    """Return the start and the end of the range to replace, and its replacement."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     for key, value in pairs:
@@ -106,7 +106,7 @@ def _id(node: yaml.Node) -> str | None:
 
 
 def _like(node: yaml.Node, entry: Mapping[str, Any]) -> str:
-    """An entry in the style of the one whose place it takes."""
+    """Format an entry in the style of the one that it replaces."""
     if _is_flow(node):
         return _flow(entry)
     return _indented(entry, node.start_mark.column).lstrip()
@@ -134,7 +134,7 @@ def _flow(entry: Mapping[str, Any]) -> str:
 
 
 def _end(node: yaml.Node, text: str) -> int:
-    """Where a value ends: for a block, PyYAML's own mark is where the next one begins."""
+    """Return where a value ends; PyYAML's mark for a block is the start of the next value."""
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
         return len(text[: node.end_mark.index].rstrip())
     if not isinstance(node, yaml.CollectionNode) or _is_flow(node) or not node.value:
@@ -144,7 +144,7 @@ def _end(node: yaml.Node, text: str) -> int:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Where the line ends, its comment included."""
+    """Return where the line ends, after its comment if it has one."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return end - 1 if text[at:end].endswith("\r") else end

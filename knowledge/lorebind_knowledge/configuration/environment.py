@@ -1,4 +1,4 @@
-"""Variables of the process and of the project's `.env`, looked up by name and never listed."""
+"""Variables of the process and of the project's `.env`; read by name, never listed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """Where `{{ .env.X }}` and `{{ .secrets.X }}` come from.
+    """The variables that `{{ .env.X }}` and `{{ .secrets.X }}` refer to.
 
-    Both scopes read the same places: the process's variables, then `.env` in the project folder.
-    What is read is not to be shown, whichever of the two it is read as.
+    Both scopes read the variables of the process first, then `.env` in the project folder. Values
+    of both scopes are confidential and must not be shown.
+
+    Args:
+        root: The project folder.
+        environ: Variables to use instead of those of the process.
     """
 
     def __init__(self, root: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -32,29 +36,33 @@ class Environment:
         return f"Environment({str(self.root)!r})"
 
     def lookup(self, name: str) -> str | None:
-        """The value of a variable, None when it is not set. The process wins over `.env`."""
+        """Return the value of a variable, or None if it is not set. The process overrides `.env`.
+
+        Raises:
+            ConfigurationError: The file `.env` cannot be read.
+        """
         value = self._environ.get(name)
         return self._file.get(name) if value is None else value
 
     def scopes(self) -> dict[str, LazyScope]:
-        """The scopes `env` and `secrets` of templates; names are looked up when asked for."""
+        """Return the template scopes `env` and `secrets`, which read variables on demand."""
         variables = _Variables(self)
         return {"env": variables, "secrets": variables}
 
     def confided_scopes(self) -> dict[str, LazyScope]:
-        """The same, giving `Confided` texts: each knows how it may be shown."""
+        """Return the same scopes with `Confided` values, which know how to be shown."""
         return {name: _Confided(self, name) for name in self.scopes()}
 
     def fill(self, value: Any) -> Any:
-        """A value with its `{{ .env.X }}` and `{{ .secrets.X }}` replaced.
+        """Replace each `{{ .env.X }}` and `{{ .secrets.X }}` in a value; see `templates.fill`.
 
         Raises:
-            TemplateError: for another scope, or a variable that is not set.
+            TemplateError: A template uses another scope, or a variable that is not set.
         """
         return templates.fill(value, self.scopes())
 
     def not_set(self, name: str) -> UnsetVariableError:
-        """The error for a missing variable. Only names written in `.env` are ever suggested."""
+        """Return the error for a missing variable. Only names in `.env` are suggested."""
         near = difflib.get_close_matches(name, sorted(self._file), n=1, cutoff=0.6)
         guess = f"did you mean {near[0]!r}; " if near else ""
         return UnsetVariableError(
@@ -78,7 +86,7 @@ class Environment:
 
 
 class _Variables(LazyScope):
-    """One scope over the variables of an environment."""
+    """A template scope that reads the variables of an environment."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -91,7 +99,7 @@ class _Variables(LazyScope):
 
 
 class _Confided(_Variables):
-    """The same, by the name that the scope has in templates."""
+    """A scope whose values know the template that stands for them, such as `{{ .env.X }}`."""
 
     def __init__(self, environment: Environment, scope: str) -> None:
         super().__init__(environment)

@@ -1,4 +1,4 @@
-"""Knowledge bases that others fill: what is declared of them must be of use for a search."""
+"""Checks knowledge bases on existing stores: another program fills them, Lorebind searches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import Problem
 
 _INGESTED = ("sources", "chunking", "preprocess", "metadata", "ingest")
-"""What a knowledge base declares for its ingestion."""
+"""The settings of a knowledge base that concern its ingestion."""
 NEEDS_WORDS = ("hybrid", "lexical")
-"""The strategies that need an index of words."""
+"""The strategies that need a word index."""
 
 
 def existing(
@@ -31,11 +31,11 @@ def existing(
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """Sources that are missing, or that would be ignored; searches that cannot be made."""
+    """Find missing sources, settings that would be ignored, and searches that are impossible."""
     vector_dbs = defaults.vector_dbs(project)
     filled_by_others: set[str] = set()
     alone = project.model_copy(update={"agents": [], "workflows": []})
-    for top in (alone, *agents, *workflows):  # the project is first: the others see what it has
+    for top in (alone, *agents, *workflows):  # the project first: all others see what it declares
         own = [kb for kb in getattr(top, "knowledge_bases", []) if isinstance(kb.id, str)]
         seen = filled_by_others - {kb.id for kb in own}
         for kb in own:
@@ -54,23 +54,24 @@ def existing(
 
 
 def _ingested(kb: KnowledgeBaseDeclaration, vector_db: str) -> Iterator[Problem]:
-    """What is declared for an ingestion that is never made."""
+    """Find ingestion settings, which have no effect without an ingestion."""
     for name in _INGESTED:
         if name in kb.model_fields_set:
-            message = f"{named(kb, kb.id)} is filled by others, so {name} is of no use"
+            owner = named(kb, kb.id)
+            message = f"{owner} is filled by others, so {name} has no effect"
             yield problem_at(
-                kb, (name,), message, f"leave it out, or set existing: false for {vector_db!r}"
+                kb, (name,), message, f"remove it, or set existing: false for {vector_db!r}"
             )
 
 
 def _searches(declared: Declaration, kb_id: str) -> Iterator[Problem]:
-    """What only an index of Lorebind can do."""
+    """Find search settings that need an index built by Lorebind."""
     owner = f"knowledge base {kb_id!r} is filled by others"
     for settings, _ in within(declared):
         strategy = getattr(settings, "strategy", None)
         if "strategy" in settings.model_fields_set and strategy in NEEDS_WORDS:
-            message = f"{owner}, and has no index of words for {strategy!r}"
+            message = f"{owner} and has no word index for {strategy!r}"
             yield problem_at(settings, ("strategy",), message, "write similarity, mmr or rerank")
         if getattr(settings, "neighbours", None):
-            message = f"{owner}, who do not tell which passages are neighbours"
-            yield problem_at(settings, ("neighbours",), message, "leave it out")
+            message = f"{owner}, so the order of its passages is unknown"
+            yield problem_at(settings, ("neighbours",), message, "remove it")

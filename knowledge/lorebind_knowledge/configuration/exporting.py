@@ -1,4 +1,4 @@
-"""`export`: the resources of a project as plain data."""
+"""`export`: returns the resources of a project as plain data."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
 def export_resources(
     loaded: LoadedProject, kb_id: str | None = None, workflow: str | None = None
 ) -> dict[str, Any]:
-    """The resources of a project as plain data, with templates as they were written.
+    """Return the resources of a project as plain data, with templates as they were written.
 
     Args:
-        loaded: the project.
-        kb_id: only this knowledge base, with the embedder and vector database that it names; None
-            means all. Defaults that are not written down are left out.
-        workflow: the workflow that sees it; where that one declares it, the data says so. Without
-            an id, all that the workflow declares.
+        loaded: The project.
+        kb_id: Id of a knowledge base to export alone, with the embedder and vector database that
+            it uses; None exports everything. Defaults that are not declared are omitted.
+        workflow: Id of the workflow that uses the knowledge base. If the workflow declares the
+            knowledge base itself, the data has the key `workflow`. Without a `kb_id`, everything
+            that the workflow declares is exported.
+
+    Returns:
+        Lists of resources by the keys `embedders`, `vector_dbs` and `knowledge_bases`. Empty lists
+        are omitted.
 
     Raises:
-        NotFoundError: no such knowledge base or workflow.
+        NotFoundError: The knowledge base or the workflow does not exist.
     """
     project = loaded.project
     declared: dict[str, Sequence[Declaration]] = {

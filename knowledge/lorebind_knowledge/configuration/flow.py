@@ -1,7 +1,7 @@
-"""What follows what in workflows: every edge leads somewhere, and every path to an end.
+"""Checks the order of tasks: each edge leads to a task, and each path reaches an end.
 
-The first task of a list is where it begins. A list without tasks, which has no entry, is refused by
-the declarations.
+A workflow begins with the first task of its list. The declarations already refuse a list without
+tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def flows(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
-    """What is wrong with the edges of workflows, in their tasks and in those that these hold."""
+    """Find the problems of the edges of workflows, in all lists of tasks, at any depth."""
     for workflow in workflows:
         tasks = list(with_nested(workflow.tasks))
         every = {task.id for task in tasks if isinstance(task.id, str)}
@@ -38,29 +38,29 @@ def flows(workflows: Sequence[WorkflowDeclaration]) -> Iterator[Problem]:
 
 
 def _targets(graph: TaskGraph, every: set[str]) -> Iterator[Problem]:
-    """Edges that lead nowhere, or twice to one task."""
+    """Find edges that lead to an unknown task, or twice to the same task."""
     for one in graph.unknown if graph.knows_ids else ():
         task = graph.tasks[one.source]
         where, hint = f"unknown task {one.name!r}", did_you_mean(one.name, graph.numbers)
         if one.name in every:
             where = f"task {one.name!r}, which is in another list of tasks"
             hint = f"known: {', '.join(sorted(graph.numbers))}"
-        yield problem_at(task, one.path, f"{_called(task)} goes on to {where}", hint)
+        yield problem_at(task, one.path, f"{_called(task)} leads to {where}", hint)
     times = Counter((one.source, one.field, one.name) for one in graph.named)
     for one in graph.named:
         if times.pop((one.source, one.field, one.name), 1) > 1:
             task = graph.tasks[one.source]
-            message = f"{_called(task)} goes on to task {one.name!r} twice"
+            message = f"{_called(task)} leads to task {one.name!r} twice"
             yield problem_at(task, one.field, message, "name it once")
 
 
 def _ends(graph: TaskGraph) -> Iterator[Problem]:
-    """Tasks that nothing follows though it should, and those that something follows."""
+    """Find tasks that need a next task but have none, and final tasks that have one."""
     for number, task in enumerate(graph.tasks):
         if graph.leads_nowhere(number):
             yield problem_at(task, ("id",), *_dead_end(graph, task))
         elif task.final is True and task.on_success is not None:
-            message = f"{_called(task)} is final, and on_success leads on from it"
+            message = f"{_called(task)} is final, but has on_success"
             yield problem_at(task, ("on_success",), message, "remove one of them")
         elif task.final is True and not graph.is_written and number + 1 < len(graph.tasks):
             after = _called(graph.tasks[number + 1])
@@ -69,38 +69,41 @@ def _ends(graph: TaskGraph) -> Iterator[Problem]:
 
 
 def _dead_end(graph: TaskGraph, task: TaskBase) -> tuple[str, str]:
-    """Why nothing follows a task, and a hint: it speaks of errors only, or another has edges."""
+    """Return the message and the hint for a task without a next task.
+
+    Either the task has an edge for errors only, or it has none while other tasks have edges.
+    """
     hint = "write on_success or final: true"
     if task.targets():
-        return f"{_called(task)} has on_error but nothing for success", hint
+        return f"{_called(task)} has on_error but no on_success", hint
     other = next(one for one in graph.tasks if one.targets())
     line = other.position("id").line
     where = f" (line {line})" if line else ""
-    why = f"{_called(other)}{where} has edges, so the written order does not count"
+    why = f"{_called(other)}{where} has edges, so the order of the list does not apply"
     return f"{_called(task)} has no next task", f"{why}: {hint}"
 
 
 def _unreachable(graph: TaskGraph) -> Iterator[Problem]:
-    """Tasks to which no edges lead from the first; not those that only follow such a one."""
+    """Find tasks that the first cannot reach, without those that only follow such a task."""
     reach = graph.reach
     lost = [number for number in range(len(graph.tasks)) if graph.is_lost(number)]
-    if not graph.knows_ids:  # an edge may lead to a task by an id that cannot be read
+    if not graph.knows_ids:  # an unreadable id may be the one that an edge names
         return
     for number in lost:
         before = [n for n in lost if n != number and reach[n] >> number & 1]
         if all(reach[number] >> n & 1 and n > number for n in before):
             message = f"{_called(graph.tasks[number])} is never reached"
-            hint = f"let an edge lead to it from {_called(graph.tasks[0])}, or remove it"
+            hint = f"add an edge to it from {_called(graph.tasks[0])}, or remove it"
             yield problem_at(graph.tasks[number], ("id",), message, hint)
 
 
 def _circles(graph: TaskGraph) -> Iterator[Problem]:
-    """Tasks that lead back to themselves without a router that could lead out."""
+    """Find loops without a router that could leave them."""
     for edge in graph.edges:
         if edge.source == edge.target:
             task = graph.tasks[edge.source]
-            message = f"{_called(task)} names itself as next"
-            yield problem_at(task, edge.path, message, "put a router into the loop")
+            message = f"{_called(task)} is its own next task"
+            yield problem_at(task, edge.path, message, "add a router to the loop")
     plain = [
         edge
         for edge in _in_circles(graph)
@@ -110,17 +113,17 @@ def _circles(graph: TaskGraph) -> Iterator[Problem]:
     ]
     for group in _groups(plain):
         way = circle(group[0], plain)
-        message = f"{_called(graph.tasks[group[0]])} comes back to itself without a router"
+        message = f"{_called(graph.tasks[group[0]])} is in a loop without a router"
         yield problem_at(
             graph.tasks[way[-1].source],
             way[-1].path,
             f"{message}: {_shown(graph, way)}",
-            "put a router into the loop",
+            "add a router to the loop",
         )
 
 
 def _traps(graph: TaskGraph) -> Iterator[Problem]:
-    """Tasks that lead back to themselves only, by a router though."""
+    """Find loops that contain a router but never leave."""
     numbers = range(len(graph.tasks))
     ends = [n for n in numbers if graph.is_end(n) or graph.leads_nowhere(n)]
     trapped = {n for n in numbers if n not in ends and not any(graph.can_reach(n, e) for e in ends)}
@@ -129,21 +132,21 @@ def _traps(graph: TaskGraph) -> Iterator[Problem]:
         leads_out = any(target not in group for n in group for target in graph.followers(n))
         routed = any(isinstance(graph.tasks[n], RouterTask) for n in group)
         if leads_out or not routed:
-            continue  # what is wrong is said of what follows, or of the edges
+            continue  # reported for the tasks that follow, or for the edges
         task = graph.tasks[group[0]]
         way = _shown(graph, circle(group[0], edges))
-        message = f"{_called(task)} has no way to the end: {way}"
-        yield problem_at(task, ("id",), message, "let a route lead to a task that is final")
+        message = f"{_called(task)} never reaches an end: {way}"
+        yield problem_at(task, ("id",), message, "add a route to a final task")
 
 
 def _in_circles(graph: TaskGraph) -> list[Edge]:
-    """The edges between tasks that can come back to themselves; most graphs have none."""
+    """Return the edges between tasks that are part of a loop; most graphs have none."""
     inside = {n for n in range(len(graph.tasks)) if graph.can_reach(n, n)}
     return [edge for edge in graph.edges if edge.source in inside and edge.target in inside]
 
 
 def _groups(edges: Sequence[Edge]) -> list[list[int]]:
-    """The tasks that lead back to themselves, those together that lead to each other."""
+    """Return the loops, each as the list of tasks that can all reach each other."""
     after: dict[int, set[int]] = {}
     for edge in edges:
         after.setdefault(edge.source, set()).add(edge.target)

@@ -1,4 +1,4 @@
-"""JSON Schemas that a project declares: whether they are any, and whether a value matches one."""
+"""Checks that the JSON Schemas of a project are valid, and that values match them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_faults(schema: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with a JSON Schema, and where in it; nothing where `jsonschema` is missing."""
+    """Yield the path and the message of each fault; nothing if `jsonschema` is not installed."""
     try:
         validator = _validator(schema)
     except MissingDependencyError:
@@ -35,11 +35,11 @@ def schema_faults(schema: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         try:
             resolver.lookup(reference)
         except _library("referencing.exceptions").Unresolvable:
-            yield path, f"there is no {reference!r} in it"  # other documents are not fetched
+            yield path, f"there is no {reference!r} in it"  # other documents are never fetched
 
 
 def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
-    """Why a value does not match a JSON Schema, and where; empty if it does.
+    """Return why and where a value does not match a JSON Schema; empty if it does.
 
     Raises:
         MissingDependencyError: `jsonschema` is not installed.
@@ -52,7 +52,7 @@ def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
 
 
 def _said(error: Any) -> str:
-    """What is wrong with a schema; of a word that is none of a list, the list."""
+    """Return the message for an invalid schema, with the list of words it must be one of."""
     listed = next((one for one in error.context if one.validator == "enum"), None)
     if listed is None:
         return str(error.message)
@@ -64,7 +64,7 @@ def _said(error: Any) -> str:
 def _validator(schema: Mapping[str, Any]) -> Any:
     validators = _library("jsonschema.validators")
     kind = validators.validator_for(schema, default=validators.Draft202012Validator)
-    # By default it would fetch what a reference names.
+    # By default, the validator would fetch the documents that references name.
     return kind(schema, registry=_library("jsonschema_specifications").REGISTRY)
 
 
@@ -74,7 +74,7 @@ def _library(module: str) -> Any:
 
 def _references(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if path and isinstance(value, dict) and "$id" in value:
-        return  # a document of its own, whose references start from there
+        return  # a separate document: its references are relative to itself
     if isinstance(value, dict):
         for key, item in value.items():
             if key in _REFERENCES and isinstance(item, str):

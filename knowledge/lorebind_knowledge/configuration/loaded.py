@@ -1,4 +1,4 @@
-"""A project whose files were read and found to be valid."""
+"""A project whose files were read and validated."""
 
 from __future__ import annotations
 
@@ -38,63 +38,64 @@ T = TypeVar("T", bound=_Named)
 class LoadedProject:
     """All declarations of a project, and the environment that its templates read.
 
-    Every look-up raises NotFoundError, with the nearest and all known ids, for one that is not
-    there. An id of None stands for the default: what is called `default`, else what is declared
-    first.
+    Every method that takes an id raises `NotFoundError` if it is unknown, with the nearest and all
+    known ids. An id of None stands for the default: the declaration with the id `default`, or else
+    the first one.
     """
 
     root: Path
-    """The project folder."""
+    """Absolute path of the project folder."""
     file: Path | None
-    """The project file; None when the project was built from Python objects."""
+    """Path of the project file; None if the project was built from Python objects."""
     project: ProjectDeclaration
     workflows: dict[str, WorkflowDeclaration]
-    """By id, from the project itself and from the files that it autoloads."""
+    """The workflows by id, from the project file and from further files."""
     agents: dict[str, AgentDeclaration]
-    """By id, those that all workflows see."""
+    """The agents that all workflows can use, by id."""
     environment: Environment
     unset: tuple[Problem, ...] = ()
-    """The places that name a variable that is not set, where the project may do without."""
+    """The templates that use a variable that is not set, if the project allows that."""
 
     def embedder(self, embedder_id: str | None = None) -> EmbedderDeclaration:
-        """An embedder; where none is declared there is `local`."""
+        """Return an embedder; if none is declared, the default is `local`."""
         return _pick(defaults.embedders(self.project), embedder_id, "embedder")
 
     def vector_db(self, db_id: str | None = None) -> VectorDBDeclaration:
-        """A vector database; where none is declared there is `sqlite`."""
+        """Return a vector database; if none is declared, the default is `sqlite`."""
         return _pick(defaults.vector_dbs(self.project), db_id, "vector database")
 
     def model(self, model_id: str | None = None) -> ModelDeclaration:
-        """A chat model; where none is declared there is an extractive one, `default`."""
+        """Return a chat model; if none is declared, the default is the extractive `default`."""
         return _pick(defaults.models(self.project), model_id, "model")
 
     def knowledge_base(
         self, kb_id: str, workflow: str | None = None
     ) -> tuple[KnowledgeBaseDeclaration, str]:
-        """A knowledge base and its scope, `project` or `workflow/<id>`.
+        """Return a knowledge base and its scope, `project` or `workflow/<id>`.
 
-        Seen from a workflow, its own knowledge base shadows the project's of the same id.
+        A knowledge base of the workflow takes precedence over one of the project with the same id.
         """
         own = [] if workflow is None else self.workflow(workflow).knowledge_bases
-        # The workflow's own come last, so that they win in the look-up by id.
+        # The last declaration of an id wins the lookup.
         found = _pick([*self.project.knowledge_bases, *own], kb_id, "knowledge base")
         scope = f"workflow/{workflow}" if any(found is kb for kb in own) else PROJECT_SCOPE
         return found, scope
 
     def is_existing(self, kb: KnowledgeBaseDeclaration) -> bool:
-        """Whether others fill a knowledge base."""
+        """Check whether another program fills a knowledge base."""
         return self.vector_db(kb.vector_db).is_existing
 
     def default_strategy(self, kb: KnowledgeBaseDeclaration) -> str:
-        """How a knowledge base is searched where nothing says it."""
+        """Return the default search strategy of a knowledge base."""
         default: str = type(kb.retrieval).model_fields["strategy"].default
         return "similarity" if self.is_existing(kb) else default
 
     def hit_score(self, kb: KnowledgeBaseDeclaration) -> float | None:
-        """The cosine of the best passage below which a match is weak, as far as files tell.
+        """Return the cosine of the best passage below which a match counts as weak.
 
-        What embeds for an object that others have made is not known, and for that of a factory
-        only where the knowledge base names it.
+        None if the embedder does not state it, or is unknown. The embedder of an existing vector
+        store is unknown if the store was passed as an object. If a factory creates the store, its
+        embedder is known only if the knowledge base names one.
         """
         maker = getattr(self.vector_db(kb.vector_db), "class_path", None)
         if self.is_existing(kb) and (
@@ -104,7 +105,7 @@ class LoadedProject:
         return self.embedder(kb.embedder).known_hit_score
 
     def every_knowledge_base(self) -> list[tuple[KnowledgeBaseDeclaration, str | None]]:
-        """All there are, each with the workflow that declares it; None is the project."""
+        """Return all knowledge bases with the workflow that declares each; None for the project."""
         every: list[tuple[KnowledgeBaseDeclaration, str | None]] = [
             (kb, None) for kb in self.project.knowledge_bases
         ]
@@ -116,20 +117,20 @@ class LoadedProject:
         return _pick(list(self.workflows.values()), workflow_id, "workflow")
 
     def agent(self, agent_id: str, workflow: str | None = None) -> AgentDeclaration:
-        """An agent; seen from a workflow, its own shadows the project's of the same id."""
+        """Return an agent; one of the workflow takes precedence over the project's."""
         own = [] if workflow is None else self.workflow(workflow).agents
         return _pick([*self.agents.values(), *own], agent_id, "agent")
 
     def passage_template(self, name: str) -> str:
-        """The template of passages that a file of the project holds.
+        """Return the passage template in a file of the project.
 
         Raises:
-            UsageError: the file cannot be read, or is no template of passages.
+            UsageError: The file cannot be read, or is not a valid passage template.
         """
         return read_passage_template(self.root, name)
 
     def task(self, task_id: str, workflow: str) -> TaskBase:
-        """A task of a workflow, those in other tasks too."""
+        """Return a task of a workflow, also one nested in another task."""
         tasks = list(self.workflow(workflow).every_task())
         return _pick(tasks, task_id, f"task of workflow {workflow!r}")
 

@@ -1,4 +1,4 @@
-"""From files, or Python objects, to a project that is known to be valid."""
+"""Loads a project from files or Python objects, and validates it."""
 
 from __future__ import annotations
 
@@ -57,17 +57,21 @@ def load_project(
     texts: Mapping[Path, str] | None = None,
     need_variables: bool = True,
 ) -> LoadedProject:
-    """Read a project: its folder, or its file, and all files that it autoloads.
+    """Read and validate a project with all its files.
 
     Args:
-        path: the folder, or the file itself.
-        environ: stands in for the variables of the process.
-        texts: stand in for what these files hold.
-        need_variables: whether a variable that is not set is a problem. What only reads what is
-            declared can do without; the project's `unset` names them then.
+        path: The project folder, or the project file.
+        environ: Variables to use instead of those of the process.
+        texts: Content to use instead of that of these files.
+        need_variables: Whether a variable that is not set is a problem. Pass False to only read
+            the declarations; `LoadedProject.unset` then lists the missing variables.
+
+    Returns:
+        The valid project.
 
     Raises:
-        ConfigurationError: with every problem of all files, or when there is no project.
+        ConfigurationError: The project is not valid or does not exist. The error lists the
+            problems of all files.
     """
     file = project_file(path)
     loading = _Loading(file.parent, file, environ, texts or {}, need_variables=need_variables)
@@ -77,19 +81,28 @@ def load_project(
 def build_project(
     data: Mapping[str, Any], *, root: Path, environ: Mapping[str, str] | None = None
 ) -> LoadedProject:
-    """The same declarations as Python objects; paths in them are relative to the folder `root`.
+    """Build and validate a project from Python objects.
+
+    Args:
+        data: The content that the project file would have.
+        root: The folder that relative paths in the data start from.
+        environ: Variables to use instead of those of the process.
+
+    Returns:
+        The valid project.
 
     Raises:
-        ConfigurationError: with every problem; places are given as paths into the data.
+        ConfigurationError: The project is not valid. The error lists every problem, located by its
+            path in the data.
     """
     return _Loading(root.resolve(), None, environ, {}).load(YamlSource.from_data(data))
 
 
 def project_file(path: str | Path) -> Path:
-    """The project file that a path means: itself, or the one in the folder.
+    """Return the absolute path of the project file; `path` is the file itself or its folder.
 
     Raises:
-        ConfigurationError: when it is not there.
+        ConfigurationError: The file does not exist.
     """
     path = Path(path)
     names_file = path.suffix in (".yaml", ".yml") and not path.is_dir()
@@ -102,7 +115,7 @@ def project_file(path: str | Path) -> Path:
 
 
 class _Loading:
-    """One project on its way in; gathers the problems of all files."""
+    """A project while it is loaded; collects the problems of all files."""
 
     def __init__(
         self,
@@ -151,9 +164,9 @@ class _Loading:
         )
 
     def _declared(self, source: YamlSource, kind: type[D], readable: bool = True) -> D:
-        """What a source declares; where it has problems, as much of it as is valid.
+        """Return the declaration in a source; if it has problems, the valid parts of it.
 
-        If the source is not readable, its problems have been reported already.
+        The problems of a source that is not readable have been reported already.
         """
         if not readable:
             return partial(kind, source)
@@ -167,7 +180,7 @@ class _Loading:
                 locate(declaration, source)
                 return declaration
         self.problems += source.problems
-        # Of a doubtful value the reader has said what is wrong.
+        # The YAML reader has already reported what is wrong with doubtful values.
         self.problems += [problem for path, problem in found if path not in source.doubtful]
         return partial(kind, source, {path for path, _ in found})
 
@@ -181,7 +194,7 @@ class _Loading:
         for file in found:
             if file not in named:
                 self._file(file)
-        if not names_all(project.autoload):  # a file that was not found may declare anything
+        if not names_all(project.autoload):  # files that were not found may declare anything
             self._anything()
 
     def _file(self, file: Path, kind: str | None = None) -> None:
@@ -208,14 +221,14 @@ class _Loading:
             self.resources.append(self._declared(nested, ResourcesDeclaration, readable))
 
     def _anything(self) -> None:
-        """Account for a file of which nothing is known: whatever is missed may be in it."""
+        """Add an unknown file, which may contain any declaration that seems to be missing."""
         self.agents.append(partial(AgentDeclaration, YamlSource("", {})))
         self.workflows.append(partial(WorkflowDeclaration, YamlSource("", {})))
         for section in SECTIONS:
             self.resources.append(partial(ResourcesDeclaration, YamlSource("", {section: [{}]})))
 
     def _with_resources(self, project: ProjectDeclaration) -> ProjectDeclaration:
-        """The project with what files of their own declare, after what its own file does."""
+        """Return the project with the resources of other files after its own."""
         lists = {
             section: [one for some in self.resources for one in getattr(some, section)]
             for section in SECTIONS
@@ -229,7 +242,7 @@ class _Loading:
         )
 
     def _check(self, project: ProjectDeclaration) -> None:
-        """What only all files together can tell."""
+        """Run the checks that need all files."""
         self.problems += duplicates(project, self.agents, self.workflows)
         self.problems += dangling(project, self.agents, self.workflows)
         self.problems += composites(self.workflows)

@@ -1,4 +1,4 @@
-"""From a declaration to the part that it declares: one way for built-in kinds and for plugins."""
+"""Creates the part that a declaration describes, in the same way for built-in kinds and plugins."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class PartEnvironment(Environment):
-    """The project's environment as one part sees it; it remembers the values that it gave.
+    """The project's environment for one part; it remembers the values that the part was given.
 
-    `root` is the project folder; `fill` fills in the templates of a value of the declaration,
-    `lookup` gives one variable. Messages of the part's exceptions show the template instead of
-    the value.
+    `root` is the project folder, `fill` fills the templates in a value of the declaration, and
+    `lookup` returns a variable. Messages of exceptions that the part raises show templates instead
+    of these values.
     """
 
     def __init__(self, environment: Environment, scopes: Mapping[str, Any] | None = None) -> None:
         """
         Args:
-            environment: the project's.
-            scopes: further scopes of templates, such as `workflow`.
+            environment: Environment of the project.
+            scopes: Additional template scopes, such as `workflow`.
         """
         super().__init__(environment.root)
         self._inner = environment
         self._further = confided.plain(scopes or {})
         self.told = confided.values_in(scopes or {})
-        """The values that were given, each with its template."""
+        """The values that the part was given, each mapped to its template."""
 
     def lookup(self, name: str) -> str | None:
         value = self._inner.lookup(name)
@@ -51,18 +51,18 @@ class PartEnvironment(Environment):
     def saying(
         self, failure: type[LorebindError], what: str, holder: object = None
     ) -> Iterator[None]:
-        """What is raised inside becomes a failure that says it without the values looked up.
+        """Turn exceptions of a block into a failure whose message contains no confidential values.
 
         Args:
-            failure: what is raised instead. Errors of Lorebind pass as they are.
-            what: what failed.
-            holder: the object that raises; what it keeps as `SecretStr` is taken out too.
+            failure: Exception to raise instead. Errors of Lorebind are not changed.
+            what: Description of the operation that failed.
+            holder: Object that raises; its `SecretStr` values are removed from the message too.
         """
         try:
             yield
         except LorebindError:
             raise
-        except Exception as error:  # any third party's own exceptions
+        except Exception as error:  # third-party code may raise anything
             said = said_by(error, holder=holder, values=self.told)
             raise failure(f"{what}: {said}") from error
 
@@ -75,30 +75,30 @@ def make_part(
     failure: type[LorebindError],
     redacting: Callable[[Any, Any], Any] = lambda made, environment: made,
 ) -> Any:
-    """The part that a declaration names, made by the module or the plugin of its kind.
+    """Create the part that a declaration describes, with the module or the plugin of its kind.
 
     Args:
-        group: where its kind stands.
-        declaration: what is declared.
-        environment: what the part may look up.
-        members: what the part must have.
-        failure: what is raised when it cannot be made with what was declared.
-        redacting: put around a plugin's part, whose exceptions may say what it was told; those of
-            Lorebind's own kinds do not.
+        group: Group of the kind.
+        declaration: Declaration of the part.
+        environment: Environment that the part may read.
+        members: Names of attributes that the part must have.
+        failure: Exception to raise if the part cannot be created as it is declared.
+        redacting: Wrapper for the part of a plugin, whose exceptions may contain confidential
+            values. The built-in kinds take care of that themselves.
 
     Raises:
-        PluginError: there is no such kind, or what it makes is not what its group wants.
+        PluginError: The kind does not exist, or the part lacks one of the members.
     """
     word = getattr(declaration, declaration.kind_key)
     kind = PLACES[group].kind(word)
     if kind is None:
-        raise PluginError(f"no plugin {word!r} of lorebind.{group} is installed any more")
+        raise PluginError(f"plugin {word!r} of lorebind.{group} is no longer installed")
     what = f"{declaration.label} {getattr(declaration, 'id', word)!r}"
     named = getattr(declaration, "class_path", None)
     refused = f"{what}{f': {named}' if named else ''} cannot be made with the configuration given"
     with environment.saying(failure, refused):
         made = kind.make(declaration, environment)
-    # A property of the class is not asked for its value, which may take a while.
+    # A property is looked up on the class, since computing its value may be slow.
     lacking = [one for one in members if not (hasattr(type(made), one) or hasattr(made, one))]
     if lacking:
         raise PluginError(

@@ -1,8 +1,8 @@
-"""Classes and factories that declarations name: refused with their place, before they are called.
+"""Classes and factories that declarations name, checked before they are called.
 
-Validation imports nothing. It refuses what no project may name, whatever is installed: the standard
-library, programs, what leads out of the folder. What a name stands for is judged when the part is
-made, between its import and its first call.
+Validation imports nothing. It refuses names that no project may use, whatever is installed: the
+standard library, programs, and paths that lead out of the project folder. The object behind a name
+is checked when the part is created, after its import and before its first call.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _CLASS: Place = ("class_path",)
 
 
 def code_named(declaration: Declaration) -> Iterator[tuple[Place, CodePath]]:
-    """Where a declaration names code, by its fields, and which; not what those within it name."""
+    """Yield the location and path of the code a declaration names, without nested declarations."""
     for field in type(declaration).model_fields:
         yield from _paths(getattr(declaration, field), (field,))
 
 
 def code_problems(declaration: Declaration, root: Path) -> Iterator[Problem]:
-    """What is wrong with the code that a declaration names, as far as no import tells."""
+    """Find the problems of the code that a declaration names, without importing it."""
     for inner, _ in within(declaration):
         for place, path in code_named(inner):
             try:
@@ -62,20 +62,21 @@ def named_class(
     methods: Collection[str] = (),
     failure: type[LorebindError] = UsageError,
 ) -> Callable[..., Any]:
-    """The class that a declaration names, which may be called now.
+    """Return the class that a declaration names, which is safe to call.
 
-    Where the declaration holds an object instead, it is what gives that object; see `live`.
+    If the declaration holds an object instead, return a function that returns this object; see
+    `live`.
 
     Args:
-        declaration: it has a field `class_path`.
-        environment: of the project.
-        expected: what belongs there, for the message: `a class derived from …`.
-        kinds: what the class may be derived from.
-        methods: one of these, instead, makes it fit too.
-        failure: what is raised for one that does not.
+        declaration: A declaration with a field `class_path`.
+        environment: Environment of the project.
+        expected: Description of a valid class for the message: `a class derived from …`.
+        kinds: Classes that the class may derive from.
+        methods: Methods, one of which is enough for a class that derives from none of these.
+        failure: Exception to raise for any other class.
 
     Raises:
-        UsageError: it cannot be imported.
+        UsageError: The class cannot be imported.
     """
     given: Any = getattr(declaration, str(_CLASS[0]))
     if isinstance(given, LiveObject):
@@ -92,7 +93,7 @@ def named_class(
 
 def _held(held: Any, **settings: Any) -> Any:
     if settings:
-        raise TypeError(f"an object takes no settings any more: {', '.join(settings)}")
+        raise TypeError(f"an object that already exists accepts no settings: {', '.join(settings)}")
     return held
 
 
@@ -106,17 +107,19 @@ def named_factory(
     failure: type[LorebindError] = UsageError,
     place: Place = _CLASS,
 ) -> Callable[..., Any]:
-    """As `named_class`, or a function, see `is_factory`; what that makes is yet to be judged.
+    """Return a class as `named_class` does, or a function; see `is_factory`.
+
+    The result of the function is not checked here.
 
     Args:
-        takes: the function has one of these parameters.
-        place: where the declaration names it.
+        takes: Names of parameters, one of which the function must have.
+        place: Field that names the class or function.
     """
     found = _imported(declaration, environment, place)
     if derives(found, *kinds) or has_method(found, methods) or is_factory(found, takes):
         made: Callable[..., Any] = found
         return made
-    either = f"{expected}, or a function of the project folder or of an installed package"
+    either = f"{expected}, or a function from the project folder or an installed package"
     if takes:
         either += f" with a parameter {' or '.join(map(repr, takes))}"
     raise failure(_wrong(declaration, place, found, either))
@@ -128,12 +131,12 @@ def named_part(
     place: Place,
     failure: type[LorebindError] = UsageError,
 ) -> Callable[..., Any]:
-    """The class or function that a declaration names to make an argument, see `is_factory`."""
+    """Return the class or function that a declaration names to create an argument."""
     found = _imported(declaration, environment, place)
     if is_class_of_others(found) or is_factory(found):
         made: Callable[..., Any] = found
         return made
-    expected = "a class or a function of the project folder or of an installed package"
+    expected = "a class or a function from the project folder or an installed package"
     raise failure(_wrong(declaration, place, found, expected))
 
 
@@ -145,20 +148,20 @@ def named_object(
     *kinds: type,
     failure: type[LorebindError] = UsageError,
 ) -> Any:
-    """The object of one of these classes that a declaration names, or function, see `is_factory`.
+    """Return the instance of one of these classes that a declaration names, or a function.
 
-    Where the declaration holds an object instead, it is that.
+    See `is_factory` for the functions. If the declaration holds an object instead, it is returned.
 
     Args:
-        declaration: what names it.
-        environment: of the project.
-        place: where the declaration names it.
-        expected: what belongs there, for the message.
-        kinds: the classes.
-        failure: what is raised for anything else.
+        declaration: Declaration with the field at `place`.
+        environment: Environment of the project.
+        place: Field that names the object.
+        expected: Description of a valid object for the message.
+        kinds: The classes.
+        failure: Exception to raise for anything else.
 
     Raises:
-        UsageError: it cannot be imported.
+        UsageError: The object cannot be imported.
     """
     given = getattr(declaration, str(place[0]))
     is_held = isinstance(given, LiveObject)
@@ -183,7 +186,7 @@ def _wrong(declaration: Declaration, place: Place, found: object, expected: str)
 
 
 def _subject(declaration: Declaration, place: Place) -> str:
-    """What messages begin with: where the code is named, if in a file, and what names it."""
+    """Return the start of a message: the position, if in a file, and the declaration's name."""
     at = declaration.position(*place)
     called = declaration.label
     if isinstance(name := getattr(declaration, "id", None), str):

@@ -1,4 +1,4 @@
-"""Files of the project folder that a project names."""
+"""Checks names of files in the project folder."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def wrong_with(root: Path, name: str) -> str:
-    """What is wrong with the name of a file in the project folder; empty if nothing is.
+    """Return what is wrong with the name of a file in the project folder; empty if nothing is.
 
-    It may be any text: too long, with a zero byte, or of a link that leads to itself.
+    The name may be any string: too long, with a null byte, or of a link to itself.
     """
     try:
         real = Path(os.path.realpath(root / name))
-    except ValueError:  # no file can be called so
+    except ValueError:  # not a possible file name
         return f"there is no file {name!r}"
     if not real.is_relative_to(os.path.realpath(root)):
         return f"{name!r} leads out of the project folder"

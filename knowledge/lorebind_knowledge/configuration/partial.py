@@ -1,4 +1,4 @@
-"""What a file with problems still declares, so that it counts in what all files together tell."""
+"""Reads the valid parts of a file with problems, for the checks that need all files."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ D = TypeVar("D", bound=Declaration)
 
 
 def partial(kind: type[D], source: YamlSource, refused: Set[Path] = frozenset()) -> D:
-    """A declaration of what is valid in the data of a source; `refused` are the paths that are not.
+    """Return a declaration with the valid data of a source; `refused` are the invalid paths.
 
-    Declarations convert nothing, so what is valid is the data as it stands. In the place of what
-    is not, or is missing, stands ANYTHING; for a list it is one item of which nothing is known,
-    beside the items that are. An id stays as it was written, valid or not: what refers to it does
-    not refer to nothing.
+    Declarations convert nothing, so valid data is used as it is. Invalid or missing data becomes
+    ANYTHING. A list becomes its valid items and one more, of which nothing is known. An id stays
+    as it was written, valid or not, so that references to it are not reported as unknown.
     """
     return cast("D", _Reader(source, refused).declaration([kind], source.data, ()))
 
 
 class _Reader:
-    """Walks the data along the declarations, and trusts neither."""
+    """Walks the data along the declarations; neither needs to fit the other."""
 
     def __init__(self, source: YamlSource, refused: Set[Path]) -> None:
         self.source = source
@@ -54,7 +53,7 @@ class _Reader:
         kind = choices[0]
         if len(choices) > 1:
             meant, _ = kind_meant(choices, written)
-            if meant is None:  # of an unknown kind nothing can be told but its id
+            if meant is None:  # only the id of an unknown kind can be read
                 written = {key: written[key] for key in ("id",) if key in written}
                 values |= {kind.kind_key: ANYTHING} if kind.kind_key else {}
             kind = meant or kind
@@ -104,12 +103,12 @@ class _Reader:
 
 
 def _names_code(metadata: tuple[Any, ...]) -> bool:
-    """Whether a text there is the path of code: its type tells, see `named_code`."""
+    """Return whether a field takes the path of code, which only its type shows."""
     return any(getattr(one, "func", None) in (class_path, factory_path) for one in metadata)
 
 
 def _alone(data: Any, expected: Any) -> list[Any]:
-    """A text that stands where a list of texts is expected, when it may be one of them."""
+    """Return a text as a list, if it may be an item of the expected list; empty otherwise."""
     try:
         return TypeAdapter(expected).validate_python([data]) if isinstance(data, str) else []
     except ValidationError:
@@ -117,8 +116,8 @@ def _alone(data: Any, expected: Any) -> list[Any]:
 
 
 def _is_optional(info: FieldInfo) -> bool:
-    """Whether a field left out is one value or none, and not what others may name parts of.
+    """Return whether an omitted field means a single value that no other declaration depends on.
 
-    Whether a task is `final` is asked of others than the task itself.
+    Other tasks depend on whether a task is `final`, for example.
     """
     return not info.is_required() and info.default_factory is None and info.annotation is not bool

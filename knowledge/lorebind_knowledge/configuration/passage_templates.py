@@ -1,4 +1,4 @@
-"""The files that `render:` names: templates by which passages are written into prompts."""
+"""Reads the files named by `render:`, the templates that write passages into prompts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 64 * 1024
 
 
 def passage_templates(declaration: Declaration, root: Path) -> Iterator[Problem]:
-    """What is wrong with the files that a declaration, or one below it, names by `render`."""
+    """Find the problems of the `render` files of a declaration and of those nested in it."""
     for inner, _ in within(declaration):
         render = getattr(inner, "render", None)
         if isinstance(render, str) and is_file(render):
@@ -33,16 +33,19 @@ def passage_templates(declaration: Declaration, root: Path) -> Iterator[Problem]
 
 
 def read_passage_template(root: Path, name: str) -> str:
-    """The template that a file in the project folder holds.
+    """Return the template in a file of the project folder.
 
     Raises:
-        UsageError: it is not there, leads out of the folder, or holds no template of passages.
+        UsageError: The file does not exist, is outside of the folder, or is not a valid passage
+            template.
     """
     try:
         with TextIOWrapper(open_inside(root, name), encoding="utf-8") as file:
             text = file.read(_LONGEST + 1)
         if len(text) > _LONGEST:
-            raise UsageError(f"{name!r} is longer than {_LONGEST} characters; it is no template")
+            raise UsageError(
+                f"{name!r} is too long for a template; expected at most {_LONGEST} characters"
+            )
         check_passage_template(text)
     except OutsideError:
         raise UsageError(f"{name!r} leads out of the project folder") from None
@@ -50,6 +53,6 @@ def read_passage_template(root: Path, name: str) -> str:
         raise UsageError(f"there is no file {name!r}") from None
     except (OSError, UnicodeDecodeError, RefusedError) as error:
         raise UsageError(f"{name!r}: {error}") from None
-    except ValueError:  # no file can be called so
+    except ValueError:  # not a possible file name
         raise UsageError(f"there is no file {name!r}") from None
     return text

@@ -1,4 +1,4 @@
-"""What pydantic refuses, said in our words and placed where it was written."""
+"""Translates the errors of pydantic into problems with our messages and their positions."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _LIMITS = ("greater_than_equal", "less_than_equal", "greater_than", "less_than")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an error points to: in the data, and in the declarations."""
+    """The location of an error, in the data and in the declarations."""
 
     path: Path
     value: Any
-    """What was written there; None when nothing was."""
+    """The value in the data; None if there is none."""
     declarations: list[type[Declaration]] = field(default_factory=list)
-    """What may stand there, one or, where a key chooses, several."""
+    """The declarations that are possible there; several if a key chooses one of them."""
     holder: type[Declaration] | None = None
     """The declaration that has the last key of the path, or lacks it."""
     metadata: tuple[Any, ...] = ()
@@ -57,7 +57,7 @@ class _Place:
 
     @property
     def name(self) -> str:
-        """What messages call it: its key, with the index in a list."""
+        """The name for messages: the key, with its indices in lists."""
         keys = [index for index, step in enumerate(self.path) if isinstance(step, str)]
         if not keys:
             return "the file"
@@ -70,16 +70,25 @@ class _Place:
 
 
 Finding: TypeAlias = tuple[Path, Problem]
-"""A problem, and the path of what it complains about."""
+"""A problem, and the path of the data that it concerns."""
 
 
 def problems(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Problem]:
-    """Every complaint of pydantic about the data of a source, in the order it was made."""
+    """Return a problem for each error of pydantic, in the same order.
+
+    Args:
+        error: The error that validating the data raised.
+        source: The data, with its positions.
+        root: The declaration that the data was validated as.
+    """
     return [problem for _, problem in findings(error, source, root)]
 
 
 def findings(error: ValidationError, source: YamlSource, root: type[Declaration]) -> list[Finding]:
-    """The same, each with its path. A misspelt key is one mistake, not also a missing key."""
+    """Return the same problems with their paths.
+
+    A misspelled key is reported once, not also as a missing key.
+    """
     placed = [
         (details, _follow(root, details["loc"], source.data))
         for details in _complaints(error, source.data, root)
@@ -100,7 +109,7 @@ def findings(error: ValidationError, source: YamlSource, root: type[Declaration]
 def _complaints(
     error: ValidationError, data: Any, root: type[Declaration], at: tuple[int | str, ...] = ()
 ) -> Iterator[ErrorDetails]:
-    """What pydantic says, and of a kind that is misspelt also what it says of the kind meant."""
+    """Yield the errors of pydantic; for a misspelled kind, also those of the kind meant."""
     for details in error.errors(include_url=False):
         details["loc"] = (*at, *details["loc"])
         yield details
@@ -116,7 +125,7 @@ def _complaints(
 
 
 def _spellings(place: _Place) -> Iterator[Path]:
-    """The paths at which a missing key could stand."""
+    """Yield the paths that a missing key may have."""
     fields = place.holder.model_fields if place.holder else {}
     for name, info in fields.items():
         if place.path[-1] in (name, *written_names(name, info)):
@@ -125,7 +134,7 @@ def _spellings(place: _Place) -> Iterator[Path]:
 
 def _translated(error: ErrorDetails, place: _Place, source: YamlSource) -> Iterator[Finding]:
     kind = error["type"]
-    if kind == "default_factory_not_called":  # another error of the same declaration says why
+    if kind == "default_factory_not_called":  # another error of the declaration is the cause
         return
     refused = error.get("ctx", {}).get("error")
     if isinstance(refused, RefusedError):
@@ -141,7 +150,7 @@ def _translated(error: ErrorDetails, place: _Place, source: YamlSource) -> Itera
 
 
 def _unknown_kind(place: _Place, source: YamlSource) -> tuple[Path, tuple[str, str]]:
-    """None of the declarations that may stand there has the `provider` or `type` written."""
+    """Return the problem of a `provider` or `type` that no possible declaration has."""
     choices, data = place.declarations, place.value
     key = choices[0].kind_key
     known = [word for choice in choices for word in kinds(choice)]
@@ -152,7 +161,7 @@ def _unknown_kind(place: _Place, source: YamlSource) -> tuple[Path, tuple[str, s
 
 
 def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str, str]:
-    """The message and the hint for one error."""
+    """Return the message and the hint for one error."""
     kind = error["type"]
     last = place.path[-1] if place.path else ""
     if kind == "extra_forbidden":
@@ -164,18 +173,18 @@ def _words(place: _Place, source: YamlSource, error: ErrorDetails) -> tuple[str,
     if kind in _EXPECTED:
         return _wrong_type(_EXPECTED[kind], place, source)
     if kind in _LIMITS:
-        shown = "out of limits" if place.secret else _written(place.value, source.raw(place.path))
+        shown = "out of range" if place.secret else _written(place.value, source.raw(place.path))
         return f"{place.name} is {shown}", f"expected {_limits(place.metadata)}"
     if kind == "too_short":
         return f"{place.name} is empty", "write at least one"
     if kind == "string_too_short":
-        return f"{place.name} is empty", "write a text"
-    # Nothing of ours ends here; pydantic's own words do not repeat what was written.
+        return f"{place.name} is empty", "write some text"
+    # No known rule ends here; unlike most messages, pydantic's do not quote the value.
     return f"{place.name}: {error['msg'][:1].lower()}{error['msg'][1:]}", ""
 
 
 def _unsupported(place: _Place, known: Iterable[str], source: YamlSource) -> tuple[str, str]:
-    """A word that is none of those that may stand there."""
+    """Return the message and the hint for a word that is not one of the known ones."""
     if not isinstance(place.value, str):
         return _wrong_type("text", place, source)
     chooses = place.holder is not None and place.path[-1] == place.holder.kind_key
@@ -190,7 +199,7 @@ def _wrong_type(expected: str, place: _Place, source: YamlSource) -> tuple[str, 
         return f"{place.name}: expected {expected}", 'write a template: "{{ .env.NAME }}"'
     message = f"{place.name}: expected {expected}, got {_described(value, raw)}"
     if value is None:
-        return message, "write a value or leave the key out"
+        return message, "write a value or remove the key"
     if expected == "text" and raw and not isinstance(value, str):
         return message, f'{_reading(value, raw)}quote it: "{short(raw)}"'
     if isinstance(value, str) and raw is None and _reads_as(value, expected):
@@ -199,11 +208,11 @@ def _wrong_type(expected: str, place: _Place, source: YamlSource) -> tuple[str, 
 
 
 def _reading(value: Any, raw: str) -> str:
-    """What YAML made of a plain word, where it is not plain to see."""
+    """Return the YAML value of an unquoted word, where it differs from what was written."""
     if raw == str(value):
         return ""
     if isinstance(value, bool):
-        return f"YAML reads the plain word {raw} as a boolean; "
+        return f"YAML reads the unquoted word {raw} as a boolean; "
     number = isinstance(value, int | float)
     kind = f"the number {short(repr(value))}" if number else described_type(value)
     return f"YAML reads {short(raw)} as {kind}; "
@@ -242,10 +251,10 @@ def _limits(metadata: tuple[Any, ...]) -> str:
 
 
 def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _Place:
-    """Walk pydantic's path along the declarations and the data at once.
+    """Walk pydantic's path along the declarations and the data in parallel.
 
-    The path holds what the data does not: the word that chose one of several declarations, and
-    marks such as `[key]`. The declarations tell which they are.
+    The path also holds steps that are not in the data: the word that chose one of several
+    declarations, and marks such as `[key]`. The declarations show which steps these are.
     """
     expected, metadata = unwrapped(root)
     path: Path = ()
@@ -263,7 +272,7 @@ def _follow(root: type[Declaration], loc: tuple[str | int, ...], data: Any) -> _
         if not isinstance(value, list) and _may_be_one(metadata):
             expected, metadata = unwrapped(inner(expected))
             continue
-        if not isinstance(value, dict | list):  # nothing below it was written
+        if not isinstance(value, dict | list):  # the data ends here
             break
         if len(choices) == 1:
             holder = choices[0]
@@ -294,7 +303,7 @@ def _below(value: Any, step: str | int) -> Any:
 
 
 def _field(holder: type[Declaration], step: str | int, value: Any) -> tuple[str | int, Any]:
-    """The key under which a field was written, and what may stand there."""
+    """Return the key that was used for a field, and the field's type."""
     for name, info in holder.model_fields.items():
         names = [*written_names(name, info), name]
         if step in names:

@@ -1,4 +1,4 @@
-"""Ids across all files: each used once among its kind, and every reference leads somewhere."""
+"""Checks ids across all files: no two of a kind are the same, and every reference is known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The ids that can be seen from somewhere; None where one cannot be read and may be any."""
+    """The ids that can be referred to from one location; None if an id could not be read."""
 
     embedders: frozenset[str] | None
     vector_dbs: frozenset[str] | None
@@ -35,13 +35,13 @@ class _Known:
     knowledge_bases: frozenset[str] | None
     agents: frozenset[str] | None
     extractive: frozenset[str]
-    """Those of the models that only quote."""
+    """The ids of the extractive models."""
 
 
 def problem_at(
     declaration: Declaration, path: tuple[str | int, ...], message: str, hint: str = ""
 ) -> Problem:
-    """A problem with a field of a declaration, or with what stands at a path below it."""
+    """Return a problem with a field of a declaration, or with a path below it."""
     at = declaration.position(*path)
     return Problem(at.file, at.line, at.column, message, hint)
 
@@ -51,7 +51,7 @@ def duplicates(
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """Ids that are used twice where each may be used once."""
+    """Find ids that are used twice."""
     groups: list[Iterable[Any]] = [agents, workflows]
     groups += [project.embedders, project.vector_dbs, project.models]
     groups += [project.knowledge_bases, project.knowledge]
@@ -73,7 +73,7 @@ def _repeated(group: Iterable[Any]) -> Iterator[Problem]:
         if item.id in first:
             message = f"{item.label} id {item.id!r} is used twice"
             where = first[item.id].position("id")
-            yield problem_at(item, ("id",), message, f"it is used first at {where}")
+            yield problem_at(item, ("id",), message, f"it is first used at {where}")
         else:
             first[item.id] = item
 
@@ -83,7 +83,7 @@ def dangling(
     agents: Sequence[AgentDeclaration],
     workflows: Sequence[WorkflowDeclaration],
 ) -> Iterator[Problem]:
-    """References to what is not there. What cannot be read of a declaration may be there."""
+    """Find references to unknown ids, except where the id may be in a part that is not readable."""
     known = _Known(
         embedders=_ids(project.embedders, _only(defaults.EMBEDDER, project.embedders)),
         vector_dbs=_ids(project.vector_dbs, _only(defaults.VECTOR_DB, project.vector_dbs)),
@@ -158,7 +158,7 @@ def _condensing(declared: Declaration, owner: str, known: _Known) -> Iterator[Pr
         if isinstance(inner, CondenseDeclaration):
             yield from _reference(inner, owner, "model", "model", known.models)
             if inner.model in known.extractive:
-                message = f"{owner}: model {inner.model!r} is extractive, and cannot condense"
+                message = f"{owner}: model {inner.model!r} is extractive and cannot condense"
                 hint = "name another model, or write: condense: turns"
                 yield problem_at(inner, ("model",), message, hint)
 
@@ -175,12 +175,12 @@ def _reference(
 def _leads_nowhere(name: object, known: frozenset[str] | None) -> bool:
     if not isinstance(name, str) or known is None or name in known:
         return False
-    # That no template is read here is said of it already.
+    # The template checks already report a template in this field.
     return not looks_like_one(name)
 
 
 def named(declaration: Declaration, name: object) -> str:
-    """What messages call a declaration: by its id, where that can be read."""
+    """Return the name of a declaration for messages, with its id if that could be read."""
     label = declaration.label
     return f"{label} {name!r}" if isinstance(name, str) else f"the {label}"
 

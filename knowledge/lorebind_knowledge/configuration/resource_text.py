@@ -1,4 +1,4 @@
-"""The texts that `apply` takes: what `export` or `get` prints, or one resource."""
+"""Reads the texts that `apply` accepts: the output of `export` or `get`, or a single resource."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lorebind_knowledge.declarations.resources import RESOURCES, SECTIONS, Resou
 from lorebind_knowledge.errors import ConfigurationError, did_you_mean
 
 _PRINTED = ("workflow", "knowledge_base", "with_defaults", "stats", "stats_error")
-"""What `lorebind knowledge get` prints."""
+"""The keys in the output of `lorebind knowledge get`."""
 
 
 def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
-    """The resources that a text declares.
+    """Return the resources that a text declares.
 
     Raises:
-        ConfigurationError: with every problem of the text.
+        ConfigurationError: The text is not valid. The error lists every problem.
     """
     source = _as_resources(YamlSource.parse(text, shown_as))
     found = list(source.problems)
@@ -43,7 +43,7 @@ def read_resources(text: str, shown_as: str) -> ResourcesDeclaration:
 
 
 def _as_resources(source: YamlSource) -> YamlSource:
-    """The same as a file of resources, where it is one resource or what `get` prints."""
+    """Return a single resource, or the output of `get`, in the form of a file of resources."""
     data = source.data
     if isinstance(data.get("knowledge_base"), dict):
         nested = source.nested(("knowledge_bases", 0), top=("knowledge_base",))

@@ -1,4 +1,4 @@
-"""What the sources of a knowledge base name of a workflow's run."""
+"""Finds the values of a workflow's run that the sources of a knowledge base refer to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_references(declaration: KnowledgeBaseDeclaration) -> list[templates.Reference]:
-    """The names in its sources that only a run of its workflow knows."""
+    """Return the references in its sources whose values only a run of its workflow knows."""
     return [
         reference
         for _, text in texts([source.model_dump() for source in declaration.sources])
@@ -26,15 +26,15 @@ def run_references(declaration: KnowledgeBaseDeclaration) -> list[templates.Refe
 
 
 def run_values(declaration: KnowledgeBaseDeclaration, given: Mapping[str, Any]) -> str | None:
-    """Their values in a run, as JSON; None if there are none.
+    """Return the values of these references in a run, as JSON; None if there are no references.
 
     Args:
-        declaration: the knowledge base.
-        given: what `{{ .workflow.… }}` stands for: `input` and `vars`.
+        declaration: The knowledge base.
+        given: The values of `{{ .workflow.… }}`: `input` and `vars`.
     """
     scopes = {"workflow": given, "input": given.get("input", {})}
     values: dict[str, Any] = {}
     for reference in run_references(declaration):
-        with suppress(templates.TemplateError):  # the source itself will say so
+        with suppress(templates.TemplateError):  # the source itself reports it
             values[".".join(reference)] = templates.look_up(reference, scopes)
     return json.dumps(values, sort_keys=True, default=str) if values else None

@@ -1,4 +1,4 @@
-"""What the declarations say may stand somewhere: keys, kinds, items, and the types around them."""
+"""Reads the types of declarations: their keys, kinds, items, and the annotations around them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def keys(declaration: type[Declaration] | None) -> list[str]:
-    """All keys that a declaration may have, other names of a field among them."""
+    """Return all keys that a declaration may have, including alternative names of fields."""
     if declaration is None:
         return []
     fields = declaration.model_fields.items()
@@ -22,7 +22,7 @@ def keys(declaration: type[Declaration] | None) -> list[str]:
 
 
 def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
-    """The words of `provider` or `type` that choose a declaration, else its own name."""
+    """Return the words of `provider` or `type` that choose a declaration, else its class name."""
     if not declaration.kind_key:
         return (declaration.__name__,)
     return kind_words(declaration)
@@ -31,9 +31,9 @@ def kinds(declaration: type[Declaration]) -> tuple[str, ...]:
 def kind_meant(
     choices: list[type[Declaration]], data: dict[str, Any]
 ) -> tuple[type[Declaration] | None, str]:
-    """The declaration that the data chooses, or nearly so, and its word; None where none is near.
+    """Return the declaration that the data chooses, and its word; None if no word is near.
 
-    It is the one that the message about an unknown word suggests.
+    For an unknown word, it is the nearest declaration, which the message suggests too.
     """
     by_word = {word: choice for choice in choices for word in kinds(choice)}
     if not choices[0].kind_key:
@@ -47,20 +47,20 @@ def kind_meant(
 
 
 def inner(expected: Any) -> Any:
-    """What may stand in a list or below a key of a mapping."""
+    """Return the type of the items of a list or of the values of a mapping; None for others."""
     arguments = get_args(expected)
     return arguments[-1] if get_origin(expected) in (list, dict) and arguments else None
 
 
 def annotation_of(info: FieldInfo) -> Any:
-    """All that is declared of a field: pydantic keeps its type apart from what was said of it."""
+    """Return the full annotation of a field, whose type and metadata pydantic keeps apart."""
     return Annotated[info.annotation, None, *info.metadata]
 
 
 def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without `Annotated` and `| None`, and what `Annotated` said about it.
+    """Return a type without `Annotated` and `| None`, and the metadata of `Annotated`.
 
-    Where a word chooses a kind, the type is the union of all kinds.
+    If a word chooses the kind, the type is the union of all kinds.
     """
     metadata: tuple[Any, ...] = ()
     while True:
@@ -79,7 +79,7 @@ def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def declarations(expected: Any) -> list[type[Declaration]]:
-    """What may stand there, one or, where a key chooses, several."""
+    """Return the declarations in a type; several if a key chooses one of them."""
     parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else [expected]
     bare = [unwrapped(part)[0] for part in parts]
     return [part for part in bare if isinstance(part, type) and issubclass(part, Declaration)]

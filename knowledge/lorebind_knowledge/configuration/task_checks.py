@@ -1,4 +1,4 @@
-"""What single tasks say: conditions, channels, and the schemas of answers."""
+"""Checks single tasks: their conditions, channels, and the schemas of answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROUTES = {**_TRUTHS, "int": "an integer", "uint": "an integer", "string": "text
 def task_problems(
     workflow: WorkflowDeclaration, injected: Collection[Reference] = ()
 ) -> Iterator[Problem]:
-    """What is wrong with conditions, channels and schemas of all tasks of a workflow."""
+    """Find the problems of the conditions, channels and schemas of all tasks of a workflow."""
     yield from _channels(workflow)
     names = Names(workflow, injected)
     for standing in standings(workflow):
@@ -64,7 +64,7 @@ def _condition(
         yield problem_at(task, (field,), f"{field}: {error.message}", error.hint)
         return
     except MissingDependencyError:
-        return  # nothing can run without it, and running says so
+        return  # a run needs the extra, and reports that it is missing
     routes = field == "condition" and isinstance(task, RouterTask)
     if condition.kind not in (_ROUTES if routes else _TRUTHS):
         expected = "text, an integer, true or false" if routes else "true or false"
@@ -96,7 +96,7 @@ def _names(
 def _channels(workflow: WorkflowDeclaration) -> Iterator[Problem]:
     for name in workflow.channels if isinstance(workflow.channels, dict) else ():
         if name in CHANNELS:
-            message = f"channel {name!r} is there without being declared"
+            message = f"channel {name!r} is built in and cannot be declared"
             hint = f"every workflow has {', '.join(CHANNELS)}; choose another name"
             yield problem_at(workflow, ("channels", name), message, hint)
 
@@ -111,7 +111,7 @@ def _updates(task: TaskBase, state: Any) -> Iterator[Problem]:
 
 
 def _schema(task: WaitTask, schema: dict[str, Any]) -> Iterator[Problem]:
-    """A schema that is none, or that refers to what is not in it."""
+    """Find faults of a schema, and references to definitions that it does not contain."""
     for path, message in schema_faults(schema):
         place = ("answer_schema", *path)
         yield problem_at(task, place, f"schema is not a valid JSON Schema: {message}")

@@ -1,7 +1,7 @@
-"""A list of tasks as a graph, as far as it can be read: what loading knows before all is valid.
+"""A list of tasks as a graph that may contain mistakes, for the checks while a project is loaded.
 
-Of a list without problems it is the same as `declarations.workflows.flow`. Here a task may lead to
-one that is not there, two may have one id, and of what cannot be read anything is possible.
+For a valid list, it is the same graph as `declarations.workflows.flow`. Here, a task may lead to
+an unknown task, two tasks may have the same id, and a part that could not be read may be anything.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A task that a field of another names as its follower."""
+    """A task that a field of another task names as its next task."""
 
     source: int
     name: str
     field: Path
-    """The field that names it, or the list of followers that holds it."""
+    """The field that names the task, or the list in it."""
     path: Path
-    """Where exactly it is named."""
+    """The path of the name itself."""
 
 
 class Edge(NamedTuple):
-    """One task that may follow another, by their numbers in the list."""
+    """A task that may follow another one, by their numbers in the list."""
 
     source: int
     target: int
     path: Path
-    """What says so; empty for the order."""
+    """The path of the name that makes the edge; empty if the edge is the order of the list."""
 
 
 class TaskGraph:
-    """The tasks of one list by their numbers in it; the first runs first."""
+    """The tasks of one list by their numbers in it; the first task runs first."""
 
     def __init__(self, tasks: Sequence[TaskBase]) -> None:
         self.tasks = list(tasks)
@@ -51,53 +51,53 @@ class TaskGraph:
             if isinstance(task.id, str):
                 self.numbers.setdefault(task.id, []).append(number)
         self.knows_ids = all(isinstance(task.id, str) for task in tasks)
-        """Whether all ids can be read; a name may be of any task otherwise."""
+        """Whether all ids could be read; otherwise, a name may belong to any task."""
         self.is_written = any(task.targets() for task in tasks)
         self.named = [one for number in range(len(tasks)) for one in self._named(number)]
         self.unknown = [one for one in self.named if one.name not in self.numbers]
         self.anywhere = {one.source for one in self.unknown}
-        """The tasks of which it is not known where they lead."""
+        """The tasks that may lead to any other task."""
         self.anywhere |= {n for n, task in enumerate(tasks) if not _is_readable(task)}
         self.is_known = self.is_written or not self.anywhere
-        """Whether edges or the order say what follows; what cannot be read may be an edge."""
+        """Whether the followers are known; without edges, an unreadable part may be one."""
         self.edges = list(self._edges())
 
     def followers(self, number: int) -> list[int]:
-        """The tasks that can follow one at once."""
+        """Return the tasks that can directly follow a task."""
         return self._followers[number]
 
     def is_end(self, number: int) -> bool:
-        """Whether a path can end at a task."""
+        """Check whether a path can end at a task."""
         task = self.tasks[number]
         if number in self.anywhere or task.final is not False:
             return True
         return not self.is_written and number == len(self.tasks) - 1
 
     def leads_nowhere(self, number: int) -> bool:
-        """Whether nothing follows a task that succeeds, which is not said to be final."""
+        """Check whether a successful task has no next task although it is not final."""
         task = self.tasks[number]
         if not self.is_written or isinstance(task, RouterTask):
             return False
         return not self.is_end(number) and task.on_success is None
 
     def can_reach(self, source: int, target: int) -> bool:
-        """Whether one task can come before another, or in a circle before itself."""
+        """Check whether one task can run before another; for the same task, in a loop."""
         return not self.is_known or bool(self.reach[source] >> target & 1)
 
     def is_lost(self, number: int) -> bool:
-        """Whether no edges lead to a task from the first."""
+        """Check whether no path leads from the first task to this one."""
         return self.is_known and number > 0 and not self.reach[0] >> number & 1
 
     def may_name(self, number: int, other: int) -> bool:
-        """Whether a task may name another, as what can come before it.
+        """Check whether a task may refer to another one, because that can run before it.
 
-        A task that is lost may name and be named: what is wrong is that no edge leads to it.
+        A task that cannot be reached may refer and be referred to: its problem is the missing edge.
         """
         lost = self.is_lost(number) or self.is_lost(other)
         return lost or self.can_reach(other, number)
 
     def can_follow_error(self, number: int) -> bool:
-        """Whether a task can run because another has failed."""
+        """Check whether a task can run because another one failed."""
         known = self.is_known and not self.is_lost(number)
         return not known or bool(self._after_errors >> number & 1)
 
@@ -116,7 +116,7 @@ class TaskGraph:
 
     @cached_property
     def reach(self) -> list[int]:
-        """For each task those that can follow it, however late, as bits by their numbers."""
+        """For each task, the tasks that can follow it directly or later, as bits by number."""
         every = (1 << len(self.tasks)) - 1
         reach = [every if n in self.anywhere else 0 for n in range(len(self.tasks))]
         changed = True
@@ -157,7 +157,7 @@ class TaskGraph:
 
 
 def circle(start: int, edges: Iterable[Edge]) -> list[Edge]:
-    """A shortest way from a task back to itself."""
+    """Return a shortest path from a task back to itself."""
     ahead: dict[int, list[Edge]] = {}
     for edge in edges:
         ahead.setdefault(edge.source, []).append(edge)
@@ -175,7 +175,7 @@ def circle(start: int, edges: Iterable[Edge]) -> list[Edge]:
 
 
 def _is_readable(task: TaskBase) -> bool:
-    """Whether it is known what follows a task."""
+    """Return whether the next tasks of a task could be read."""
     if getattr(task, "type", None) is ANYTHING or task.final is ANYTHING:
         return False
     if isinstance(task, RouterTask) and not isinstance(task.routes, dict):

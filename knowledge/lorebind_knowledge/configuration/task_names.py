@@ -1,4 +1,4 @@
-"""What the templates and conditions of a task may name: what is known whenever the task runs."""
+"""The names that templates and conditions of a task may use, known before any run."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
 
 _ERROR = dict.fromkeys(("task", "type", "message"), ANYTHING)
 _ONLY = {
-    "item": "item is known only in the tasks of a collection",
-    "index": "index is known only in the tasks of a collection",
-    "error": "error is known only after an on_error",
-    "output": "output is known only in update and in conditions",
+    "item": "item is available only in the tasks of a collection",
+    "index": "index is available only in the tasks of a collection",
+    "error": "error is available only after an on_error",
+    "output": "output is available only in update and in conditions",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A task among those that can be before it, in its own list and in those around it."""
+    """A task, and the tasks that can run before it in its own list and in the enclosing ones."""
 
     task: TaskBase
     graph: TaskGraph
     number: int
     around: Standing | None
-    """Where the task stands that holds it."""
+    """The task that contains this one, if any."""
 
     @property
     def per_item(self) -> bool:
-        """Whether it is in a collection."""
+        """Whether the task is in a collection."""
         holder = self.around
         return holder is not None and (isinstance(holder.task, CollectionTask) or holder.per_item)
 
     @property
     def after_error(self) -> bool:
-        """Whether an `on_error` can lead to it."""
+        """Whether an `on_error` can lead to the task."""
         own = self.graph.can_follow_error(self.number)
         return own or (self.around is not None and self.around.after_error)
 
     @property
     def knows_ids(self) -> bool:
-        """Whether the ids of all tasks can be read that can come before it."""
+        """Whether the ids of all tasks that can run before it could be read."""
         own = self.graph.knows_ids or all(
             isinstance(task.id, str) or not self.graph.may_name(self.number, number)
             for number, task in enumerate(self.graph.tasks)
@@ -59,11 +59,11 @@ class Standing:
 
     @property
     def follows_prompt(self) -> bool:
-        """Whether a task that may inject passages can come before it."""
+        """Whether a task that may inject passages can run before it."""
         return not self.knows_ids or any(isinstance(one, BasicTask) for one in self.before())
 
     def before(self) -> Iterator[TaskBase]:
-        """The tasks that can come before it."""
+        """Yield the tasks that can run before it."""
         for number, task in enumerate(self.graph.tasks):
             if self.graph.may_name(self.number, number):
                 yield task
@@ -71,7 +71,7 @@ class Standing:
             yield from self.around.before()
 
     def can_follow(self, task_id: str) -> bool:
-        """Whether a task of that id can come before it."""
+        """Check whether a task with that id can run before it."""
         numbers = self.graph.numbers.get(task_id, ())
         if any(self.graph.may_name(self.number, number) for number in numbers):
             return True
@@ -79,7 +79,7 @@ class Standing:
 
 
 class _Before(Mapping[str, Any]):
-    """`tasks` as one of them sees it."""
+    """The scope `tasks` for one task."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -97,7 +97,7 @@ class _Before(Mapping[str, Any]):
 
 
 def standings(workflow: WorkflowDeclaration) -> Iterator[Standing]:
-    """All tasks of a workflow, each before those that it holds."""
+    """Yield all tasks of a workflow, each before the tasks that it contains."""
     yield from _standings(workflow.tasks, None)
 
 
@@ -111,12 +111,12 @@ def _standings(tasks: Sequence[TaskBase], around: Standing | None) -> Iterator[S
 
 
 class Names:
-    """What may be named somewhere in a workflow, and why the rest may not."""
+    """The names that each part of a workflow may use, and the reasons for refusing others."""
 
     def __init__(self, workflow: WorkflowDeclaration, injected: Collection[Reference] = ()) -> None:
         self.injected = [reference for reference in injected if reference[0] == "workflow"]
-        """The variables that passages are injected as, which stay for what runs later."""
-        # Of what cannot be read, anything may be named.
+        """The variables that passages are injected as; later tasks can read them too."""
+        # If a declaration could not be read, every name in it is allowed.
         self.inputs: Any = ANYTHING
         if isinstance(workflow.input, dict):
             self.inputs = dict.fromkeys(workflow.input, ANYTHING)
@@ -136,7 +136,7 @@ class Names:
         self._holders = dict(_holders(workflow.tasks))
 
     def of(self, standing: Standing) -> dict[str, Any]:
-        """What the templates of a task may name."""
+        """Return the scopes of the templates of a task."""
         scopes: dict[str, Any] = {
             **self.running,
             "tasks": _Before(standing) if standing.knows_ids else ANYTHING,
@@ -153,12 +153,12 @@ class Names:
     def why(
         self, reference: Reference, scopes: Mapping[str, Any], by: TaskBase | None = None
     ) -> tuple[str, str] | None:
-        """Why a name is not known there, in words and a hint; None if nothing more can be said.
+        """Return why a name is unknown, as message and hint; None if there is no special reason.
 
         Args:
-            reference: what is named, such as ("tasks", "read", "output").
-            scopes: what may be named there.
-            by: the task that names it.
+            reference: The name, such as ("tasks", "read", "output").
+            scopes: The names that may be used there.
+            by: The task that uses the name.
         """
         first = reference[0]
         if first in _ONLY and first not in scopes:
@@ -178,9 +178,9 @@ class Names:
         if task_id is None or not isinstance(known, Mapping) or task_id in known:
             return None
         holder = self._holders[task_id]
-        inside = f"task {task_id!r} is within task {holder!r}"
+        inside = f"task {task_id!r} is inside task {holder!r}"
         if holder is not None and holder in known:
-            return inside, f"name tasks.{holder}.output"
+            return inside, f"use tasks.{holder}.output"
         if by is not None and by.id == holder:
             return inside, did_you_mean(task_id, known)
         if by is None or by.id == task_id:
@@ -190,7 +190,7 @@ class Names:
 
 
 def widened(scopes: Mapping[str, Any], references: Collection[Reference]) -> dict[str, Any]:
-    """The scopes and, beside what they hold, these names."""
+    """Return the scopes with these names added."""
     made = dict(scopes)
     for name, *rest in sorted(references):
         held = made.get(name, {}) if rest else ANYTHING
@@ -208,7 +208,7 @@ def _outputs(tasks: Sequence[TaskBase]) -> Any:
 def _holders(
     tasks: Sequence[TaskBase], holder: str | None = None
 ) -> Iterator[tuple[str, str | None]]:
-    """The ids of all tasks, each with that of the task that holds it."""
+    """Yield the id of each task with the id of the task that contains it."""
     for task in tasks:
         if isinstance(task.id, str):
             yield task.id, holder
@@ -217,7 +217,7 @@ def _holders(
 
 
 def _placeholders(value: Any) -> Any:
-    """The shape of `vars`: what a template makes of a text is known only when it runs."""
+    """Return `vars` with ANYTHING for each text with templates, whose value only a run knows."""
     if isinstance(value, dict):
         return {key: _placeholders(item) for key, item in value.items()}
     if isinstance(value, list):

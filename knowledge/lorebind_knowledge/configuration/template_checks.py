@@ -1,4 +1,4 @@
-"""Which templates may stand where: checked for all files before anything runs."""
+"""Checks the templates of all files: each must be in a field that takes templates, and valid."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import Problem
 
 _PROSE = ("description", "inject_as", "render")
-"""Fields that are read by people only, and may show templates; and two that say of their own what
-may be named in them."""
+"""Fields that only people read, which may show templates, and two fields that check the names in
+their templates themselves."""
 _HINT = (
-    "templates are read in api_key, dsn, config, addresses and paths of sources, vars, "
+    "templates can be used in api_key, dsn, config, addresses and paths of sources, vars, "
     "prompt, query, history, input, items, with, update and outputs"
 )
 
 
 class _AnyVariable(LazyScope):
-    """Stands for every variable: `unset_variables` checks which of them are set."""
+    """Defines every variable, because `unset_variables` checks which ones are set."""
 
     def __getitem__(self, name: str) -> Any:
         return ANYTHING
@@ -52,14 +52,14 @@ _VARIABLES: Mapping[str, Any] = {"env": _AnyVariable(), "secrets": _AnyVariable(
 
 
 def project_templates(declaration: Declaration) -> Iterator[Problem]:
-    """What is wrong with the templates outside workflows, which know `env` and `secrets`."""
+    """Find the problems of templates outside workflows, which may use `env` and `secrets`."""
     for inner, _ in within(declaration):
         for field in type(inner).model_fields:
             yield from _field(inner, field, _VARIABLES)
 
 
 def unset_variables(declaration: Declaration, environment: Environment) -> Iterator[Problem]:
-    """The variables that templates of a declaration name, and that are not set here."""
+    """Find the variables that the templates of a declaration use but that are not set."""
     for inner, _ in within(declaration):
         for field in inner.templated:
             for path, text in texts(getattr(inner, field)):
@@ -69,7 +69,7 @@ def unset_variables(declaration: Declaration, environment: Environment) -> Itera
                     except UnsetVariableError as error:
                         yield problem_at(inner, (field, *path), error.message, error.hint)
                     except TemplateError:
-                        continue  # no variable; what is wrong with it is said of the template
+                        continue  # not a variable; the checks of templates report it
                     except ConfigurationError as error:  # .env cannot be read
                         yield from error.problems
 
@@ -79,9 +79,9 @@ def injected_variables(
     agents: Sequence[AgentDeclaration],
     workflow: WorkflowDeclaration,
 ) -> set[Reference]:
-    """The variables by which the prompts of a workflow may place passages, see `inject_as`.
+    """Return the variables that prompts of a workflow may use for passages; see `inject_as`.
 
-    More than any one of its tasks has in effect: which are, is known when bindings are resolved.
+    A single task may have fewer of them, but that is known only when its bindings are resolved.
     """
     found: set[Reference] = set()
     for declaration in (project, workflow, *agents):
@@ -95,12 +95,12 @@ def injected_variables(
 def workflow_templates(
     workflow: WorkflowDeclaration, injected: Collection[Reference] = ()
 ) -> Iterator[Problem]:
-    """What is wrong with the templates of a workflow.
+    """Find the problems of the templates of a workflow.
 
-    They know what was declared: `workflow.input`, also as `input`, `workflow.vars`, channels, and
-    the tasks that can come before. `vars` know the input only, `outputs` know all tasks of the
-    first level, sources of knowledge bases know no task. Prompts also know the variables that
-    passages are injected as, and so do all templates after one.
+    Templates may use what is declared: `workflow.input` (also as `input`), `workflow.vars`,
+    channels, and the tasks that can run before. `vars` may use the input only. `outputs` may use
+    all tasks of the first level. Sources of knowledge bases may not use tasks. Prompts, and all
+    templates of later tasks, may also use the variables that passages are injected as.
     """
     names = Names(workflow, injected)
     stands = {id(standing.task): standing for standing in standings(workflow)}
@@ -139,7 +139,7 @@ def _field(
             for reference in templates.mentions(text):
                 if reference[0] in SCOPES:
                     key = written_names(field, type(declaration).model_fields[field])[0]
-                    message = f"{key} is not a template: {shown(reference)} would stay as it is"
+                    message = f"{key} takes no templates: {shown(reference)} would stay as written"
                     yield problem_at(declaration, (field, *path), message, _HINT)
 
 
@@ -149,13 +149,13 @@ def _faults(
     why: Callable[[Reference], tuple[str, str] | None],
     place: Path,
 ) -> Iterator[tuple[str, str]]:
-    """All that `fill` would raise for a text, as message and hint."""
+    """Yield the message and the hint of each error that `fill` would raise for a text."""
     try:
         references = templates.references(text)
     except MalformedTemplateError as error:
-        # It quotes what was written, and that may be a secret.
+        # The error quotes the text, which may be a secret.
         quotes = is_secret_path(place)
-        yield f"{place[0]} holds a malformed template" if quotes else error.message, error.hint
+        yield f"{place[0]} contains a malformed template" if quotes else error.message, error.hint
         return
     for reference in references:
         try:
@@ -167,7 +167,7 @@ def _faults(
 
 
 def texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """All texts of a field with their paths; declarations within it are looked at themselves."""
+    """Yield all strings of a field with their paths, without those of nested declarations."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

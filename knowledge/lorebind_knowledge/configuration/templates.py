@@ -1,4 +1,4 @@
-"""Templates in the style of Go, `{{ .scope.path.to.key }}`: names are looked up, nothing is run."""
+"""Templates in the style of Go, `{{ .scope.path.to.key }}`; they look up names and run no code."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCOPES = (
     *("env", "secrets", "workflow", "tasks", "input"),
     *("state", "item", "index", "error", "output"),
 )
-"""The first names that templates may have, though not all of them everywhere."""
+"""The first names that templates may use; not all of them are available everywhere."""
 
 ANYTHING = object()
-"""Stands in a scope for what is known only when a workflow runs: any path below it is defined."""
+"""A value that only a run of a workflow knows; in a scope, any path below it is defined."""
 
 
 class TemplateError(UsageError):
-    """A template is malformed, or names something that is not defined."""
+    """A template is malformed, or uses a name that is not defined."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message = message
@@ -37,40 +37,48 @@ class TemplateError(UsageError):
 
 
 class UnsetVariableError(TemplateError):
-    """A template names a variable that is not set."""
+    """A template uses a variable that is not set."""
 
 
 class MalformedTemplateError(TemplateError):
-    """What follows a `{{` is not a template."""
+    """A `{{` starts something that is not a template."""
 
 
 class LazyScope(ABC):
-    """A scope whose names are looked up one by one and never listed."""
+    """A scope that looks up its names one by one and cannot be listed."""
 
     @abstractmethod
     def __getitem__(self, name: str) -> Any:
-        """The value of that name; raises TemplateError when there is none."""
+        """Return the value of a name.
+
+        Raises:
+            TemplateError: The name is not defined.
+        """
 
 
 def references(text: str) -> list[Reference]:
-    """What the templates of a text refer to, in order.
+    """Return the references of all templates in a text, in order.
 
     Raises:
-        MalformedTemplateError: when a `{{` starts something that is not a template.
+        MalformedTemplateError: A `{{` starts something that is not a template.
     """
     return [part for part in parts(text) if isinstance(part, tuple)]
 
 
 def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
-    """A value with every template in it replaced, in texts at any depth of mappings and lists.
+    """Replace every template in a value: in strings, at any depth of mappings and lists.
 
-    A text that is exactly one template becomes the value itself, of whatever type. Within a longer
-    text a value is written as `str` writes it, None as nothing, and a mapping or list as JSON. What
-    is put in is not looked at again; keys of mappings are left alone. What a `Confided` text is put
-    into is one too.
+    A string that consists of one template becomes the value itself, of any type. In a longer
+    string, None is written as nothing, a mapping or list as JSON, and any other value with `str`.
+    Templates in the inserted values are not replaced, nor are those in keys of mappings. A string
+    becomes `Confided` if a `Confided` value is inserted.
+
+    Args:
+        value: A string, mapping or sequence; any other value is returned as it is.
+        scopes: Values by the first name of a template.
 
     Raises:
-        TemplateError: for a malformed template or an undefined name, which it names.
+        TemplateError: A template is malformed, or a name is not defined; the message names it.
     """
     if isinstance(value, str):
         return _resolve_text(value, scopes)
@@ -82,22 +90,22 @@ def fill(value: Any, scopes: Mapping[str, Any]) -> Any:
 
 
 def mentions(text: str) -> list[Reference]:
-    """The well-formed templates of a text that need not be a template."""
+    """Return the references of the well-formed templates in a string; ignore malformed ones."""
     return [tuple(match[1][1:].split(".")) for match in _TEMPLATE.finditer(text)]
 
 
 def looks_like_one(text: str) -> bool:
-    """Whether a text that is no template was probably meant to be one."""
+    """Return whether a string seems to contain templates, in a field that takes none."""
     return any(reference[0] in SCOPES for reference in mentions(text))
 
 
 def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
-    """The value that a reference names: keys of mappings and indices of lists, no attributes.
+    """Return the value of a reference: keys of mappings and indices of lists, never attributes.
 
-    Ids may contain dots: where `a` is not a key, `a.b` is tried.
+    Ids may contain dots: if `a` is not a key, `a.b` is tried.
 
     Raises:
-        TemplateError: when a name is not defined.
+        TemplateError: A name is not defined.
     """
     found: Any = scopes
     at = 0
@@ -105,7 +113,7 @@ def look_up(reference: Reference, scopes: Mapping[str, Any]) -> Any:
         found, at = _step(found, reference, at)
     if isinstance(found, LazyScope):
         raise TemplateError(
-            f"{shown(reference)} names no variable", f"write {shown((*reference, 'NAME'))}"
+            f"{shown(reference)} does not name a variable", f"write {shown((*reference, 'NAME'))}"
         )
     return found
 
@@ -119,7 +127,7 @@ def _step(found: Any, reference: Reference, at: int) -> tuple[Any, int]:
                 return found[key], end
     elif isinstance(found, list | tuple):
         name = reference[at]
-        # The length is bounded first: int() refuses texts of thousands of digits.
+        # Check the length first: int() raises for strings of thousands of digits.
         if name.isdecimal() and len(name) < 10 and int(name) < len(found):
             return found[int(name)], at + 1
     raise _undefined(found, reference, at)
@@ -160,10 +168,10 @@ def _written(value: Any) -> str:
 
 
 def parts(text: str) -> Iterator[str | Reference]:
-    """A text taken apart: what stands between its templates, and what each of them refers to.
+    """Split a text into the strings between its templates and the references of the templates.
 
     Raises:
-        MalformedTemplateError: when a `{{` starts something that is not a template.
+        MalformedTemplateError: A `{{` starts something that is not a template.
     """
     at = 0
     while (start := text.find("{{", at)) >= 0:
@@ -181,14 +189,14 @@ def parts(text: str) -> Iterator[str | Reference]:
 def _malformed(text: str, start: int) -> MalformedTemplateError:
     end = text.find("}}", start)
     if end < 0:
-        message = "a template is opened by '{{' and not closed"
+        message = "a template is opened by '{{' but not closed"
         return MalformedTemplateError(message, "end it with '}}'")
     hint = "write {{ .scope.name }}, for example {{ .env.NAME }}"
     return MalformedTemplateError(f"{text[start : end + 2]} is not a template", hint)
 
 
 def injected_variable(inject_as: str) -> Reference:
-    """The names by which a prompt may place a block of passages; empty for a mere label.
+    """Return the reference by which a prompt may place a block of passages; empty for a label.
 
     `{{ .workflow.vars.x }}` is ("workflow", "vars", "x"), and `context_docs` is ("context_docs",).
     """

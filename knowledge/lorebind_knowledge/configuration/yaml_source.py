@@ -1,4 +1,4 @@
-"""One YAML file as plain data that knows where each of its values was written."""
+"""Reads a YAML file as plain data, with the position of each value."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 60
 MAX_COPIES = 10_000
-"""How many values aliases may repeat; past it, a small file would fill the memory."""
+"""Maximum number of values that aliases may copy, so that no small file can exhaust the memory."""
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What PyYAML counts as the end of a line."""
+"""The line endings that PyYAML recognizes."""
 
 _MAP, _SEQ = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 _MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
@@ -32,33 +32,40 @@ _MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a value was written: at its key, or at itself in a list."""
+    """The position of a value: that of its key, or in a list that of the value itself."""
 
     line: int
     column: int
     raw: str | None = field(default=None, repr=False)
-    """The characters of a plain scalar, before YAML made a boolean or a number of them."""
+    """The text of an unquoted scalar, before YAML turns it into a boolean or a number."""
 
 
 @dataclass(frozen=True)
 class YamlSource:
-    """Plain data, and the place of each of its values."""
+    """Plain data, with the position of each of its values.
+
+    Use `read` for a file and `from_data` for Python objects.
+    """
 
     shown_as: str
     data: dict[str, Any] = field(repr=False)
     marks: Mapping[Path, Mark] = field(default_factory=dict, repr=False)
     problems: tuple[Problem, ...] = ()
-    """What is wrong with single values, while the rest could be read."""
+    """Problems of single values that did not prevent reading the rest."""
     doubtful: frozenset[Path] = frozenset()
-    """Where those values stand; one that cannot be read at all is ANYTHING."""
+    """Paths of the values with problems; a value that cannot be read is ANYTHING."""
 
     @classmethod
     def read(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """Read a file; messages show it relative to the project folder `root`.
+        """Read a file.
+
+        Args:
+            file: The file.
+            root: The project folder; messages show the path relative to it.
 
         Raises:
-            ConfigurationError: when it cannot be read, or is not one mapping with text keys, each
-                used once.
+            ConfigurationError: The file cannot be read, or it is not a single mapping with text
+                keys, each used once.
         """
         source = cls.read_on(file, root)
         if source.problems:
@@ -67,27 +74,27 @@ class YamlSource:
 
     @classmethod
     def read_on(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """Read a file with all its `problems`.
+        """Read a file, and collect the problems of single values in `problems`.
 
         Raises:
-            ConfigurationError: when it cannot be read as one mapping.
+            ConfigurationError: The file cannot be read as a mapping.
         """
         shown_as = _shown(file, root)
         return cls.parse(_text(file, shown_as), shown_as)
 
     @classmethod
     def parse(cls, text: str, shown_as: str) -> YamlSource:
-        """The same of a text, as `read_on` gives it."""
+        """Read a text as `read_on` reads a file; `shown_as` is its name in messages."""
         quick = libyaml_loader(text)
         if quick is not None:
             with suppress(ConfigurationError):
                 return _Builder(shown_as, text).build(quick)
-        # What is wrong is said in the words of PyYAML's scanner, and at its places.
+        # PyYAML's own scanner gives the messages and positions of problems.
         return _Builder(shown_as, text).build(yaml.SafeLoader)
 
     @classmethod
     def glance(cls, file: FilePath, root: FilePath) -> YamlSource:
-        """Of a file that is not YAML, the keys at the top, and what names it: `id`, `resource`."""
+        """Read the top-level keys, `id` and `resource` of a file that is not valid YAML."""
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -98,12 +105,12 @@ class YamlSource:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], shown_as: str = "<python>") -> YamlSource:
-        """The same from Python objects, which have no lines: places are given as paths.
+        """Read plain data from Python objects, whose positions are paths instead of lines.
 
-        Mappings, sequences and declarations are taken apart; anything else stays as it is.
+        Mappings, sequences and declarations are converted; any other object stays as it is.
 
         Raises:
-            ConfigurationError: when a key is not a text.
+            ConfigurationError: A key is not a string.
         """
         problems: list[Problem] = []
         plain = _plain(data, (), shown_as, problems)
@@ -112,12 +119,12 @@ class YamlSource:
         return cls(shown_as, plain)
 
     def nested(self, path: Path, without: Collection[str] = (), top: Path = ()) -> YamlSource:
-        """The mapping at `top`, as if it stood at a path of keys and indices 0 of another source.
+        """Return the mapping at `top`, moved to another path of a new source.
 
         Args:
-            path: where it is to stand.
-            without: keys of it to leave out.
-            top: where it stands.
+            path: New path of the mapping, of keys and indices 0.
+            without: Keys of the mapping to omit.
+            top: Current path of the mapping.
         """
         data: Any = self.data
         for step in top:
@@ -141,7 +148,7 @@ class YamlSource:
         )
 
     def position(self, path: Path) -> Position:
-        """Where the value at the path was written, or the nearest thing around it."""
+        """Return the position of the value at a path, or of the nearest value that contains it."""
         if not self.marks:
             return Position(_dotted(self.shown_as, path), 0, 0)
         while path and path not in self.marks:
@@ -150,12 +157,12 @@ class YamlSource:
         return Position(self.shown_as, mark.line, mark.column)
 
     def raw(self, path: Path) -> str | None:
-        """The characters of the plain scalar at the path, None for anything else."""
+        """Return the text of the unquoted scalar at a path; None for any other value."""
         mark = self.marks.get(path)
         return mark.raw if mark else None
 
     def problem(self, path: Path, message: str, hint: str = "") -> Problem:
-        """A problem with the value at the path."""
+        """Return a problem with the value at a path."""
         at = self.position(path)
         return Problem(at.file, at.line, at.column, message, hint)
 
@@ -176,7 +183,7 @@ def _plain(value: Any, path: Path, shown_as: str, problems: list[Problem]) -> An
         for key in value:
             if not isinstance(key, str):
                 place = _dotted(shown_as, path)
-                problems.append(Problem(place, 0, 0, f"the key {key!r} is not a text"))
+                problems.append(Problem(place, 0, 0, f"the key {key!r} is not text"))
         return {
             key: _plain(item, (*path, str(key)), shown_as, problems) for key, item in value.items()
         }
@@ -196,16 +203,16 @@ def _text(file: FilePath, shown_as: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         problem = Problem(shown_as, line, 1, "the file is not UTF-8", "save it as UTF-8")
-        # The cause would show the bytes.
+        # The error would show bytes of the file.
         raise ConfigurationError([problem]) from None
 
 
 class _StopError(Exception):
-    """Stops the reading of a file that cannot be read on."""
+    """Reading cannot continue."""
 
 
 class _Builder:
-    """Walks the nodes that PyYAML composed."""
+    """Builds the data from the nodes that PyYAML composed."""
 
     def __init__(self, shown_as: str, text: str) -> None:
         self.shown_as = shown_as
@@ -231,7 +238,7 @@ class _Builder:
         except _StopError:
             pass
         if data is None:
-            # Nothing is chained: PyYAML's own errors quote the lines, secrets and all.
+            # No cause is chained: PyYAML's errors quote lines, which may contain secrets.
             raise ConfigurationError(self.problems) from None
         problems = tuple(self.problems)
         return YamlSource(self.shown_as, data, self.marks, problems, frozenset(self.doubtful))
@@ -261,7 +268,7 @@ class _Builder:
 
     def _guard(self, node: yaml.Node) -> None:
         if any(node is outer for outer in self._open):
-            self._fail(node, "an alias repeats what it stands in, without end")
+            self._fail(node, "an alias refers to a value that contains it")
         if len(self._open) >= MAX_DEPTH:
             self._fail(node, f"nested more than {MAX_DEPTH} levels deep")
         self._copies += id(node) in self._seen
@@ -292,7 +299,7 @@ class _Builder:
         return data
 
     def _entries(self, node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """The pairs of a mapping by key, those of `<<` first, each key once."""
+        """Return the entries of a mapping by key, those of `<<` first, each key once."""
         if id(node) in self._pairs:
             return self._pairs[id(node)]
         own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
@@ -308,7 +315,7 @@ class _Builder:
             if name in own:
                 line, column = _place(key)
                 first = _place(own[name][0])
-                where = f"it is written first at {self.shown_as}:{first[0]}:{first[1]}"
+                where = f"it is first written at {self.shown_as}:{first[0]}:{first[1]}"
                 self._report(line, column, f"the key {name!r} is written twice", where)
                 self._doubtful_keys.add(id(own[name][0]))
                 continue
@@ -321,8 +328,8 @@ class _Builder:
             if not isinstance(base, yaml.MappingNode):
                 self._fail(base, "'<<' expects a mapping, or a list of mappings")
             if base is holder or any(base is outer for outer in self._open):
-                self._fail(base, "an alias repeats what it stands in, without end")
-            # Merged mappings are entered here and not by `_value`, which counts and bounds.
+                self._fail(base, "an alias refers to a value that contains it")
+            # `_value`, which checks the limits, does not see merged mappings.
             self._guard(base)
             self._open.append(base)
             yield base
@@ -331,7 +338,7 @@ class _Builder:
     def _key(self, key: yaml.Node) -> str | None:
         line, column = _place(key)
         if not isinstance(key, yaml.ScalarNode):
-            self._report(line, column, "a key must be a text, not a list or a mapping")
+            self._report(line, column, "a key must be text, not a list or a mapping")
             return None
         name = self._scalar(key)
         if isinstance(name, str):
@@ -345,11 +352,11 @@ class _Builder:
     def _plain_scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         value = self._scalar(node)
         if _is_surprising(node, value):
-            message, hint = "YAML reads this as another number", "write a template"
+            message, hint = "YAML reads this as a different number", "write a template"
             if not is_secret_path(path):
                 raw, number = short(node.value), short(repr(value))
                 message = f"YAML reads {raw} as the number {number}"
-                hint = f'write {number}, or quote it to make it a text: "{raw}"'
+                hint = f'write {number}, or quote it to make it text: "{raw}"'
             self._report(*_place(node), message, hint)
             value = ANYTHING
         if value is ANYTHING:
@@ -357,7 +364,7 @@ class _Builder:
         return value
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        if node.tag in (_MERGE, _VALUE):  # a plain << or = that merges nothing
+        if node.tag in (_MERGE, _VALUE):  # a plain << or = as a value
             return node.value
         try:
             return self._loader.construct_object(node)
@@ -369,21 +376,21 @@ class _Builder:
                 if known
                 else "YAML tags are not supported"
             )
-            self._report(*_place(node), what, "quote it to make it a text")
+            self._report(*_place(node), what, "quote it to make it text")
             return ANYTHING
 
     def _syntax(self, error: yaml.YAMLError) -> None:
         if isinstance(error, yaml.reader.ReaderError):
             before = _LINE_BREAK.split(self.text[: error.position])
             place = len(before), len(before[-1]) + 1
-            self._report(*place, "a control character stands here", "remove it")
+            self._report(*place, "there is a control character here", "remove it")
             return
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = getattr(error, "problem", None) or "it cannot be read"
         if problem == "but found another document":
             message = "a second document starts here"
-            self._report(line, column, message, "a file holds one; remove the line '---'")
+            self._report(line, column, message, "write one per file, or remove the line '---'")
             return
         lines = _LINE_BREAK.split(self.text)
         here = lines[line - 1] if line <= len(lines) else ""
@@ -391,7 +398,7 @@ class _Builder:
         if here[column - 1 : column] == "\t":
             hint = "indent with spaces, not with tabs"
         elif re.search(r"""(?<!["'])\{\{""", here):
-            hint = "put quotes around a text that has {{ … }} in it"
+            hint = "put quotes around text that contains {{ … }}"
         self._report(line, column, f"this is not YAML: {_safe(problem)}", hint)
 
     def _fail(self, node: yaml.Node, message: str) -> NoReturn:
@@ -412,7 +419,7 @@ def _raw(node: yaml.Node) -> str | None:
 
 
 def _is_surprising(node: yaml.ScalarNode, value: Any) -> bool:
-    """Whether YAML 1.1 made another number of digits: octal 012 is 10, 12:30 is 750."""
+    """Check for digits that YAML 1.1 reads as another number: octal 012 is 10, 12:30 is 750."""
     if node.style or isinstance(value, bool) or not isinstance(value, int | float):
         return False
     octal = isinstance(value, int) and re.match(r"[-+]?0[0-9_]", node.value) is not None
@@ -424,10 +431,10 @@ def _is_bare_template(node: yaml.Node) -> bool:
 
 
 def _safe(problem: str) -> str:
-    """PyYAML's words without what it quotes of the file, which may be a secret."""
+    """Return PyYAML's message without its quotations of the file, which may be secrets."""
 
     def shown(quoted: re.Match[str]) -> str:
-        # Single characters and names of tokens are YAML's own: `expected ',' or '}'`.
+        # Single characters and names of tokens are syntax, as in `expected ',' or '}'`.
         text = quoted[2]
         return quoted[0] if len(text) < 2 or text.startswith("<") else ""
 
@@ -435,7 +442,7 @@ def _safe(problem: str) -> str:
 
 
 def described_type(value: Any) -> str:
-    """What YAML made of a plain word: a boolean, a number, a date, nothing."""
+    """Return the type of a YAML value for messages, such as `a boolean` or `nothing`."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -452,5 +459,5 @@ def described_type(value: Any) -> str:
 
 
 def short(text: str) -> str:
-    """What messages repeat of a value."""
+    """Shorten a value for messages."""
     return text if len(text) <= 60 else text[:57] + "..."

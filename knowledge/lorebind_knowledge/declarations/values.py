@@ -28,7 +28,7 @@ def _not_json(value: Any, path: Path = ()) -> Iterator[Fault]:
         kind = type(value).__name__
         yield Fault(
             f"expected text, a number, a boolean, a list or a mapping, got a {kind}",
-            "quote it to make it a text",
+            "quote it to make it text",
             path,
         )
 
