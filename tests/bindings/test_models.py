@@ -320,7 +320,7 @@ async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says
             {"class": "chat:Mine", "config": {"voice": 1}},
             r"model 'own' \(chat:Mine\) cannot be made",
         ),
-        ({"factory": "chat:nothing"}, "expected a chat model of LangChain.*; got a str"),
+        ({"factory": "chat:nothing"}, "expected a LangChain chat model.*, got a str"),
         ({"factory": "chat:CLASSES"}, "module 'chat' has no 'CLASSES'"),
     ],
 )
