@@ -88,7 +88,7 @@ async def test_read_to_the_end(reader: Any) -> None:
     assert stream.result.output == events[0].data["workflow"] == "acme"
     assert began.sink.events == events
     assert [health.written for health in stream.health] == [7]
-    with pytest.raises(UsageError, match="a stream is read once"):
+    with pytest.raises(UsageError, match="a stream can be read only once"):
         await reader(stream)
 
 

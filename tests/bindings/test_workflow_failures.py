@@ -190,7 +190,7 @@ async def test_interrupts_of_langgraph_are_refused(colour: str) -> None:
     async def asks() -> Any:
         return interrupt("who?")
 
-    with task_fails(UsageError, "task 't' .*LangGraph's interrupts cannot stop a task.*type: wait"):
+    with task_fails(UsageError, "task 't' .*LangGraph interrupts cannot suspend .*type: wait"):
         await run(python("t", asks if colour == "async" else lambda: interrupt("who?")))
 
 

@@ -206,7 +206,7 @@ async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
     given = {"given": {"seen": "{{ .state.seen }}"}} if watched else {}
     join = python("join", lambda seen=None: seen, final=True, **given)
     tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
-    named = "tasks 'a' and 'b' both write channel 'seen', and neither is before the other"
+    named = "tasks 'a' and 'b' both write channel 'seen', and neither runs before the other"
     flows = workflows(flow(*tasks, **channel()))
     with task_fails(UsageError, named):
         await flows.run("w", {}, thread_id="t")
@@ -295,7 +295,7 @@ async def test_what_no_channel_takes(update: Update, message: str) -> None:
 
 async def test_a_reducer_that_fails() -> None:
     """Its error, or what it gives and JSON cannot say, is that of the task that writes."""
-    match = "channel 'seen' does not take what task 'b' wrote: ValueError: it is bad"
+    match = "channel 'seen' does not accept what task 'b' wrote: ValueError: it is bad"
     with task_fails(UsageError, match):
         await run(writes("a"), writes("b", "bad"), **channel(picky))
     with task_fails(UsageError, "channel 'seen' after task 'a' is not JSON: a value of type set"):

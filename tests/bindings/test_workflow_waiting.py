@@ -377,11 +377,13 @@ async def test_a_failed_thread_goes_on_where_it_failed() -> None:
     flows = workflows(
         flow(task("a"), parallel("p", task("bad"), [task("b"), task("c")]), task("d"))
     )
-    with task_fails(ValueError, "task 'p.bad' of workflow 'w' failed: ValueError: no; what ended"):
+    with task_fails(
+        ValueError, "task 'p.bad' of workflow 'w' failed: ValueError: no; finished tasks"
+    ):
         await flows.run("w", {}, thread_id="t")
     assert sorted(ran) == ["a", "b", "bad", "c"]
     assert (await info(flows)).status == "failed"
-    with pytest.raises(ThreadRefusedError, match="has failed, and takes no new input"):
+    with pytest.raises(ThreadRefusedError, match="has failed and accepts no new input"):
         await flows.run("w", {}, thread_id="t")
     with task_fails(ValueError):
         await flows.resume("w", "t")
