@@ -393,5 +393,5 @@ def test_a_file_named_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("make", [lambda: 3, lambda: "", lambda: MemorySink, io.StringIO])
 def test_what_is_no_sink(make: Callable[[], object]) -> None:
     """It is refused with what would be one; so are a class and an open file, which look alike."""
-    with pytest.raises(UsageError, match=r"is no sink; give an object with `write\(event\)`, a"):
+    with pytest.raises(UsageError, match=r"is not a sink; pass an object with `write\(event\)`, a"):
         as_sink(make())

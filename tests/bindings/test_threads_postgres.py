@@ -44,7 +44,7 @@ async def test_a_run_ends_with_its_connection_and_can_be_resumed(
             for key in "xy":
                 with pytest.raises(StoreError, match=r"threads in PostgreSQL at 127\.0\.0\.1"):
                     await journal.put({"key": key, "output": 1})
-            with pytest.raises(StoreError, match="what was finished is kept: resume them"):
+            with pytest.raises(StoreError, match="finished tasks are saved, resume the threads"):
                 await store.find(THREAD)
         await second.close()
     await triage.run(Command(resume={"approve": True}))

@@ -119,7 +119,7 @@ async def test_a_row_of_another_serializer_is_refused_and_not_run(tmp_path: Path
             db.execute("update checkpoints set type = ?, checkpoint = ?", [tag, pickled])
             db.commit()
         for ask in (store.find(THREAD), Triage(store).turn("second"), store.turns(THREAD)):
-            with pytest.raises(StoreError, match=f"of the kind '{tag}', which Lorebind neither"):
+            with pytest.raises(StoreError, match=f"of the kind '{tag}', which Lorebind does not"):
                 await ask
     assert not harm.exists()
 

@@ -74,7 +74,7 @@ async def test_no_such_route(value: Any, shown: str) -> None:
         router,
         python("a", says(1), final=True),
     )
-    match = f"router 'r' gave {shown}, which is no route; .*known: question, refund|did you mean 'r"
+    match = f"router 'r' returned {shown}, which is not a route; .*known: question, refund|mean 'r"
     with task_fails(UsageError, match):
         await run(*tasks)
 

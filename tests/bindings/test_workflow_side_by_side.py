@@ -120,7 +120,7 @@ async def test_too_long_a_list_is_refused() -> None:
     """More items than `max_items` fail the task before any is worked on."""
     crowd = Crowd()
     task = python("t", crowd.work)
-    with task_fails(UsageError, "collection 'c' was given 4 items, more than max_items"):
+    with task_fails(UsageError, "collection 'c' has 4 items, more than max_items"):
         await run(collection("c", [1, 2, 3, 4], task, max_items=3))
     assert crowd.began == []
 

@@ -157,7 +157,7 @@ async def test_an_error_of_ones_own_that_is_a_timeout() -> None:
     ("error", "said"),
     [
         (asyncio.CancelledError(), "an operation of the task was cancelled"),
-        (SystemExit(3), r"ended the process: SystemExit\(3\)"),
+        (SystemExit(3), r"tried to end the process: SystemExit\(3\)"),
         (StopIteration(), "StopIteration: there is no next item"),
     ],
 )
