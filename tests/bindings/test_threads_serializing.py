@@ -1,4 +1,4 @@
-"""What is written of a thread: plain JSON, and three kinds of LangGraph's own."""
+"""The stored form of a thread: plain JSON, and three kinds of LangGraph values."""
 
 from __future__ import annotations
 
