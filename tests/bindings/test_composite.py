@@ -91,7 +91,7 @@ async def test_declared_outputs_are_named_below_it(tmp_path: Path) -> None:
 
 
 async def test_an_output_that_is_not_there(tmp_path: Path) -> None:
-    """A template that names a missing output of a composite fails, and the error lists known names."""
+    """A template that names an unknown output of a composite fails, and lists the known ones."""
     inner = INNER | {"outputs": {"answer": "{{ .tasks.say.output }}"}}
     outer = {
         "id": "outer",

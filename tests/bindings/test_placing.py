@@ -224,7 +224,7 @@ async def test_a_plain_question_has_no_places(tmp_path: Path, inject_as: str) ->
 def test_names_that_nothing_is_injected_as(
     tmp_path: Path, prompt: str, task: dict[str, Any], problem: str
 ) -> None:
-    """Unknown names are reported when the project is loaded; only prompts can name an `inject_as`."""
+    """Unknown names are reported when the project is loaded; only prompts can contain places."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, prompt, "[{ id: guide, inject_as: docs }]", **task)
     (found,) = caught.value.problems

@@ -113,7 +113,7 @@ class TestRetriever:
         return LorebindRetriever(service, resolve(loaded))
 
     def test_all_bindings_come_best_first(self, retriever: LorebindRetriever) -> None:
-        """Passages are one list, sorted by score times the best cosine of their base, then by id."""
+        """Passages are one list, by score times the best cosine of their base, then by id."""
         found = retriever.invoke(QUESTION)
         best: dict[str, float] = {}
         for document in found:
