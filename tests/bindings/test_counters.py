@@ -1,4 +1,4 @@
-"""Which counter counts the tokens of a model."""
+"""The choice of the counter for the tokens of a model."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ async def test_a_sink_that_fails_only_at_the_end() -> None:
 @pytest.mark.usefixtures("short_limit")
 @pytest.mark.parametrize("colour", ["blocking", "async", "async on our loop"])
 def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It blocks neither the producer nor the other sinks, and is given up at the end."""
+    """A sink that hangs blocks neither the producer nor other sinks, and is given up at the end."""
     release = threading.Event()
     memory = MemorySink()
     cancelled: list[bool] = []

@@ -1,4 +1,4 @@
-"""Which bindings are in effect at a place, and where each of their settings was set."""
+"""The bindings in effect at a place, and where each of their settings was set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which task of a graph may start: never too early, and never a deadlock."""
+"""Tasks of a graph never start too early, and never deadlock."""
 
 from __future__ import annotations
 

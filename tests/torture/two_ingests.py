@@ -46,7 +46,7 @@ HELD = "another process holds it; wait for it to end, or stop it"
 
 
 class Expected(NamedTuple):
-    """What new indexes serve."""
+    """The passages that new indexes serve."""
 
     monday: Served
     friday: Served

@@ -101,7 +101,7 @@ class Expected:
     status: dict[str, str] = field(default_factory=dict)
     """The status of each task, including those in parallel tasks that fail."""
     past: dict[str, set[str]] = field(default_factory=dict)
-    """What each task that ran may see: the tasks that led to it, and the tasks inside them."""
+    """The tasks that each task that ran may see: those that led to it, and those inside them."""
     completed: set[str] = field(default_factory=set)
     values: dict[str, Any] = field(default_factory=dict)
     """The output of each task."""

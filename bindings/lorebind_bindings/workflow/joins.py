@@ -1,4 +1,4 @@
-"""Which task may start now: a join waits for all edges taken towards it, and runs once.
+"""The rule for when a task may start: a join waits for all edges taken to it, and runs once.
 
 An edge that is taken puts a token on its target task. A task with a token starts as soon as no
 other token, and no running or waiting task, can still reach it. Tasks that no token can reach any

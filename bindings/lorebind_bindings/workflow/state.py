@@ -195,7 +195,7 @@ _OWN: dict[str, Callable[[Any, Iterable[Any]], Any]] = {
     "extra": _merged,
     "errors": _appended,
 }
-"""How the built-in channels apply all their updates together."""
+"""The functions with which the built-in channels apply all their updates together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ class TaskContext:
     attempt: int
     """The number of the attempt; 1 for the first one."""
     idempotency_key: str
-    """The same for all attempts of this task in this run, and when the run is resumed. Pass it to
-    services that accept an idempotency key."""
+    """A key for services that accept one. It is the same for all attempts of this task in this run,
+    including those after a resume."""
     task: str
     path: str
     _state: Callable[[], Mapping[str, Any]] = field(repr=False)

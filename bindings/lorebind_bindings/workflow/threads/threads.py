@@ -286,7 +286,7 @@ class Claims(Protocol):
 
 
 class KeptThreads(Protocol):
-    """What a LangGraph saver needs in addition: a list of its threads, and locks on them."""
+    """The methods that a LangGraph saver needs in addition: a list of its threads, and locks."""
 
     @property
     def claims(self) -> Claims: ...
