@@ -1,4 +1,4 @@
-"""Who may know what: bindings, and the runtime that answers with them."""
+"""Bindings between knowledge bases and their users, and the runtime that answers with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that an agent declares, as tools of LangChain."""
+"""The tools that an agent declares, as LangChain tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.service import KnowledgeService
     from lorebind_prompts import TokenCounter
 
-_EXPECTED = "a tool of LangChain, or a function of the project folder or of an installed package"
+_EXPECTED = "a LangChain tool, or a function of the project folder or of an installed package"
 
 
 def agent_request(
@@ -30,17 +30,18 @@ def agent_request(
     workflow: str | None = None,
     task: str | None = None,
 ) -> dict[str, Any]:
-    """The fields of a `Request` that an agent decides: its instructions, tools and schema.
+    """Return the fields of a `Request` that an agent sets: its instructions, tools and schema.
 
     Args:
-        loaded: the project, whose code is imported if the agent names some.
+        loaded: the project. Its code is imported if the agent names code as a tool.
         service: the project's knowledge.
         counter: counts the tokens of the model that answers.
-        agent: who answers; None decides nothing.
-        workflow, task: where it answers.
+        agent: the agent that answers; None sets no fields.
+        workflow, task: the workflow and task in which it answers.
 
     Raises:
-        UsageError: what it names as a tool is none, or two tools have one name.
+        UsageError: an object that the agent names as a tool is not a tool, or two tools have the
+            same name.
     """
     if agent is None:
         return {}
@@ -59,7 +60,10 @@ def searched_by_tools(
     workflow: str | None = None,
     task: str | None = None,
 ) -> list[ResolvedBinding]:
-    """What the tools of an agent search, as those of `agent_request` do."""
+    """Return the bindings that the knowledge tools of an agent search.
+
+    The tools are those that `agent_request` makes.
+    """
     if agent is None:
         return []
     return [
@@ -77,7 +81,7 @@ def _tools(
     workflow: str | None,
     task: str | None,
 ) -> list[BaseTool]:
-    from lorebind_bindings.langchain.tool import knowledge_tool  # half a second of LangChain
+    from lorebind_bindings.langchain.tool import knowledge_tool  # importing LangChain takes 0.5 s
 
     made: list[BaseTool] = []
     for declared in agent.tools:
@@ -100,7 +104,7 @@ def _tools(
 
 
 def _of_code(declared: CodeTool, environment: Environment) -> BaseTool:
-    """The tool that code is, or that is made of a function."""
+    """Return the tool that the declaration names, or make one from the function it names."""
     from langchain_core.tools import BaseTool, tool
 
     found = named_object(declared, environment, ("call",), _EXPECTED, BaseTool)
@@ -108,7 +112,7 @@ def _of_code(declared: CodeTool, environment: Environment) -> BaseTool:
         return found
     try:
         made: BaseTool = tool(parse_docstring=True, error_on_invalid_docstring=False)(found)
-    except Exception as error:  # of its docstring or its annotations, in LangChain's words
+    except Exception as error:  # LangChain's complaint about the docstring or the annotations
         at = declared.position()
         where = f"{at}: " if at.line else ""
         raise UsageError(f"{where}tool: {declared.call} cannot be a tool: {error}") from error

@@ -1,4 +1,4 @@
-"""One question, answered: retrieve, assemble, ask the model, check the citations."""
+"""Answer one question: retrieve, assemble, ask the model, check the citations."""
 
 from __future__ import annotations
 
@@ -41,73 +41,76 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and on what grounds."""
+    """The text of a model's answer, with the passages that it is based on."""
 
     text: str
+    """The text of the answer."""
     verdict: Verdict
+    """The overall result of the search, see `Verdict`."""
     citations: list[Citation]
-    """The passages that the answer cites, in the order of their first mention."""
+    """The passages that the answer cites, in the order in which it first mentions them."""
     unknown_markers: list[str]
     """Markers in the answer that belong to no passage."""
     offered: list[Citation]
-    """All passages that the model was given."""
+    """All passages that were put into the prompt or returned by search tools."""
     dropped: int
-    """Passages that were found but did not fit the token budget."""
+    """Number of passages that were found but did not fit the token budget."""
     results: list[BoundResult]
-    """What each binding found, whether it was offered or not."""
+    """The search result of each binding, whether its passages were offered or not."""
     usage: dict[str, Any] = field(default_factory=dict)
-    """`prompt_tokens`, `tokenizer`, `exact`, and what the model itself reported."""
+    """`prompt_tokens`, `tokenizer` and `exact`, and under `model` the usage that the model
+    reported."""
     output: Any = None
-    """The value that matches the `output_schema`, of which `text` is the JSON; without a schema it
-    is the text."""
+    """The value that matches the `output_schema`, with `text` as its JSON. Without a schema, the
+    same as `text`."""
     blocks: list[Block] = field(default_factory=list)
-    """What was put before the model, and where each binding wanted it."""
+    """The blocks that were put into the prompt, with the `inject_as` of their bindings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked."""
+    """The prompt for a model, with everything that shapes the answer."""
 
     prompt: str | Prompt
-    """A text as it stands, or a template with places for passages. Those that have no place there
-    stand before it."""
+    """A literal text, or a template with places for passages. Passages without a place in the
+    template are put before it."""
     query: str | None = None
-    """What the knowledge is searched for, see also `condense`; None means the prompt, without
+    """The text to search the knowledge for, see also `condense`. None means the prompt without
     passages."""
     instructions: str = ""
     """The system message."""
     history: Sequence[MessageLikeRepresentation] = ()
-    """What was said before: messages of LangChain's, pairs of role and text, or mappings."""
+    """Earlier messages: LangChain messages, pairs of role and text, or mappings."""
     attachments: Sequence[Mapping[str, Any]] = ()
-    """Images and files, as LangChain's content blocks; they stand behind the prompt."""
+    """Images and files as LangChain content blocks. They follow the prompt."""
     retrieved_contexts: Sequence[RetrievedContext | Document] | None = None
-    """Passages that were found before, by whatever retriever; nothing is then searched."""
+    """Passages from any retriever. If they are given, nothing is searched."""
     max_tokens: int | None = None
-    """The budget of all passages together, see `assemble_together`."""
+    """The budget of all passages together in tokens, see `assemble_together`."""
     config: RunnableConfig | None = None
-    """For the calls of the model and of tools: callbacks, tags, metadata."""
+    """Callbacks, tags and metadata for the model calls and the tool calls."""
     tools: Sequence[BaseTool] = ()
-    """What the model may call before it answers."""
+    """Tools that the model may call before it answers."""
     max_iterations: int = 10
-    """How often it may call them, several at once counted as one."""
+    """Maximum number of rounds of tool calls. Parallel calls count as one round."""
     output_schema: Mapping[str, Any] | None = None
-    """The JSON Schema of the answer; None means that the answer is text."""
+    """The JSON Schema of the answer. None means that the answer is text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that is ready for the model."""
+    """A request that is ready to be sent to the model."""
 
     messages: list[BaseMessage]
-    """Those that are said meanwhile are added."""
+    """The messages to send. Tool calls and their replies are appended."""
     injection: Injection
     counter: TokenCounter
     loop: ToolLoop = field(default_factory=ToolLoop)
     earlier: Sequence[Citation] = ()
-    """Passages that the messages hold from before."""
+    """Passages that earlier messages contain."""
 
     async def goes_on(self, response: AIMessage) -> bool:
-        """Whether the model is to be asked again; then what it is told is added."""
+        """Append the replies to a response, and return whether to ask the model again."""
         replies = await self.loop.replies(response)
         if replies:
             self.messages.extend([response, *replies])
@@ -121,14 +124,14 @@ async def answer(
     counter: TokenCounter,
     request: Request,
 ) -> Answer:
-    """Ask a chat model, with the knowledge that is bound in front of the prompt.
+    """Ask a chat model, with passages from the bound knowledge bases put before the prompt.
 
     Args:
         service: the project's knowledge.
-        bindings: what to search, and within which budgets.
+        bindings: the knowledge bases to search, with their settings and budgets.
         model: any LangChain chat model.
         counter: counts the tokens of that model.
-        request: what is asked.
+        request: the question and the settings of the answer.
 
     Raises:
         ModelError: the model failed, or its answer does not match the schema.
@@ -146,11 +149,12 @@ async def answer(
 
 
 class AnswerStream:
-    """An answer as it is being said: parts of its text, to be iterated over once.
+    """The text parts of an answer while the model produces them. Iterate over it once.
 
-    Afterwards `answer` holds all of it, with its citations checked. If you stop reading, the model
-    call is cancelled. The stream belongs to the tenant that asked, whoever reads it. An answer with
-    an `output_schema` comes as one part, once it is known to match.
+    When the iteration ends, `answer` holds the whole answer with its citations checked. If you stop
+    reading, the model call is cancelled. The stream belongs to the tenant that created it, even if
+    it is read as another tenant. An answer with an `output_schema` is yielded as one part, after it
+    was found to match.
     """
 
     def __init__(
@@ -160,16 +164,16 @@ class AnswerStream:
         prepare: Callable[[], Coroutine[Any, Any, Asked]],
     ) -> None:
         self._model, self._config, self._prepare = model, config, prepare
-        self._tenant = current_tenant()  # it is often read where another is, or none
+        self._tenant = current_tenant()  # the stream may be read with another tenant, or none
         self._begun = False
         self._whole: Any = None
         self._answer: Answer | None = None
         self.results: list[BoundResult] = []
-        """What each binding found, as soon as the first part is there."""
+        """The search result of each binding, available before the first part is yielded."""
 
     @property
     def answer(self) -> Answer:
-        """What was said, and on what grounds.
+        """The complete answer.
 
         Raises:
             UsageError: the stream has not been read to its end.
@@ -226,7 +230,7 @@ class AnswerStream:
 
     def _begin(self) -> None:
         if self._begun:
-            raise UsageError("a stream is read once; ask for another one to read it again")
+            raise UsageError("a stream can be read only once; ask for a new one to read it again")
         self._begun = True
 
     def _heard(self, chunk: Any) -> str:
@@ -241,7 +245,10 @@ def stream(
     counter: TokenCounter,
     request: Request,
 ) -> AnswerStream:
-    """The same as `answer`, part by part; errors are raised while it is read."""
+    """Return the answer as a stream; see `answer` for the arguments.
+
+    The errors that `answer` raises are raised while the stream is read.
+    """
 
     async def prepare() -> Asked:
         return await _prepare(service, bindings, model, counter, request)
@@ -256,7 +263,7 @@ async def _prepare(
     counter: TokenCounter,
     request: Request,
 ) -> Asked:
-    from lorebind_prompts import build_messages, messages_of  # half a second of LangChain
+    from lorebind_prompts import build_messages, messages_of  # importing LangChain takes 0.5 s
 
     prompt = literal(request.prompt) if isinstance(request.prompt, str) else request.prompt
     places = [binding.settings.inject_as for binding in bindings]
@@ -294,7 +301,7 @@ def _loop(
     request: Request,
     injection: Injection,
 ) -> ToolLoop:
-    """What the model may call, once it is known what was found."""
+    """Return the tools and the schema for the model, given the results of the search."""
     loop = ToolLoop(
         request.tools,
         request.max_iterations,
@@ -314,7 +321,7 @@ def _loop(
 
 
 def finished(asked: Asked, response: AIMessage) -> Answer:
-    """The answer that a response gives, with its citations checked."""
+    """Turn a response into an `Answer`, with its citations checked."""
     from langchain_core.messages.ai import add_usage
 
     from lorebind_prompts import count_messages

@@ -1,4 +1,4 @@
-"""What is searched for when a question follows others: a follow-up is seldom understood alone."""
+"""The text to search for when a question follows others: few follow-ups can be understood alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
 
 _SHORT, _SHORT_CHARACTERS, _TIMES = 10, 100, 3
-"""Chosen by `benchmarks/follow_ups.py`: a question of fewer words goes with the one before it, and
-counts three times as much, so that it can also change the subject."""
+"""Measured with `benchmarks/follow_ups.py`. A question with fewer words and characters than this is
+searched together with the previous question. It is repeated three times, so that it weighs more
+than the previous one and can change the subject."""
 _MESSAGES = 6
 _CHARACTERS = 1000
 
@@ -37,21 +38,21 @@ async def texts_to_search(
     history: Sequence[BaseMessage] = (),
     config: RunnableConfig | None = None,
 ) -> list[str | LorebindError]:
-    """What each of the bindings is to be searched for, or why the model that condenses failed.
+    """Return the text to search for per binding, or the error of the model that condenses.
 
-    A model that several bindings name is asked once. Nothing is left running when this is
-    cancelled.
+    A model that several bindings name is asked once. When this is cancelled, its model calls are
+    cancelled too.
 
     Args:
-        bindings: those to search; each says in its `condense` what becomes of the conversation.
-        question: what is asked.
-        history: what was said before.
-        config: whose callbacks are told of the calls of models.
+        bindings: the bindings to search. The `condense` of each says how it uses the conversation.
+        question: the user's question.
+        history: the messages before the question.
+        config: its callbacks are notified of model calls.
 
     Raises:
-        UsageError: a binding names a model and has none, see `ModelPool.condensing`.
+        UsageError: a binding names a model but was made without it, see `ModelPool.condensing`.
     """
-    from lorebind_prompts import user_texts  # half a second of LangChain
+    from lorebind_prompts import user_texts  # importing LangChain takes 0.5 s
 
     if not history or not user_texts(history):
         return [question] * len(bindings)
@@ -68,7 +69,7 @@ async def texts_to_search(
             return made[condense.model]
         if condense.method == "none":
             return question
-        # A reranker reads: it is to see the question once.
+        # A reranker reads the text, so the question should appear in it only once.
         times = 1 if binding.settings.strategy == "rerank" else _TIMES
         return with_turns(question, history, times)
 
@@ -76,8 +77,8 @@ async def texts_to_search(
 
 
 def with_turns(question: str, history: Sequence[BaseMessage], times: int = _TIMES) -> str:
-    """The question, and the user's message before it if the question is short."""
-    from lorebind_prompts import user_texts  # half a second of LangChain
+    """Add the user's previous message to the question if the question is short."""
+    from lorebind_prompts import user_texts  # importing LangChain takes 0.5 s
 
     before = user_texts(history)
     is_short = len(question.split()) < _SHORT and len(question) < _SHORT_CHARACTERS
@@ -92,18 +93,18 @@ async def condensed(
     history: Sequence[BaseMessage],
     config: RunnableConfig | None = None,
 ) -> str:
-    """What the chat model of a binding makes of a question and the last messages before it.
+    """Ask the chat model of a binding to rewrite a question so that it can be understood alone.
 
     Raises:
         UsageError: the binding has no model.
-        ModelError: it failed.
+        ModelError: the model failed.
     """
     from langchain_core.messages import AIMessage, HumanMessage
 
     if binding.condenser is None:
         raise UsageError(
             f"the binding of {binding.id!r} names the model {binding.settings.condense.model!r} "
-            "and was made without it; see ModelPool.condensing"
+            "but was made without it; see ModelPool.condensing"
         )
     model = await call(binding.condenser)
     spoken = [
@@ -114,7 +115,7 @@ async def condensed(
     conversation = "\n".join(spoken[-_MESSAGES:])
     given = f"<conversation>\n{conversation}\n</conversation>\nLast message: {question}"
     prompt = [("system", _INSTRUCTIONS), ("human", given)]
-    # Not a part of the answer: LangGraph leaves what has this tag out of its stream of messages.
+    # LangGraph omits calls with this tag from its message stream: they are not part of the answer.
     quiet: Any = {**(config or {}), "tags": ["nostream"], "run_name": "lorebind condense"}
     with naming_failures(model):
         answer = await call_client(model.invoke, model.ainvoke, prompt, quiet)

@@ -1,4 +1,4 @@
-"""A model that was given too little may search by itself, where `tool_fallback` lets it."""
+"""Search by the model itself, which `tool_fallback` allows when too little was found."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from lorebind_bindings.resolver import ResolvedBinding
 
 MOST_SEARCHES = 5
-"""Rounds in which the model may search; then it has to answer."""
+"""Maximum number of rounds in which the model may search before it has to answer."""
 
 
 def searchable(bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:
-    """The bindings whose knowledge a model may search by itself."""
+    """Return the bindings whose knowledge base the model may search by itself."""
     return [one for one in bindings if one.settings.tool_fallback != "never"]
 
 
 def is_forced(injection: Injection) -> bool:
-    """Whether the model has to search before it answers."""
+    """Return whether the model has to search before it answers."""
     return any(
         one.verdict == "escalated" and one.binding.settings.tool_fallback == "escalate"
         for one in injection.results

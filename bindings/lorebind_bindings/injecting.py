@@ -1,6 +1,6 @@
-"""What is put before a model for a question: a block of passages for each binding, and its account.
+"""The passages that a model is given for a question: a block for each binding, with its results.
 
-Every face does this in the same way: workflows, agents, prompts and tools.
+Workflows, agents, prompts and tools all use this module.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What is put before a model, and on what grounds."""
+    """The blocks for a prompt, with the search results that they were made from."""
 
     blocks: list[Block]
-    """Those that have a text: passages, or a fallback."""
+    """The blocks with text: passages, or the text that stands in for them."""
     results: list[BoundResult]
-    """What each binding found, whether it is offered or not."""
+    """The search result of each binding, whether its passages are offered or not."""
     assembled: list[AssembleResult]
-    """What became of the passages."""
+    """The passages that were offered and those that were dropped, per binding with passages."""
 
     @property
     def offered(self) -> list[Citation]:
@@ -44,12 +44,12 @@ class Injection:
 
     @property
     def dropped(self) -> list[Dropped]:
-        """What was found and is not in the blocks, and why."""
+        """Passages that were found but are not in the blocks, with the reasons."""
         return [drop for result in self.assembled for drop in result.dropped]
 
     @property
     def truncated(self) -> int:
-        """How many passages did not fit the budget."""
+        """Number of passages that did not fit the budget."""
         return sum(result.truncated_count for result in self.assembled)
 
     @property
@@ -70,24 +70,25 @@ async def inject(
     history: Sequence[BaseMessage] = (),
     config: RunnableConfig | None = None,
 ) -> Injection:
-    """Search what is bound, and write what is found as blocks.
+    """Search the bound knowledge bases and write the results as blocks.
 
     Args:
         service: the project's knowledge.
-        bindings: what to search, and within which budgets.
+        bindings: the knowledge bases to search, with their settings and budgets.
         counter: counts the tokens of the model.
-        question: what is searched for.
-        max_tokens: the budget of all blocks together; None means what each binding is given, and
-            4096 for those together that are given nothing.
+        question: the text to search for.
+        max_tokens: the budget of all blocks together. None means the budgets of the bindings;
+            bindings without a budget share 4096 tokens.
         first_marker: the number of the first passage.
-        history: what was said before the question, see `retrieve`.
-        config: whose callbacks are told; None means that of the run around this one, if any.
+        history: the messages before the question, see `retrieve`.
+        config: its callbacks are notified; None means the config of the surrounding run, if any.
 
     Raises:
-        UsageError: a blank question.
-        LorebindError: a search failed whose binding does not say `on_error` otherwise.
+        UsageError: the question is blank.
+        LorebindError: a search failed and the `on_error` of its binding is `fail`.
     """
-    from lorebind_bindings.langchain.tracing import traced_retrieve  # half a second of LangChain
+    # Imported here because LangChain takes half a second to import.
+    from lorebind_bindings.langchain.tracing import traced_retrieve
 
     results = await traced_retrieve(service, bindings, question, config, history)
     given = [found for found in results if found.is_given]
@@ -95,10 +96,10 @@ async def inject(
     assembled = assemble_together(
         portions, counter=counter, max_tokens=max_tokens, first_marker=first_marker
     )
-    # A budget that holds not even the best passage leaves as little as a miss.
+    # If not even the best passage fits the budget, the result is treated like a miss.
     shown = {id(found): result.context for found, result in zip(given, assembled, strict=True)}
     texts = [shown.get(id(found)) or found.stands_in for found in results]
-    # What Lorebind says of its own accord is said once, and not beside passages.
+    # Lorebind's standard texts are added at most once each, and not next to passages.
     said = set(STANDARD) if any(shown.values()) else set()
     blocks = []
     for found, text in zip(results, texts, strict=True):
@@ -115,10 +116,10 @@ def inject_given(
     max_tokens: int | None = None,
     first_marker: int = 1,
 ) -> Injection:
-    """The same for passages that were found before, in one block.
+    """Write passages that were found elsewhere as one block; see `inject` for the arguments.
 
     Raises:
-        UsageError: something else is among them.
+        UsageError: an item is neither a `RetrievedContext` nor a LangChain document.
     """
     assembled = assemble_together(
         [Portion([_given(one, counter) for one in contexts])],
@@ -131,15 +132,15 @@ def inject_given(
 
 
 def _given(one: RetrievedContext | Document, counter: TokenCounter) -> RetrievedContext:
-    from langchain_core.documents import Document  # half a second of LangChain
+    from langchain_core.documents import Document  # importing LangChain takes half a second
 
     if isinstance(one, RetrievedContext):
         return one
     if isinstance(one, Document):
         return RetrievedContext.from_document(one, counter)
     raise UsageError(
-        "passages that were found before must be a list of LangChain's documents or of "
-        f"RetrievedContexts, not of {type(one).__name__}"
+        "retrieved passages must be a list of LangChain documents or RetrievedContexts, "
+        f"not of {type(one).__name__}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a workflow is given, and what its templates then know of it."""
+"""The inputs of a workflow, and the values that its templates can name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 def check_inputs(
     declared: WorkflowDeclaration, inputs: Mapping[str, Any], *, need_all: bool = True
 ) -> dict[str, Any]:
-    """The inputs with defaults filled in.
+    """Return the inputs with defaults filled in.
 
     Raises:
-        UsageError: naming the input, what was expected, and the inputs there are.
+        UsageError: an input is unknown, missing or of another type. The message names the input,
+            the expected type and the known inputs.
     """
     for name in inputs:
         if name not in declared.input:
@@ -54,10 +55,10 @@ def _described(value: Any) -> str:
 def running_scope(
     environment: Environment, declared: WorkflowDeclaration, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `{{ .workflow.… }}` stands for while the workflow runs: `input` and `vars`.
+    """Return the values of `{{ .workflow.… }}` in a running workflow: `input` and `vars`.
 
     Raises:
-        TemplateError: a variable names what is not there.
+        TemplateError: a variable uses a name that is not defined.
     """
     return {"input": values, "vars": fill(dict(declared.vars), _before(environment, values))}
 
@@ -65,15 +66,14 @@ def running_scope(
 def ingest_scope(
     loaded: LoadedProject, workflow: str, inputs: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The same for the sources of the workflow's knowledge bases, which may be ingested alone.
+    """Return the values of `{{ .workflow.… }}` for the sources of the workflow's knowledge bases.
 
-    Values of the environment know how they may be shown, see `Confided`.
-
-    Inputs that are not given, and variables that name them, are not there: a source that does not
-    need them does not miss them.
+    These sources can be ingested without running the workflow, so inputs may be missing. Missing
+    inputs, and variables that use them, are not in the result, and only sources that use them fail.
+    Values from the environment carry how they may be displayed, see `Confided`.
 
     Raises:
-        UsageError: an input that the workflow does not have, or of another type.
+        UsageError: an input is unknown or of another type.
     """
     declared = loaded.workflow(workflow)
     values = check_inputs(declared, inputs or {}, need_all=False)

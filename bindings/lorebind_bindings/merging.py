@@ -1,7 +1,7 @@
-"""How settings of several scopes become one: the last to write a field has its way.
+"""Merge the settings of several scopes: the last scope that sets a field determines its value.
 
-Nothing is forgotten while merging: every field keeps who wrote it, the last first. So merging is
-putting one history behind the other, which is associative, and what is in effect is its head.
+Merging keeps the history: every field keeps all scopes that set it, the last first. So a merge
+concatenates two histories, which is associative, and the value in effect is the first entry.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value that a scope wrote into a field, and where."""
+    """The value that a scope set for a field, with its location."""
 
     value: Any
-    """None is an explicit null: it clears what outer scopes set."""
+    """None is an explicit null: it clears the value of outer scopes."""
     scope: str
     file: str = ""
     line: int = 0
 
 
 Layer: TypeAlias = "Mapping[str, tuple[Setting, ...]]"
-"""By field: who wrote it, the last first."""
+"""The settings of each field, the last one first."""
 Entries: TypeAlias = "Mapping[str, Layer]"
-"""By the id of a knowledge base, in the order of first appearance: what was written of it."""
+"""The fields set for each knowledge base, by its id, in the order of first appearance."""
 
 
 def merge(outer: Layer, inner: Layer) -> Layer:
-    """Both layers in one; where both wrote a field, the inner is in effect."""
+    """Merge two layers; if both set a field, the inner value is in effect."""
     return {name: inner.get(name, ()) + outer.get(name, ()) for name in {**outer, **inner}}
 
 
 def merge_entries(outer: Entries, inner: Entries) -> Entries:
-    """The same for the bindings of two scopes, id by id."""
+    """Merge the bindings of two scopes by knowledge base id."""
     return {
         kb_id: merge(outer.get(kb_id, {}), inner.get(kb_id, {})) for kb_id in {**outer, **inner}
     }

@@ -1,4 +1,4 @@
-"""The chat models of a project, each made once, at its first use."""
+"""The chat models of a project, each created once, at its first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelPool:
-    """Looks models up by their declared ids. Safe to share among threads."""
+    """The chat models of a project by their declared ids. Thread-safe."""
 
     def __init__(self, loaded: LoadedProject) -> None:
         self._loaded = loaded
@@ -31,14 +31,15 @@ class ModelPool:
         self._made: dict[str, tuple[BaseChatModel, TokenCounter]] = {}
 
     def get(self, model_id: str | None = None) -> tuple[BaseChatModel, TokenCounter]:
-        """A model and the counter of its tokens; None means the project's default model.
+        """Return a model and its token counter.
 
         Args:
-            model_id: a declared id, or `provider:model` as LangChain's `init_chat_model` takes it.
+            model_id: a declared id, or `provider:model` as in LangChain's `init_chat_model`. None
+                means the project's default model.
 
         Raises:
-            NotFoundError: naming the models there are.
-            ModelError, MissingDependencyError: it cannot be made.
+            NotFoundError: there is no such model; the message lists the known ones.
+            ModelError, MissingDependencyError: the model cannot be created.
         """
         declaration = self._declared(model_id)
         with self._making:
@@ -49,19 +50,19 @@ class ModelPool:
             return self._made[declaration.id]
 
     def _declared(self, model_id: str | None) -> ModelDeclaration:
-        if model_id is None or ":" not in model_id:  # no id has a colon
+        if model_id is None or ":" not in model_id:  # ids cannot contain a colon
             return self._loaded.model(model_id)
         provider, _, model = model_id.partition(":")
-        if provider == LANGCHAIN:  # a class is declared
+        if provider == LANGCHAIN:  # such a model names a class, so it has to be declared
             return self._loaded.model(model_id)
         return ModelDeclaration.model_construct(id=model_id, provider=provider, model=model)
 
     def condensing(self, bindings: Sequence[ResolvedBinding]) -> list[ResolvedBinding]:
-        """The bindings, each with what gives the chat model that its `condense` names.
+        """Return the bindings, each with a function that returns its `condense` model.
 
         Raises:
-            NotFoundError: naming the models there are.
-            UsageError: it is the extractive one, which writes nothing.
+            NotFoundError: there is no such model; the message lists the known ones.
+            UsageError: the model is the extractive one, which cannot rewrite a question.
         """
         return [
             replace(binding, condenser=self._condenser(binding.settings.condense.model))
@@ -73,18 +74,22 @@ class ModelPool:
             return None
         if self._declared(model_id).provider == EXTRACTIVE:
             raise UsageError(
-                f"condense: model {model_id!r} is extractive, and so cannot rewrite a question; "
-                "name another, or write: condense: turns"
+                f"condense: model {model_id!r} is extractive and cannot rewrite a question; "
+                "name another model, or write: condense: turns"
             )
         return lambda: self.get(model_id)[0]
 
     def at(
         self, agent: AgentDeclaration | None, model: str | BaseChatModel | None = None
     ) -> tuple[BaseChatModel, TokenCounter]:
-        """The model that answers where an agent does, and its counter, unless another is given.
+        """Return the model for an agent and its token counter.
+
+        Args:
+            agent: the agent that answers; None means the project's default model.
+            model: a model or its id, used instead of the agent's model.
 
         Raises:
-            NotFoundError: naming the models there are.
+            NotFoundError: there is no such model; the message lists the known ones.
         """
         if model is None or isinstance(model, str):
             return self.get(model or (agent.model if agent else None))

@@ -1,4 +1,4 @@
-"""From a declared model to a LangChain chat model, and to the counter of its tokens."""
+"""Create LangChain chat models and their token counters from declarations."""
 
 from __future__ import annotations
 
@@ -27,28 +27,31 @@ if TYPE_CHECKING:
     from lorebind_prompts import TokenCounter
 
 _told: dict[int, Mapping[str, str]] = {}
-"""By the id of each model that was made: the values of variables that it was given."""
+"""The values of environment variables that each model was given, by the `id()` of the model."""
 
 
 @contextmanager
 def naming_failures(model: BaseChatModel) -> Iterator[None]:
-    """Whatever a model raises inside becomes a ModelError that says it without secrets."""
+    """Convert the exceptions of a model into a `ModelError` whose message contains no secrets."""
     try:
         yield
     except LorebindError:
         raise
-    except Exception as error:  # any provider's own exceptions: named, and kept as the cause
+    except Exception as error:  # each provider has its own exceptions; kept as the cause
         said = said_by(error, holder=model, values=_told.get(id(model)))
         raise ModelError(f"the chat model failed: {said}") from error
 
 
 def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseChatModel:
-    """The chat model that a declaration names: ours, a class's, or one of `init_chat_model`.
+    """Return the chat model that a declaration describes.
+
+    It is Lorebind's own model, a class or factory of the project, or one of the providers of
+    LangChain's `init_chat_model`.
 
     Raises:
         MissingDependencyError: the provider's package is not installed.
         UsageError: the class or factory cannot be imported.
-        ModelError: the model cannot be made with the configuration given.
+        ModelError: the model cannot be created with the given configuration.
     """
     for given in (declaration.model, declaration.class_path):
         if isinstance(given, LiveObject):
@@ -74,7 +77,7 @@ def make_model(declaration: ModelDeclaration, environment: Environment) -> BaseC
 
 
 def _named(declaration: ModelDeclaration, environment: Environment) -> Callable[..., Any]:
-    """The class or factory that a declaration names."""
+    """Return the class or factory that a declaration names."""
     from langchain_core.language_models import BaseChatModel
 
     expected = "a class derived from LangChain's BaseChatModel"
@@ -94,7 +97,7 @@ def _named(declaration: ModelDeclaration, environment: Environment) -> Callable[
 
 
 def _known(declaration: ModelDeclaration) -> Callable[..., Any]:
-    """What makes the model of one of LangChain's providers."""
+    """Return a function that creates the model of a LangChain provider."""
     chat_models = import_extra(
         "langchain.chat_models", extra="workflow", purpose=f"model {declaration.id!r}"
     )
@@ -106,10 +109,10 @@ def _known(declaration: ModelDeclaration) -> Callable[..., Any]:
 def model_counter(
     declaration: ModelDeclaration, environment: Environment, model: BaseChatModel
 ) -> TokenCounter:
-    """The counter that budgets for this model are measured with.
+    """Return the counter that measures the token budgets for this model.
 
     Raises:
-        PluginError: the declared tokenizer cannot be made.
+        PluginError: the declared tokenizer cannot be created.
     """
     if declaration.tokenizer is not None:
         return make_counter(declaration.tokenizer, environment)
@@ -119,24 +122,25 @@ def model_counter(
 
 
 def live_model(model: Any) -> BaseChatModel:
-    """A chat model that was made elsewhere.
+    """Return a chat model that Lorebind did not create, after checking its type.
 
     Raises:
-        ModelError: it is none.
+        ModelError: the object is not a chat model.
     """
     from langchain_core.language_models import BaseChatModel
 
     if not isinstance(model, BaseChatModel):
         raise ModelError(
-            f"expected a chat model of LangChain, a BaseChatModel; got a {type(model).__name__}"
+            f"expected a LangChain chat model (BaseChatModel), got a {type(model).__name__}"
         )
     return model
 
 
 def live_counter(model: BaseChatModel) -> TokenCounter:
-    """The same for a chat model that was made elsewhere.
+    """Return the token counter for a chat model that Lorebind did not create.
 
-    By the name that it says it has, where that is known; else as the model itself counts.
+    The counter is chosen by the model's name if the name is known. Otherwise the model itself
+    counts, if it can.
     """
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
     name = next((name for name in names if isinstance(name, str)), None)

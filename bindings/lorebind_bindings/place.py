@@ -1,4 +1,4 @@
-"""A place in a project: where a question is asked from, and so what may be known there."""
+"""A place in a project from which a question is asked. It determines what is searched."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Knowledge bases by name, or else a workflow, one of its tasks, an agent, or the project."""
+    """Knowledge bases by name, or a workflow, one of its tasks, an agent, or the project."""
 
     loaded: LoadedProject
     kb_ids: tuple[str, ...] = ()
     workflow: str | None = None
-    """Also where ids are looked up."""
+    """The workflow in which ids are looked up."""
     task: str | None = None
     agent: str | None = None
 
     def bindings(self, **settings: Any) -> list[ResolvedBinding]:
-        """What is to be searched here; `settings` are fields of `retrieval` that differ.
+        """Return the bindings to search here; `settings` override fields of `retrieval`.
 
         Raises:
-            NotFoundError: no such knowledge base, workflow, task or agent.
-            UsageError: nothing is bound here, or a setting that cannot be.
+            NotFoundError: there is no such knowledge base, workflow, task or agent.
+            UsageError: nothing is bound here, or a setting is invalid.
         """
         found = self.bindings_or_none(**settings)
         if not found:
@@ -40,7 +40,7 @@ class Place:
         return found
 
     def bindings_or_none(self, **settings: Any) -> list[ResolvedBinding]:
-        """The same, where nothing has to be bound: an agent may have tools, or only a schema."""
+        """Return the bindings, or an empty list: an agent may have only tools or a schema."""
         found = (
             [bind(self.loaded, kb_id, self.workflow) for kb_id in self.kb_ids]
             if self.kb_ids
@@ -49,10 +49,10 @@ class Place:
         return [override(binding, **settings) for binding in found]
 
     def answers(self) -> AgentDeclaration | None:
-        """The agent that answers here: the one that is named, else the task's.
+        """Return the agent that answers here: the named agent, otherwise the task's agent.
 
         Raises:
-            NotFoundError: no such workflow, task or agent.
+            NotFoundError: there is no such workflow, task or agent.
         """
         agent = self.agent
         if agent is None and self.task is not None and self.workflow is not None:
@@ -60,7 +60,7 @@ class Place:
         return None if agent is None else self.loaded.agent(agent, self.workflow)
 
     def description(self) -> str:
-        """What is in the knowledge bases, as their declarations say."""
+        """Return the declared descriptions of the knowledge bases, joined into one text."""
         said = (
             self.loaded.knowledge_base(binding.id, self.workflow)[0].description
             for binding in self.bindings()

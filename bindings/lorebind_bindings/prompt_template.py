@@ -1,4 +1,4 @@
-"""Prompts that say where passages belong: `{{ .context_docs }}`, `{{ .workflow.vars.docs }}`."""
+"""Prompt templates with places for passages: `{{ .context_docs }}`, `{{ .workflow.vars.docs }}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A text for a prompt, and where the binding wants it."""
+    """A text for a prompt, and the place where the binding wants it."""
 
     text: str
     inject_as: str | None = None
@@ -23,34 +23,34 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is asked: a template, in which blocks of passages may have their places."""
+    """A template for a prompt, which may contain places for blocks of passages."""
 
     template: str
     scopes: Mapping[str, Any] = field(default_factory=dict)
-    """What its other names stand for."""
+    """The values of the other names in the template."""
 
     def places(self, inject_as: str | None) -> Reference:
-        """The place of what is injected so; empty where the prompt has none for it."""
+        """Return the place of an `inject_as` in the template, or `()` if it has none."""
         variable = injected_variable(inject_as) if inject_as else ()
         return variable if variable in references(self.template) else ()
 
     def question(self, places: Iterable[str | None] = ()) -> str:
-        """The text without any passage: what is searched for, where nothing else is named.
+        """Return the text without passages, which is searched for if no query is given.
 
         Args:
             places: the `inject_as` of all bindings.
 
         Raises:
-            TemplateError: a name that is neither in the scopes nor a place.
+            TemplateError: a name is neither in the scopes nor a place.
         """
         return self._filled({self.places(inject_as): [] for inject_as in places})
 
     def filled(
         self, blocks: Sequence[Block], places: Iterable[str | None] = ()
     ) -> tuple[list[str], str]:
-        """The blocks that have no place in the text, and the text with the others in theirs.
+        """Return the blocks that have no place in the text, and the text with all other blocks.
 
-        Several in one place stand one below the other; a place whose block is not there is empty.
+        Blocks with the same place are joined with a blank line. A place without a block is empty.
         """
         placed: dict[Reference, list[str]] = {self.places(inject_as): [] for inject_as in places}
         for block in blocks:
@@ -67,13 +67,13 @@ class Prompt:
 
 
 def literal(text: str) -> Prompt:
-    """A prompt that is the text as it stands, whatever is in it."""
-    # Of two names: no block can be injected as that.
+    """Return a prompt that is exactly the given text: template syntax in it is not evaluated."""
+    # The name has two parts, so no `inject_as` can refer to it.
     return Prompt("{{ .asked.text }}", {"asked": {"text": text}})
 
 
 def label_of(inject_as: str | None) -> str | None:
-    """What a block is called: the label itself, or the last name of a variable."""
+    """Return the label of a block: the label itself, or the last name of a variable."""
     variable: Collection[str] = injected_variable(inject_as) if inject_as else ()
     return list(variable)[-1] if variable else inject_as
 

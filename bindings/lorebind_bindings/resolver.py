@@ -1,8 +1,9 @@
-"""Which knowledge an agent may use, and where each setting comes from.
+"""Resolve which knowledge an agent may use, and where each setting comes from.
 
-Bindings are walked project → workflow → task → agent over the knowledge base's own `retrieval`.
-Entries are keyed by id and keep the order of their first appearance. A later scope overrides single
-values and replaces lists and maps; an explicit null clears what an earlier scope set.
+Scopes are merged in the order project → workflow → task → agent, on top of the knowledge base's own
+`retrieval`. Entries are keyed by id and stay in the order of their first appearance. A later scope
+overrides single values and replaces lists and maps. An explicit null clears the value of earlier
+scopes.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The place that set a field to the value in effect."""
+    """The scope and location that set the value in effect of a field."""
 
     scope: str
     """`default`, `knowledge_base`, `project`, `workflow/<id>`, `task/<id>`, `agent/<id>`, or
-    `caller` for what was asked for with the question."""
+    `caller` for settings that were passed in the call."""
     file: str = ""
     line: int = 0
     overrode: tuple[str, ...] = ()
@@ -46,25 +47,25 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBinding:
-    """A knowledge base as one agent, task, workflow or project sees it."""
+    """A knowledge base with the settings that apply to an agent, task, workflow or project."""
 
     id: str
     settings: RetrievalDeclaration
     provenance: dict[str, Provenance]
-    """For every field of the settings."""
+    """The origin of each field of the settings."""
     workflow: str | None = None
-    """The workflow whose knowledge bases were in sight, for looking the id up again."""
+    """The workflow in which the id is looked up."""
     template: str = ""
-    """What the file holds that `render` names, where it names one."""
+    """The content of the file that `render` names, if it names one."""
     condenser: Callable[[], BaseChatModel] | None = field(default=None, repr=False)
-    """Gives the chat model that `condense` names, see `ModelPool.condensing`."""
+    """Returns the chat model that `condense` names, see `ModelPool.condensing`."""
     hit_score: float | None = None
-    """The cosine of the best passage below which a match is weak, where no `min_score` is set. None
-    where the embedder's declaration does not tell."""
+    """The cosine similarity of the best passage below which a match is weak, used if no `min_score`
+    is set. None if the embedder's declaration does not set it."""
 
     @property
     def renderer(self) -> str:
-        """What passages are written by: a renderer's name, or a template."""
+        """The renderer of the passages: a name or a template."""
         return self.template if is_file(self.settings.render) else self.settings.render
 
 
@@ -75,11 +76,15 @@ def resolve(
     task: str | None = None,
     agent: str | None = None,
 ) -> list[ResolvedBinding]:
-    """The bindings in effect at a place; the agent is the task's where none is named.
+    """Return the bindings in effect at a place.
+
+    Args:
+        loaded: the project.
+        workflow, task, agent: the ids of the place. None for the agent means the task's agent.
 
     Raises:
-        NotFoundError: when the project has no such workflow, task or agent.
-        UsageError: when a task is named without its workflow.
+        NotFoundError: the project has no such workflow, task or agent.
+        UsageError: a task is named without its workflow.
     """
     scopes = _scopes(loaded, workflow, task, agent)
     nothing: Entries = {}
@@ -95,7 +100,9 @@ def resolve_tool(
     workflow: str | None = None,
     task: str | None = None,
 ) -> ResolvedBinding:
-    """What a tool of an agent searches: as it is bound there, with the tool's own settings.
+    """Return the binding that a tool of an agent searches.
+
+    The tool's own settings override those of the agent's bindings.
 
     Raises:
         NotFoundError, UsageError: as for `resolve`.
@@ -107,15 +114,15 @@ def resolve_tool(
 
 
 def bind(loaded: LoadedProject, kb_id: str, workflow: str | None = None) -> ResolvedBinding:
-    """A knowledge base with its own `retrieval` and no scope's overrides."""
+    """Return a binding with the knowledge base's own `retrieval`, without overrides of scopes."""
     return _resolved(loaded, kb_id, {}, workflow)
 
 
 def override(binding: ResolvedBinding, **settings: Any) -> ResolvedBinding:
-    """A binding with some settings replaced by the caller, see `RetrievalSettings`.
+    """Return a binding with some settings replaced by the caller's, see `RetrievalSettings`.
 
     Raises:
-        UsageError: a value that cannot be, in the words of the YAML's own errors.
+        UsageError: a value is invalid; the message is the same as for an error in the YAML.
     """
     given = {
         name: dict(value) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""Searching every knowledge base that is bound, at the same time."""
+"""Search all bound knowledge bases concurrently."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     from lorebind_knowledge.service import KnowledgeService
 
 Verdict: TypeAlias = Literal["hit", "escalated", "weak", "error", "fallback", "none"]
-"""`hit`: passages were offered; `weak`: they were, and match the question only weakly; `fallback`:
-too little was found; `escalated`: weak or too little, and an agent may search by itself; `error`:
-the search failed, and `on_error` let the call go on; `none`: nothing is bound."""
+"""The result of a search.
+
+- `hit`: passages were offered.
+- `escalated`: the match was weak or too little was found, and the model may search by itself.
+- `weak`: passages were offered that match the question only weakly.
+- `error`: the search failed, and `on_error` let the call continue.
+- `fallback`: too little was found.
+- `none`: nothing is bound.
+"""
 
 _SEARCH_AGAIN = (
     "Nothing was found for this question. Search with other words if you can. If that finds "
@@ -39,23 +45,23 @@ _NOT_SEARCHED = (
     "The documents could not be searched just now. Say so, and do not answer from memory."
 )
 STANDARD = frozenset({NOTHING_FOUND, _SEARCH_AGAIN, _NOT_SEARCHED})
-"""The texts that stand in for passages where nobody has written another."""
+"""The default texts that stand in for passages."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundResult:
-    """What one binding found, and what becomes of it."""
+    """The search result of a binding."""
 
     binding: ResolvedBinding
     result: QueryResult
     error: str = ""
-    """Why the search failed, where `on_error` says that it may."""
+    """Why the search failed, if the binding's `on_error` is not `fail`."""
     searched_for: str = ""
-    """The question, or what became of it and what was said before."""
+    """The question, or the text that was made from it and the earlier messages."""
 
     @property
     def shortfall(self) -> str:
-        """Why it is no hit; empty for a hit."""
+        """The reason why the result is not a hit; empty for a hit."""
         return self.error or self.result.shortfall
 
     @property
@@ -68,12 +74,12 @@ class BoundResult:
 
     @property
     def is_given(self) -> bool:
-        """Whether its passages are for the model."""
+        """Whether its passages are given to the model."""
         return self.hit or (self.is_weak and self.binding.settings.on_weak == "give")
 
     @property
     def verdict(self) -> Verdict:
-        """What becomes of it, as far as the search can tell."""
+        """The verdict of this search, before the token budget is applied."""
         if self.hit:
             return "hit"
         if self.error:
@@ -84,7 +90,7 @@ class BoundResult:
 
     @property
     def stands_in(self) -> str:
-        """The text that a prompt is given in place of passages; empty for none."""
+        """The text that the prompt contains in place of passages; empty for no text."""
         settings = self.binding.settings
         if self.error and settings.on_error == "skip":
             return ""
@@ -102,19 +108,19 @@ async def retrieve(
     history: Sequence[BaseMessage] = (),
     config: RunnableConfig | None = None,
 ) -> list[BoundResult]:
-    """The results of all bindings, in their order.
+    """Search all bindings concurrently and return their results in the same order.
 
     Args:
         service: the project's knowledge.
-        bindings: what to search.
-        question: what is asked.
-        history: what was said before it; each binding says what becomes of that, see `condense`.
-        config: whose callbacks are told of the calls of models.
+        bindings: the knowledge bases to search.
+        question: the user's question.
+        history: the messages before it. The `condense` of each binding says how they are used.
+        config: its callbacks are notified of model calls.
 
     Raises:
-        UsageError: a blank question, or a setting that cannot be.
-        LorebindError: the first failure of a binding whose `on_error` is `fail`; an outage is
-            never an empty answer.
+        UsageError: the question is blank, or a setting is invalid.
+        LorebindError: the first failure of a binding whose `on_error` is `fail`. An outage is never
+            reported as an empty result.
     """
 
     check_question(question)
@@ -138,29 +144,29 @@ async def retrieve(
 
 
 def verdict_of(results: Sequence[BoundResult], *, offered: bool) -> Verdict:
-    """What became of all of them together.
+    """Return the verdict of several search results together.
 
     Args:
-        results: what each binding found.
-        offered: whether a passage was put before the model.
+        results: the results of the bindings.
+        offered: whether at least one passage was put into the prompt.
     """
     if not results:
         return "none"
     verdicts = {result.verdict for result in results}
     if not offered:
-        # What did not fit its budget leaves as little as a miss.
+        # Passages that did not fit the budget are treated like a miss.
         verdicts = verdicts - {"hit", "weak"} or {"fallback"}
     return best_of(verdicts)
 
 
 def best_of(verdicts: Iterable[str]) -> Verdict:
-    """What several searches for one answer come to: what the best of them says."""
+    """Return the best of several verdicts."""
     known = set(verdicts)
     found: Verdict = next((one for one in get_args(Verdict) if one in known), "none")
     return found
 
 
 def _is_a_mistake(error: LorebindError) -> bool:
-    """Whether the caller has to mend it; what has yet to be ingested may come by itself."""
+    """Check whether the caller has to fix it; a missing ingest may be completed by itself."""
     not_found = isinstance(error, NotFoundError) and not isinstance(error, NotIngestedError)
     return not_found or isinstance(error, UsageError)

@@ -1,6 +1,6 @@
-"""What a call may say otherwise than the declarations, for type checkers and editors.
+"""Settings that a call can override, typed for type checkers and editors.
 
-Every key may be left out, and None leaves a setting as it is declared.
+All keys are optional. None keeps the declared value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RetrievalSettings(TypedDict, total=False):
-    """The fields of `retrieval` that are to differ in a call, see `RetrievalDeclaration`."""
+    """The fields of `retrieval` that a call can override, see `RetrievalDeclaration`."""
 
     strategy: Strategy | None
     top_k: int | None
@@ -52,7 +52,7 @@ class RetrievalSettings(TypedDict, total=False):
 
 
 class RetrieverSettings(RetrievalSettings, total=False):
-    """The same, and the fields of a `LorebindRetriever`."""
+    """The fields of `retrieval` and those of a `LorebindRetriever`."""
 
     k: int | None
     name: str | None
@@ -61,7 +61,10 @@ class RetrieverSettings(RetrievalSettings, total=False):
 
 
 class GenerateSettings(RetrievalSettings, total=False):
-    """The same, and the fields of a `Request` beside its prompt; `max_tokens` is the request's."""
+    """The fields of `retrieval` and those of a `Request` except its prompt.
+
+    `max_tokens` is the field of the request.
+    """
 
     query: str | None
     instructions: str

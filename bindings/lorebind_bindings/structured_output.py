@@ -1,4 +1,4 @@
-"""Answers that are JSON: how a model is asked for one, and what it must match."""
+"""JSON answers: how a model is asked for one, and the schema that the answer must match."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
 
 class StructuredOutput:
-    """One answer by a JSON Schema.
+    """One answer that must match a JSON Schema.
 
-    A model that takes tools gives an object as the arguments of a tool, which works beside other
-    tools and with every provider. Other models and other values are asked for as text.
+    A model that supports tools returns an object as the arguments of a tool call. This works
+    together with other tools and with every provider. Other models and other values use text.
     """
 
     def __init__(self, schema: Mapping[str, Any], model: BaseChatModel) -> None:
@@ -39,15 +39,15 @@ class StructuredOutput:
         self._schema = dict(schema)
         self.value: Any = None
         self.is_given = False
-        """Whether the model has given a value that matches."""
+        """Whether the model has returned a value that matches."""
         self._wrong = 0
         is_object = schema.get("type") == "object"
         self.tool = _answer_tool(self._schema) if is_object and _takes_tools(model) else None
-        """What the model gives its answer by; None where it is asked for text."""
+        """The tool that the model calls with its answer; None if the answer is text."""
 
     @property
     def instructions(self) -> str:
-        """What the model is told before the question."""
+        """Instructions for the system message."""
         if self.tool is not None:
             return ""
         schema = json.dumps(self._schema, ensure_ascii=False)
@@ -57,17 +57,17 @@ class StructuredOutput:
         )
 
     def take(self, response: AIMessage) -> str:
-        """Take the value of an answer, or say what is wrong with it.
+        """Store the value of an answer, or return what is wrong with it.
 
         Raises:
-            ModelError: an answer was wrong before.
+            ModelError: this is the second answer that does not match.
         """
         called = [call for call in response.tool_calls if call["name"] == ANSWER_TOOL]
         broken = [call for call in response.invalid_tool_calls if call["name"] == ANSWER_TOOL]
         if called:
             value, wrong = called[0]["args"], ""
         elif broken:
-            value, wrong = None, f"its arguments are no JSON: {broken[0]['error']}"
+            value, wrong = None, f"its arguments are not JSON: {broken[0]['error']}"
         else:
             value, wrong = _read(str(response.text))
         wrong = wrong or mismatch(value, self._schema)
@@ -86,7 +86,7 @@ class StructuredOutput:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """The texts in a value, which may cite passages; lists of numbers are no markers."""
+    """Yield the strings in a value, which may cite passages; lists of numbers are not markers."""
     plain = to_jsonable_python(value, fallback=str)
     if isinstance(plain, str):
         yield plain
@@ -118,7 +118,7 @@ def _answer_tool(schema: dict[str, Any]) -> BaseTool:
 
 
 def _read(text: str) -> tuple[Any, str]:
-    """The JSON of a text, in a fence or not, or what is wrong with it."""
+    """Return the JSON value of a text, fenced or not, and an error message or ''."""
     fenced = _FENCED.search(text)
     try:
         return json.loads(fenced[1] if fenced else text, parse_constant=_no_number), ""
@@ -127,4 +127,4 @@ def _read(text: str) -> tuple[Any, str]:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Runtime:
-    """What a knowledge tool is told of the conversation, see `first_marker`."""
+    """The part of the conversation that a knowledge tool is given, see `first_marker`."""
 
     state: dict[str, Any]
     tools: Sequence[BaseTool]
@@ -39,30 +39,33 @@ class _Runtime:
 
 @dataclass(slots=True)
 class ToolLoop:
-    """What a model may call for one answer, and what it has called."""
+    """The tools of a model for one answer, and the calls it has made."""
 
     tools: Sequence[BaseTool] = ()
     max_iterations: int = 10
-    """After that many rounds of calls another one is an error."""
+    """Maximum number of rounds of tool calls; another round raises an error."""
     search: BaseTool | None = None
-    """What it may search by because too little was found; it goes after `MOST_SEARCHES` rounds."""
+    """A search tool, added because too little was found. It is removed after `MOST_SEARCHES`
+    rounds."""
     is_forced: bool = False
-    """Whether it has to call a tool before it answers."""
+    """Whether the model has to call a tool before it answers."""
     output: StructuredOutput | None = None
-    """What its answer must match."""
+    """The schema that the answer must match."""
     config: RunnableConfig | None = None
     numbered: int = 0
-    """How many passages have numbers already."""
+    """Number of passages that already have a number."""
     said: list[AIMessage] = field(default_factory=list)
-    """What it has said before its answer, a message for each round."""
+    """The model's messages before its answer, one per round."""
     found: list[BaseMessage] = field(default_factory=list)
-    """What the tools gave."""
+    """The replies of the tools."""
 
     def client(self, model: BaseChatModel) -> Any:
-        """The model as it is to be asked now.
+        """Return the model with the tools that it may call now.
+
+        A model that does not support tools is asked without the search tool.
 
         Raises:
-            ModelError: it takes no tools, and was given some. One that may search is asked without.
+            ModelError: the model does not support tools, but the request has some.
         """
         offered = self._offered()
         if not offered:
@@ -73,23 +76,23 @@ class ToolLoop:
         except NotImplementedError as error:  # raised by LangChain's base class
             if self.tools:
                 raise ModelError(
-                    f"the chat model, a {type(model).__name__}, takes no tools; name another model "
-                    "for this agent, or give it no tools"
+                    f"the chat model, a {type(model).__name__}, does not support tools; name "
+                    "another model for this agent, or give it no tools"
                 ) from error
             return model
 
     async def replies(self, response: AIMessage) -> list[BaseMessage]:
-        """What the model is told after a response; nothing where that is its answer.
+        """Return the messages that follow a response; none if the response is the answer.
 
         Raises:
-            ModelError: it goes on calling tools, or its answer was wrong before.
+            ModelError: the model called tools in too many rounds, or its answer was wrong twice.
             LorebindError: a search failed.
         """
         from langchain_core.messages import HumanMessage
 
         calls = [*response.tool_calls, *response.invalid_tool_calls]
         offered = {tool.name: tool for tool in self._offered()}
-        for number, call in enumerate(calls):  # some models give none, and replies need one
+        for number, call in enumerate(calls):  # some models return no ids, but replies need one
             call["id"] = call["id"] or f"call_{len(self.said)}_{number}"
         is_answer = not (calls and offered) or any(call["name"] == ANSWER_TOOL for call in calls)
         wrong = self.output.take(response) if self.output and is_answer else ""
@@ -108,21 +111,21 @@ class ToolLoop:
                 raise failure
         given: list[Any] = list(made)
         for broken in response.invalid_tool_calls:
-            said = f"The arguments are no JSON: {broken['error']}"
+            said = f"The arguments are not JSON: {broken['error']}"
             given.append(_error(broken, wrong if broken["name"] == ANSWER_TOOL else said))
         self.found += given
         return given or [HumanMessage(wrong)]
 
     @property
     def offered(self) -> list[Citation]:
-        """The passages that its searches gave."""
+        """The passages that the searches returned."""
         from lorebind_bindings.langchain.markers import citations_in
 
         return list(citations_in(self.found)) if self.found else []
 
     @property
     def verdict(self) -> Verdict:
-        """What its searches come to; `none` where it made none."""
+        """The best verdict of the searches; `none` if there were none."""
         artifacts = (getattr(message, "artifact", None) for message in self.found)
         return best_of(str(one.get("verdict")) for one in artifacts if isinstance(one, dict))
 
@@ -148,7 +151,7 @@ class ToolLoop:
             return await self._called(name, call, offered, response)
         except LorebindError:
             raise
-        except Exception as error:  # whatever a tool raises: the model may mend it
+        except Exception as error:  # tools raise anything; the model may correct its call
             if _is_signal(error):
                 raise
             return _error(call, said_by(error, holder=offered[name]))
@@ -174,8 +177,8 @@ class ToolLoop:
             result = await call_client(tool.invoke, tool.ainvoke, given, self.config)
         if not isinstance(result, ToolMessage):
             raise UsageError(
-                f"tool {name!r} gave a {type(result).__name__}, which only an agent of "
-                "LangGraph understands; return text or what JSON can say"
+                f"tool {name!r} returned a {type(result).__name__}, which only a LangGraph agent "
+                "understands; return text or JSON values"
             )
         return result
 
@@ -187,6 +190,6 @@ def _error(call: Any, text: str) -> ToolMessage:
 
 
 def _is_signal(error: Exception) -> bool:
-    """Whether LangGraph means the run around this one: an interrupt is no failure."""
+    """Check whether this is a LangGraph signal for the surrounding run, such as an interrupt."""
     errors = sys.modules.get("langgraph.errors")
     return errors is not None and isinstance(error, errors.GraphBubbleUp)

@@ -254,7 +254,7 @@ def test_arguments_that_are_no_json(project: Project) -> None:
     model = Agentic(says=[AIMessage("", invalid_tool_calls=[broken]), AIMessage("Sorry.")])
     assert project.generate("How?", agent="clerk", model=model).text == "Sorry."
     (told,) = results(model)
-    assert (told.status, told.text) == ("error", "The arguments are no JSON: line 1")
+    assert (told.status, told.text) == ("error", "The arguments are not JSON: line 1")
 
 
 def test_an_outage_is_an_error(tmp_path: Path) -> None:
@@ -279,14 +279,14 @@ def test_calls_without_end(project: Project, face: str) -> None:
 
 def test_a_model_without_tools(project: Project) -> None:
     """Tools are not left out in silence."""
-    with pytest.raises(ModelError, match="a Scripted, takes no tools; name another model"):
+    with pytest.raises(ModelError, match="a Scripted, does not support tools; name another model"):
         project.generate("How?", agent="clerk", model=Scripted())
 
 
 @pytest.mark.parametrize(
     ("agent", "said"),
     [
-        ("wrong", r"tool: till:PRICES is a dict; expected a tool of LangChain, or a function"),
+        ("wrong", r"tool: till:PRICES is a dict; expected a LangChain tool, or a function"),
         ("undocumented", "tool: till:undocumented cannot be a tool: .*docstring"),
         ("twice", "agent 'twice' has two tools with the name 'price'"),
         ("missing", "module 'till' has no 'nothing'"),

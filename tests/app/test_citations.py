@@ -209,7 +209,7 @@ def test_citations_without_their_prompt(tmp_path: Path) -> None:
                 chain.invoke(QUESTION)
         with pytest.raises(UsageError, match="no prompt of this project"):
             project.citations().invoke(AIMessage("By command [1]."))
-        with pytest.raises(UsageError, match="not in a dict"):
+        with pytest.raises(UsageError, match="not from a dict"):
             project.citations().invoke({"text": "By command [1]."})
 
 

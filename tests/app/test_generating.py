@@ -224,7 +224,7 @@ def test_a_stream_is_read_once(tmp_path: Path, when: str) -> None:
         stream = project.stream(QUESTION, model=Parts(says=["a", "b [1]"]))
         reader = iter(stream)
         parts = [next(reader)] if when == "during it" else list(reader)
-        with pytest.raises(UsageError, match="read once"):
+        with pytest.raises(UsageError, match="can be read only once"):
             list(stream)
         assert [*parts, *reader] == ["a", "b [1]"]
         assert stream.answer.text == "ab [1]"

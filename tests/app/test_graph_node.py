@@ -285,5 +285,5 @@ def test_what_cannot_be(project: Project) -> None:
     graph = project.graph("triage")
     with pytest.raises(UsageError, match="needs the input 'ticket'"):
         graph.invoke({})
-    with pytest.raises(UsageError, match="maps inputs to values, got a str"):
+    with pytest.raises(UsageError, match="must map inputs to values, got a str"):
         graph.invoke({"input": "refund"})

@@ -1,4 +1,4 @@
-"""Small projects on disk, and chat models that say what they are told to."""
+"""Small projects on disk, and scripted chat models."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PARTS = """\
 embedders: [{ id: words, provider: hashing }]
 vector_dbs: [{ id: file, type: sqlite }]
 """
-"""An embedder and a store that need no model and no server."""
+"""An embedder and a vector database that need no model and no server."""
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
-    """Write texts, without their common indentation, below a folder, and give the folder back."""
+    """Write dedented texts below a folder, and return the folder."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,18 +40,18 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def line_of(path: Path, text: str) -> int:
-    """The line, from 1, of the one place where a file says this."""
+    """Return the number of the only line in a file that contains this text, counted from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
     (found,) = [number for number, line in enumerate(lines, start=1) if text in line]
     return found
 
 
 class Scripted(BaseChatModel):
-    """Says its lines in turn, the last one for ever, and keeps what it was told."""
+    """Returns its lines in turn, then the last one again, and records its prompts."""
 
     says: list[str] = Field(default_factory=lambda: ["ok"])
     error: Any = None
-    """Raised instead of an answer."""
+    """Raised instead of returning an answer."""
     heard: list[list[BaseMessage]] = Field(default_factory=list)
 
     @property
@@ -67,7 +67,7 @@ class Scripted(BaseChatModel):
 
 
 class Echo(BaseChatModel):
-    """Repeats the last line of its prompt in capitals, after a pause that lets others run."""
+    """Repeats the last line of its prompt in capitals, after a pause in which others can run."""
 
     @property
     def _llm_type(self) -> str:
@@ -97,7 +97,7 @@ class OneModel(ModelPool):
 
 
 class WordCounter:
-    """Counts words: easy to count again in a test."""
+    """Counts words, which a test can easily repeat."""
 
     name = "words"
     exact = True
@@ -107,7 +107,7 @@ class WordCounter:
 
 
 class FailingQuestions(Embeddings):
-    """Embeds documents, and has an outage when a question comes."""
+    """Embeds documents, but raises an outage for questions."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [[1.0, float(len(text))] for text in texts]
@@ -119,12 +119,12 @@ class FailingQuestions(Embeddings):
 
 
 class Agentic(BaseChatModel):
-    """Says its messages in turn, calls of tools among them, and keeps what it was given."""
+    """Returns its messages in turn, including tool calls, and records its input."""
 
     says: list[AIMessage]
     heard: list[list[BaseMessage]] = Field(default_factory=list)
     offered: list[tuple[list[str], Any]] = Field(default_factory=list)
-    """For each call: the names of the tools, and what was said of choosing one."""
+    """The names of the tools and the tool choice of each call."""
 
     @property
     def _llm_type(self) -> str:
@@ -142,7 +142,7 @@ class Agentic(BaseChatModel):
 
 
 def calls(*queries: str, tool: str) -> AIMessage:
-    """A message that calls a tool, once for each query, all at once."""
+    """Return a message that calls a tool once per query, all in parallel."""
     return AIMessage(
         "",
         tool_calls=[

@@ -1,4 +1,4 @@
-"""One question, answered: what the model is given, and what is said of its answer."""
+"""One question, answered: the prompt of the model, and the checks of its answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def model() -> Scripted:
 
 @pytest.fixture
 def ask(tmp_path: Path, model: Scripted) -> Ask:
-    """Asks with the project-level bindings that are given as YAML, after an ingest of it all."""
+    """Ask with project-level bindings given as YAML, after ingesting everything."""
 
     async def asked(knowledge: str, question: str = QUESTION, **more: Any) -> Answer:
         project = f"{KNOWLEDGE}{PARTS}knowledge: {knowledge}\n"
@@ -68,18 +68,18 @@ def ask(tmp_path: Path, model: Scripted) -> Ask:
 
 
 def prompt_of(model: Scripted) -> str:
-    """The user's message of the last call."""
+    """Return the user's message of the last call."""
     return str(model.heard[-1][-1].text)
 
 
 def blocks(prompt: str) -> list[str]:
-    """Every block of passages in a prompt, with its delimiters."""
+    """Return all blocks of passages in a prompt, with their delimiters."""
     found = re.finditer(r"<knowledge id=(\w+).*?</knowledge id=\1>", prompt, re.DOTALL)
     return [block[0] for block in found]
 
 
 async def test_markers_count_through_all_blocks(ask: Ask, model: Scripted) -> None:
-    """Each passage has a marker of its own, whichever knowledge base it comes from."""
+    """Each passage has its own marker, whichever knowledge base it comes from."""
     found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
     prompt = prompt_of(model)
     assert len(blocks(prompt)) == 2
@@ -90,7 +90,7 @@ async def test_markers_count_through_all_blocks(ask: Ask, model: Scripted) -> No
 
 
 async def test_a_marker_stands_for_the_passage_beside_it(ask: Ask, model: Scripted) -> None:
-    """What the model sees under a marker is what the citation of that marker holds."""
+    """The citation of a marker contains the passage that the model sees under that marker."""
     found = await ask("[{ id: guide }, { id: rules }]")
     shown = {passage.marker: passage for passage in parse(prompt_of(model))}
     assert found.offered
@@ -103,7 +103,7 @@ async def test_a_marker_stands_for_the_passage_beside_it(ask: Ask, model: Script
 async def test_each_binding_keeps_its_budget(
     ask: Ask, model: Scripted, guide: int, rules: int
 ) -> None:
-    """A binding's block has at most its own `max_tokens`, and what did not fit is counted."""
+    """The block of a binding has at most its `max_tokens`, and dropped passages are counted."""
     found = await ask(
         f"[{{ id: guide, max_tokens: {guide} }}, {{ id: rules, max_tokens: {rules} }}]"
     )
@@ -116,13 +116,13 @@ async def test_each_binding_keeps_its_budget(
 
 
 async def test_what_does_not_fit_is_dropped(ask: Ask) -> None:
-    """A budget for one passage offers one, and says how many it left out."""
+    """A budget for one passage offers one and counts the dropped ones."""
     found = await ask("[{ id: guide, max_tokens: 45 }]")
     assert (len(found.offered), found.dropped) == (1, 1)
 
 
 async def test_a_block_has_its_label(ask: Ask, model: Scripted) -> None:
-    """`inject_as` names the block; without it the block has no name."""
+    """`inject_as` is the label of the block; without it the block has no label."""
     await ask("[{ id: guide, inject_as: Operator handbook }, { id: rules }]")
     named, plain = blocks(prompt_of(model))
     assert 'label="Operator handbook"' in named.splitlines()[0]
@@ -130,7 +130,7 @@ async def test_a_block_has_its_label(ask: Ask, model: Scripted) -> None:
 
 
 async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
-    """Where nothing passes, the model is told the fallback, and sees no passage."""
+    """If no passage passes, the model gets the fallback and no passage."""
     found = await ask("[{ id: guide, min_score: 0.99, fallback: Say that a human will call. }]")
     assert found.verdict == "fallback"
     assert prompt_of(model) == f"Say that a human will call.\n\n{QUESTION}"
@@ -139,9 +139,9 @@ async def test_a_miss_gives_the_fallback(ask: Ask, model: Scripted) -> None:
 
 
 async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
-    """Where nobody wrote a fallback, the model is told once that nothing was found, and to say so.
+    """Without a configured fallback, the model is told once that nothing was found.
 
-    With an empty one it is asked the bare question.
+    With an empty fallback, it is asked the bare question.
     """
     missed = "{ id: guide, min_score: 0.99 }, { id: rules, min_score: 0.99 }"
     found = await ask(f"[{missed}]")
@@ -151,7 +151,7 @@ async def test_a_miss_is_told(ask: Ask, model: Scripted) -> None:
 
 
 async def test_nothing_is_said_beside_passages(ask: Ask, model: Scripted) -> None:
-    """That one knowledge base has nothing means little where another has something."""
+    """A miss in one knowledge base is not mentioned if another one has passages."""
     found = await ask("[{ id: guide, min_score: 0.99 }, { id: rules }]")
     assert found.verdict == "hit"
     assert prompt_of(model).startswith("<knowledge ")
@@ -167,7 +167,7 @@ WEAK_QUESTION = "quantum chromodynamics lattice gluon"
 async def test_a_weak_match_is_given_and_said_to_be_weak(
     ask: Ask, model: Scripted, render: str
 ) -> None:
-    """Where the embedder's level is not reached, the model gets the passages, and is told."""
+    """Below the embedder's hit score, the model gets the passages and is told they are weak."""
     found = await ask(f"[{{ id: guide, render: {render} }}]", WEAK_QUESTION)
     assert (found.verdict, len(found.offered)) == ("weak", 2)
     assert found.results[0].result.verdict == "weak"
@@ -179,7 +179,7 @@ async def test_a_weak_match_is_given_and_said_to_be_weak(
 
 
 async def test_a_weak_match_may_give_way(ask: Ask, model: Scripted) -> None:
-    """With `on_weak: fallback` the model gets the fallback instead."""
+    """With `on_weak: fallback`, the model gets the fallback instead."""
     found = await ask("[{ id: guide, on_weak: fallback }]", WEAK_QUESTION)
     assert (found.verdict, found.offered) == ("fallback", [])
     assert prompt_of(model) == f"{NOTHING_FOUND}\n\n{WEAK_QUESTION}"
@@ -187,12 +187,12 @@ async def test_a_weak_match_may_give_way(ask: Ask, model: Scripted) -> None:
 
 
 async def test_only_min_score_cuts(ask: Ask) -> None:
-    """Who sets `min_score` has said what is found: what passes it is no weak match."""
+    """If `min_score` is set, passages that reach it are never a weak match."""
     assert (await ask("[{ id: guide, min_score: 0 }]", WEAK_QUESTION)).verdict == "hit"
 
 
 async def test_the_prompts_budget_counts_the_line(ask: Ask, model: Scripted) -> None:
-    """The line that says that the match is weak is within `max_tokens`."""
+    """The line that says that the match is weak counts towards `max_tokens`."""
     for budget in (35, 50, 70):
         await ask(f"[{{ id: guide, max_tokens: {budget} }}]", WEAK_QUESTION)
         for block in blocks(prompt_of(model)):
@@ -200,7 +200,7 @@ async def test_the_prompts_budget_counts_the_line(ask: Ask, model: Scripted) -> 
 
 
 async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None:
-    """A binding that finds nothing adds its fallback; the other's passages are shown."""
+    """A binding without results adds its fallback, and the passages of the others are shown."""
     found = await ask("[{ id: guide, min_score: 0.99, fallback: No guide. }, { id: rules }]")
     assert found.verdict == "hit"
     assert [one.hit for one in found.results] == [False, True]
@@ -210,21 +210,21 @@ async def test_one_hit_among_several_is_a_hit(ask: Ask, model: Scripted) -> None
 
 @pytest.mark.parametrize(("wanted", "verdict"), [(2, "hit"), (3, "fallback")])
 async def test_min_results_decides_what_is_a_hit(ask: Ask, wanted: int, verdict: str) -> None:
-    """Fewer passages than `min_results` are as good as none."""
+    """Fewer passages than `min_results` count as none."""
     found = await ask(f"[{{ id: guide, min_results: {wanted} }}]")
     assert found.verdict == verdict
     assert len(found.offered) == (2 if verdict == "hit" else 0)
 
 
 async def test_nothing_bound_is_neither_hit_nor_miss(ask: Ask, model: Scripted) -> None:
-    """Without any binding the model is asked the bare question, and the verdict is `none`."""
+    """Without bindings, the model is asked the bare question, and the verdict is `none`."""
     found = await ask("[]", instructions="Be short.")
     assert found.verdict == "none"
     assert [message.text for message in model.heard[0]] == ["Be short.", QUESTION]
 
 
 async def test_instructions_then_knowledge_then_question(ask: Ask, model: Scripted) -> None:
-    """The system message comes first; the user's message is the block and then the question."""
+    """The system message comes first, then a user message with the block and the question."""
     await ask("[{ id: guide }]", instructions="Be short.")
     system, user = model.heard[0]
     assert (system.type, system.text) == ("system", "Be short.")
@@ -234,7 +234,7 @@ async def test_instructions_then_knowledge_then_question(ask: Ask, model: Script
 
 
 async def test_the_query_may_differ_from_the_prompt(ask: Ask, model: Scripted) -> None:
-    """`query` is what is searched for, and is not shown to the model."""
+    """`query` is searched for, but is not shown to the model."""
     found = await ask("[{ id: rules, top_k: 1 }]", query="powder on alpine chalets")
     assert found.offered[0].uri == "rules/snow.md"
     assert prompt_of(model).endswith(QUESTION)
@@ -242,7 +242,7 @@ async def test_the_query_may_differ_from_the_prompt(ask: Ask, model: Scripted) -
 
 
 async def test_only_what_is_cited_is_listed(ask: Ask, model: Scripted) -> None:
-    """Citations are those that the answer names, in its order; unknown markers are reported."""
+    """Citations are those in the answer, in its order; unknown markers are reported."""
     model.says = ["By the rules [3], and the guide [1]. As all know [7], also [3]."]
     found = await ask("[{ id: guide }, { id: rules, min_score: 0.1 }]")
     assert found.text == model.says[0]
@@ -252,7 +252,7 @@ async def test_only_what_is_cited_is_listed(ask: Ask, model: Scripted) -> None:
 
 
 async def test_a_failing_model_is_a_model_error(ask: Ask, model: Scripted) -> None:
-    """Whatever a provider raises becomes one error that names it and keeps it as the cause."""
+    """Any exception of a provider becomes a ModelError that names it and has it as its cause."""
     model.error = ConnectionError("cut off")
     with pytest.raises(ModelError, match="ConnectionError: cut off") as caught:
         await ask("[{ id: guide }]")
@@ -260,7 +260,7 @@ async def test_a_failing_model_is_a_model_error(ask: Ask, model: Scripted) -> No
 
 
 async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
-    """`prompt_tokens` is what the counter makes of the messages, and 4 for each of them."""
+    """`prompt_tokens` is the counter's sum for the messages, plus 4 per message."""
 
     def words(messages: list[BaseMessage]) -> int:
         return sum(len(str(message.text).split()) + 4 for message in messages)
@@ -271,7 +271,7 @@ async def test_usage_counts_the_messages(ask: Ask, model: Scripted) -> None:
 
 
 async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) -> None:
-    """When the question cannot be embedded, the error passes through and the model is not asked."""
+    """If the question cannot be embedded, the error is raised and the model is not asked."""
     project = KNOWLEDGE + (
         "embedders: [{ id: down, provider: langchain, "
         'class: "tests.bindings.helpers:FailingQuestions" }]\n'
@@ -288,7 +288,7 @@ async def test_an_embedder_outage_is_no_answer(tmp_path: Path, model: Scripted) 
 
 
 async def test_a_store_outage_is_no_answer(tmp_path: Path, model: Scripted) -> None:
-    """When the store cannot be read, the error passes through and the model is not asked."""
+    """If the index cannot be read, the error is raised and the model is not asked."""
     project = f"{KNOWLEDGE}{PARTS}knowledge: [{{ id: guide, fallback: Never shown. }}]\n"
     loaded = load_project(write(tmp_path, DOCUMENTS | {"lorebind.yaml": project}), environ={})
     service = KnowledgeService(loaded)
@@ -303,7 +303,7 @@ async def test_a_store_outage_is_no_answer(tmp_path: Path, model: Scripted) -> N
 
 
 async def test_what_was_never_ingested_is_no_answer(tmp_path: Path, model: Scripted) -> None:
-    """A binding to an index that is not there yet is an error, not a miss."""
+    """A binding to a knowledge base without an index is an error, not a miss."""
     loaded = load_project(
         write(tmp_path, DOCUMENTS | {"lorebind.yaml": KNOWLEDGE + PARTS}), environ={}
     )

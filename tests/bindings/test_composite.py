@@ -1,4 +1,4 @@
-"""Tasks that run another workflow: what goes in, and what comes out of it."""
+"""Tasks that run another workflow: their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def composite(workflow: str, task_id: str = "t", **inputs: Any) -> dict[str, Any
 async def run(
     root: Path, model: Scripted, *workflows: dict[str, Any], given: Any = None, **more: Any
 ) -> RunResult:
-    """Runs the last of these workflows, with everything ingested."""
+    """Run the last of these workflows, with everything ingested."""
     data = {
         "name": "p",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -58,7 +58,7 @@ def prompts(model: Scripted) -> list[str]:
 
 
 async def test_inputs_go_in_and_the_output_comes_out(tmp_path: Path) -> None:
-    """Templates are filled from the outer run; the last task's output is the composite's."""
+    """Templates are filled by the outer run, and the last task's output is the composite's."""
     outer = {
         "id": "outer",
         "input": {"ask": {}},
@@ -77,7 +77,7 @@ async def test_inputs_go_in_and_the_output_comes_out(tmp_path: Path) -> None:
 
 
 async def test_declared_outputs_are_named_below_it(tmp_path: Path) -> None:
-    """A workflow with outputs gives a mapping, and its values keep their types."""
+    """A workflow with outputs returns a mapping whose values keep their types."""
     inner = INNER | {
         "outputs": {"answer": "{{ .tasks.say.output }}", "limit": "{{ .input.limit }}"}
     }
@@ -91,7 +91,7 @@ async def test_declared_outputs_are_named_below_it(tmp_path: Path) -> None:
 
 
 async def test_an_output_that_is_not_there(tmp_path: Path) -> None:
-    """What only the run can tell is an error then, and names what there is."""
+    """A template that names an unknown output of a composite fails, and lists the known ones."""
     inner = INNER | {"outputs": {"answer": "{{ .tasks.say.output }}"}}
     outer = {
         "id": "outer",
@@ -105,7 +105,7 @@ async def test_an_output_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_inputs_are_checked_when_they_are_known(tmp_path: Path) -> None:
-    """A template that becomes another type than the input's is refused by the inner workflow."""
+    """The inner workflow rejects a template whose value has another type than the input."""
     outer = {
         "id": "outer",
         "tasks": [composite("inner", question="q", limit="{{ .env.PASSWORD }}")],
@@ -117,7 +117,7 @@ async def test_inputs_are_checked_when_they_are_known(tmp_path: Path) -> None:
 
 
 async def test_what_a_model_says_is_no_template_inside(tmp_path: Path) -> None:
-    """Text that goes through inputs of another workflow is never filled in."""
+    """Text that is passed to inputs of another workflow is never filled in as a template."""
     outer = {
         "id": "outer",
         "input": {"ask": {}},
@@ -134,7 +134,7 @@ DOCS = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}
 
 
 async def test_nested_twice_everything_is_carried_up(tmp_path: Path) -> None:
-    """Citations, markers of no passage, verdicts and usage reach the top by their tasks' ids."""
+    """Citations, unknown markers, verdicts and usage of nested tasks are in the result."""
     write(tmp_path, DOCUMENTS)
     inner = {
         "id": "inner",
@@ -173,7 +173,7 @@ async def test_nested_twice_everything_is_carried_up(tmp_path: Path) -> None:
 
 
 async def test_a_workflow_has_its_own_knowledge_when_it_is_run_by_another(tmp_path: Path) -> None:
-    """Ids are looked up where the inner workflow sees them, and it ingests what it has."""
+    """Ids are looked up in the inner workflow, which also ingests its own knowledge bases."""
     write(tmp_path, DOCUMENTS | {"own/snow.md": "# Snow\n\nPowder covers alpine chalets.\n"})
     own = DOCS | {"sources": [{"type": "markdown_glob", "path": "own/*.md"}], "ingest": "on_start"}
     task = {"id": "look", "prompt": "powder", "knowledge": [{"id": "docs"}]}
@@ -186,7 +186,7 @@ async def test_a_workflow_has_its_own_knowledge_when_it_is_run_by_another(tmp_pa
 
 
 async def test_a_failure_inside_ends_the_run(tmp_path: Path) -> None:
-    """The error is the inner task's own, by its path."""
+    """The error is that of the inner task, with its path."""
     outer = {"id": "outer", "tasks": [composite("inner", question="q"), {"id": "u", "prompt": "x"}]}
     model = Scripted(error=ConnectionError("cut off"))
     with task_fails(ModelError, "task 't.say' of workflow 'outer' failed: .*cut off"):
@@ -219,7 +219,7 @@ workflows:
 def test_the_command_line_prints_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`lorebind run` shows the outputs, and the sources and tokens of what ran inside."""
+    """`lorebind run` prints the outputs, with the sources and tokens of the inner tasks."""
     cli = Cli(tmp_path, monkeypatch, capsys)
     cli.write(DOCUMENTS | {"lorebind.yaml": PROJECT})
     done = cli("run", "outer")

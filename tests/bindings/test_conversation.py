@@ -1,4 +1,4 @@
-"""What is searched for when a question follows others."""
+"""The text that is searched for when a question follows others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LONG = "Which of the two offices is open on the last Sunday before Christmas thi
     ],
 )
 def test_with_turns(question: str, history: list[BaseMessage], searched: str) -> None:
-    """A short question goes with what the user said last; a longer one speaks for itself."""
+    """A short question is searched with the user's previous message, a longer one alone."""
     assert with_turns(question, history) == searched
 
 
@@ -59,7 +59,7 @@ def bound(root: Path, condense: Any, model: Any = None, **more: Any) -> Resolved
 
 
 async def test_a_model_is_given_the_conversation(tmp_path: Path) -> None:
-    """The last messages, cut to a bearable length, and the question; its answer is searched for."""
+    """The condensing model gets the last messages, cut in length, and its answer is searched."""
     model = Agentic(says=[AIMessage(" How fast is express delivery? ")])
     long = [HumanMessage(f"{number} {'x' * 5000}") for number in range(9)]
     called = [AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "1"}])] * 9
@@ -77,7 +77,7 @@ async def test_a_model_is_given_the_conversation(tmp_path: Path) -> None:
 
 
 async def test_a_model_that_says_nothing(tmp_path: Path) -> None:
-    """Then the question itself is searched for; a failure is one that names the model's."""
+    """An empty answer means the question itself; a failure raises an error that names it."""
     silent = bound(tmp_path, {"model": "quick"}, Agentic(says=[AIMessage(" ")]))
     assert await condensed(silent, "And express?", SAID) == "And express?"
     failing = bound(tmp_path, {"model": "quick"}, Agentic(says=[]))
@@ -90,7 +90,7 @@ async def test_a_model_that_says_nothing(tmp_path: Path) -> None:
 
 
 async def test_each_binding_says_what_becomes_of_the_conversation(tmp_path: Path) -> None:
-    """A model that several of them name is asked once, and not at all for a first question."""
+    """A model that several bindings name is asked once, and not at all for a first question."""
     model = Agentic(says=[AIMessage("How fast is express?")])
     by_model = bound(tmp_path, {"model": "quick"}, model)
     bindings = [
@@ -114,7 +114,7 @@ async def test_each_binding_says_what_becomes_of_the_conversation(tmp_path: Path
 
 
 async def test_what_is_cancelled_leaves_nothing_running(tmp_path: Path) -> None:
-    """A model that is still at it is cancelled with the question."""
+    """Cancelling the question cancels a condensing model that is still running."""
     ended: list[str] = []
 
     class Slow(Agentic):

@@ -1,4 +1,4 @@
-"""Who counts the tokens of a model."""
+"""The choice of the counter for the tokens of a model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pool(root: Path) -> ModelPool:
 def test_the_declaration_says_who_counts(
     tmp_path: Path, model: str, name: str, exact: bool
 ) -> None:
-    """`tokenizer:` comes before what the name of the model would tell."""
+    """A declared `tokenizer` takes precedence over the name of the model."""
     load_tokenizer().save(str(tmp_path / "t.json"))
     _, counter = pool(tmp_path).get(model)
     assert (counter.name, counter.exact) == (name, exact)
@@ -53,14 +53,14 @@ def test_the_declaration_says_who_counts(
 
 
 def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
-    """The file is named when tokens are to be counted."""
+    """A missing tokenizer file is named when tokens are counted."""
     _, counter = pool(tmp_path).get("own")
     with pytest.raises(UsageError, match=r"t.json' cannot be read as a tokenizer"):
         counter.count("x")
 
 
 def test_a_live_model_is_counted_by_its_name_or_by_itself(tmp_path: Path) -> None:
-    """Where the name tells nothing, the model's own count is taken, if it has one."""
+    """If the name of a model is unknown, its own count is used, if it has one."""
     models = pool(tmp_path)
     assert models.at(None, ExtractiveChatModel())[1].name == "o200k_base"
     assert models.at(None, FakeListChatModel(responses=[""]))[1].name == "len/4"

@@ -1,4 +1,4 @@
-"""Events: their JSON, their schema, and the lines that people read."""
+"""Events: their JSON, their schema, and their lines of text."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def validate(shown: object) -> None:
 
 
 def test_the_schema_is_one_and_names_all_types() -> None:
-    """What ships is a valid schema, with a part for each type."""
+    """The schema is valid and has a part for each type of event."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["properties"]["type"]["enum"] == list(get_args(EventType))
@@ -79,7 +79,7 @@ def test_the_schema_is_one_and_names_all_types() -> None:
 
 @pytest.mark.parametrize("kind", get_args(EventType))
 def test_an_event_of_each_type(kind: EventType) -> None:
-    """It is valid, its JSON gives it back, and people can read it."""
+    """Each type of event is valid, survives a round trip through JSON, and has a line of text."""
     data, line = SAMPLES[kind]
     one = event(kind, data)
     shown = json.loads(json.dumps(one.as_json()))
@@ -87,12 +87,12 @@ def test_an_event_of_each_type(kind: EventType) -> None:
     assert RunEvent(**shown) == one
     validate(shown)
     assert event_line(one) == line
-    validate({**shown, "data": {**data, "more": 1}})  # a later release may say more
+    validate({**shown, "data": {**data, "more": 1}})  # a later release may add keys
 
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(EventType) if kind != "custom"])
 def test_an_event_that_lacks_something(kind: EventType) -> None:
-    """Every key that the data of a type must have is asked for."""
+    """Every key of the data of a type is required."""
     data, _ = SAMPLES[kind]
     optional = {"error", "dropped", "sink"} if kind != "task_retry" else set()
     for key in data.keys() - optional:
@@ -115,7 +115,7 @@ def test_an_event_that_lacks_something(kind: EventType) -> None:
     ],
 )
 def test_what_is_no_event(wrong: dict[str, Any]) -> None:
-    """The schema refuses other types, versions, keys and values."""
+    """The schema rejects unknown types, versions, keys and values."""
     right = event("custom", {}).as_json()
     validate(right)
     with pytest.raises(ValidationError):
@@ -123,7 +123,7 @@ def test_what_is_no_event(wrong: dict[str, Any]) -> None:
 
 
 def test_a_line_stays_a_line() -> None:
-    """What a model says cannot break the line, or give orders to a terminal."""
+    """The text of a model cannot break the line, nor control a terminal."""
     said = event("model_chunk", {"text": "a\nb\x1b[2Jc\u2028" + "d" * 300})
     line = event_line(said)
     assert line.startswith("answers[3].answer | a b [2Jc d")
@@ -132,7 +132,7 @@ def test_a_line_stays_a_line() -> None:
 
 
 def test_colours() -> None:
-    """A terminal shows failures in red."""
+    """Failures are red in a terminal."""
     failed = event("task_end", SAMPLES["task_end"][0])
     assert styled("line", failed) == "\x1b[31mline\x1b[0m"
     assert styled("line", event("model_end", SAMPLES["model_end"][0])) == "line"

@@ -28,7 +28,7 @@ def emit(bus: EventBus, count: int) -> None:
 
 
 def checked(events: Iterable[RunEvent], first: int, last: int) -> int:
-    """Check that these are all of some events, told or lost, in order; gives the number lost."""
+    """Check that these events are complete, received or lost, and in order; return the losses."""
     expected, lost = first, 0
     for event in events:
         if event.dropped:
@@ -58,8 +58,8 @@ STEPS = st.lists(
 async def test_what_is_received_and_lost_is_what_was_emitted(
     steps: list[tuple[str, Any]], capacity: int
 ) -> None:
-    """Whoever joins, leaves, reads or does not read: nothing is lost in silence or out of order,
-    and a reader never loses what it has room for."""
+    """With any sequence of joins, leaves and reads, events stay in order and every loss is
+    reported, and a reader never loses events that fit its capacity."""
     bus = EventBus("t1", capacity)
     readers: list[tuple[int, Subscription, list[RunEvent]]] = []
     for step, number in steps:
@@ -89,7 +89,7 @@ async def test_what_is_received_and_lost_is_what_was_emitted(
 
 
 async def test_a_reader_that_is_too_slow_is_told() -> None:
-    """It loses the oldest, receives one notice, and then the next event."""
+    """A slow reader loses the oldest events, then receives one notice and the next event."""
     bus = EventBus("t1")
     reader = bus.subscribe()
     emit(bus, 1)
@@ -108,14 +108,14 @@ async def test_a_reader_that_is_too_slow_is_told() -> None:
             "dropped": 1976,
         },
     }
-    emit(bus, 3000)  # what follows a notice is safe, or a slow reader would see only notices
+    emit(bus, 3000)  # the event after a notice is never lost: a slow reader would see only notices
     assert next(reader).seq == 3001 - 1024 + 1
     await bus.close()
     assert len([event for event in reader if not event.dropped]) == 1024
 
 
 async def test_nobody_listens() -> None:
-    """Events are counted, but nothing is kept of them."""
+    """Without readers, events are counted but not stored."""
 
     class Big(dict[str, Any]):
         pass
@@ -142,7 +142,7 @@ async def test_nobody_listens() -> None:
 
 
 async def test_after_the_end() -> None:
-    """Nothing is emitted any more, and who listens now is at the end at once."""
+    """After the bus is closed, events are ignored, and new readers are at the end immediately."""
     bus = EventBus("t1")
     emit(bus, 2)
     await bus.close()
@@ -155,13 +155,13 @@ async def test_after_the_end() -> None:
 
 
 def test_a_capacity_that_cannot_be() -> None:
-    """It is refused."""
+    """An invalid capacity is rejected."""
     with pytest.raises(UsageError, match="a subscription holds at least 1 event, not 0"):
         EventBus("t1").subscribe(0)
 
 
 async def test_data_with_keys_of_ours() -> None:
-    """What a task's own code emits may have any keys."""
+    """The data that a task emits may have any keys."""
     bus = EventBus("t1")
     with bus.subscribe() as reader:
         bus.publish("custom", "read", "read", {"task": 1, "type": 2, "self": 3})
@@ -172,7 +172,7 @@ async def test_data_with_keys_of_ours() -> None:
 
 @pytest.mark.parametrize("capacity", [50, 100_000])
 async def test_many_producers_and_readers_in_threads(capacity: int) -> None:
-    """Eight threads emit while others read: all see one order, that of each producer kept."""
+    """Readers of eight concurrent producers see the same order, which keeps that of each."""
     bus = EventBus("t1", capacity)
     readers = [bus.subscribe() for _ in range(3)]
     got: list[list[RunEvent]] = [[], [], []]
@@ -215,7 +215,7 @@ async def test_many_producers_and_readers_in_threads(capacity: int) -> None:
 
 @pytest.mark.parametrize("closed_by", ["bus", "reader"])
 async def test_closing_wakes_who_waits(closed_by: str) -> None:
-    """A reader that waits, in a thread or a task, comes to its end."""
+    """Closing ends readers that wait in a thread or a task."""
     bus = EventBus("t1")
     blocking, awaiting = bus.subscribe(), bus.subscribe()
     got: list[RunEvent] = []
@@ -243,7 +243,7 @@ async def test_closing_wakes_who_waits(closed_by: str) -> None:
 
 
 async def test_closing_while_a_reader_sleeps() -> None:
-    """Closing does not wait for it, and it still receives everything that is left."""
+    """Closing does not wait for an idle reader, which still receives all remaining events."""
     bus = EventBus("t1")
     reader = bus.subscribe()
     emit(bus, 5)
@@ -252,7 +252,7 @@ async def test_closing_while_a_reader_sleeps() -> None:
 
 
 async def test_a_reader_with_a_time_limit_loses_nothing() -> None:
-    """Waiting for the next event can be given up and taken up again."""
+    """Waiting for the next event can be cancelled and resumed without losing events."""
     bus = EventBus("t1")
     reader = bus.subscribe()
     for number in range(1, 20):
@@ -262,11 +262,11 @@ async def test_a_reader_with_a_time_limit_loses_nothing() -> None:
         assert (await anext(reader)).seq == number
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(anext(reader), 0.001)
-    assert not bus._ring._wakers  # or a reader that asks again and again would fill the memory
+    assert not bus._ring._wakers  # otherwise repeated waiting would fill the memory
 
 
 async def test_a_reader_that_ends_early() -> None:
-    """The others go on, and without the last one the bus is not heard."""
+    """When a reader leaves, the others continue; without readers the bus is not heard."""
     bus = EventBus("t1")
     other = bus.subscribe()
     with bus.subscribe() as reader:
@@ -280,7 +280,7 @@ async def test_a_reader_that_ends_early() -> None:
 
 
 def test_a_reader_whose_loop_is_gone() -> None:
-    """Emitting never raises, though the loop of one that waits was closed."""
+    """Emitting never raises, even if the event loop of a waiting reader was closed."""
     bus = EventBus("t1")
     reader = bus.subscribe()
     loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""A run that is read as it happens: to its end, or not."""
+"""Runs that are read as streams, to the end or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run of some tasks that take a moment each, told as the scheduler tells it."""
+    """A run of some short tasks that emits the same events as the scheduler."""
 
     def __init__(
         self, tasks: int = 5, *, pause: float = 0.001, fails: Exception | None = None
@@ -74,7 +74,7 @@ READERS = pytest.mark.parametrize("reader", [aread, in_a_thread])
 
 @READERS
 async def test_read_to_the_end(reader: Any) -> None:
-    """All events come in order, and then there is the result."""
+    """All events come in order, and then the result is available."""
     began = Run()
     with tenant("acme"):
         stream = RunStream(began, "t1")
@@ -88,19 +88,19 @@ async def test_read_to_the_end(reader: Any) -> None:
     assert stream.result.output == events[0].data["workflow"] == "acme"
     assert began.sink.events == events
     assert [health.written for health in stream.health] == [7]
-    with pytest.raises(UsageError, match="a stream is read once"):
+    with pytest.raises(UsageError, match="a stream can be read only once"):
         await reader(stream)
 
 
 async def test_a_thread_of_its_own() -> None:
-    """Without an id the thread has a new one, which the run is told."""
+    """Without an id, the stream has a new thread, and the run uses it."""
     one, other = RunStream(Run()), RunStream(Run())
     await aread(one)
     assert one.result.thread_id == one.thread_id != other.thread_id
 
 
 async def test_events_come_while_the_run_goes_on() -> None:
-    """The first is there long before the last."""
+    """The first event is received long before the last."""
     began = Run(2, pause=0.2)
     async for event in RunStream(began):
         if event.type == "run_start":
@@ -109,7 +109,7 @@ async def test_events_come_while_the_run_goes_on() -> None:
 
 @READERS
 async def test_a_run_that_fails(reader: Any) -> None:
-    """Its error is raised after the last event, and again for its result."""
+    """The error of the run is raised after the last event, and by `result` too."""
     error = TaskError("task t1 failed", task="t1", path="t1")
     began = Run(fails=error)
     stream = RunStream(began)
@@ -123,7 +123,7 @@ async def test_a_run_that_fails(reader: Any) -> None:
 
 
 async def test_the_error_comes_last() -> None:
-    """Everything that happened before is read first."""
+    """All events before an error are read first."""
     events = aiter(RunStream(Run(1, fails=ModelError("down"))))
     seen = [(await anext(events)).type for _ in range(3)]
     assert seen == ["run_start", "task_start", "run_end"]
@@ -133,7 +133,7 @@ async def test_the_error_comes_last() -> None:
 
 @READERS
 async def test_a_run_that_never_begins(reader: Any) -> None:
-    """What is refused before the first event is raised too, and the reader does not hang."""
+    """An error before the first event is raised too, and the reader does not hang."""
 
     async def refused(bus: EventBus) -> RunResult:
         raise UsageError("no such input")
@@ -144,7 +144,7 @@ async def test_a_run_that_never_begins(reader: Any) -> None:
 
 @READERS
 async def test_a_refused_run_with_a_slow_sink(reader: Any) -> None:
-    """The reader is at the end before the sink is, and still has the run's own error."""
+    """The reader ends before a slow sink does, and still gets the error of the run."""
 
     class Slow(MemorySink):
         def close(self) -> None:
@@ -159,7 +159,7 @@ async def test_a_refused_run_with_a_slow_sink(reader: Any) -> None:
 
 
 async def test_a_run_that_fails_while_it_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
-    """A reader that has left is not told, and neither is the log of the event loop."""
+    """If a run fails while it is cancelled, neither the reader nor the event loop's log sees it."""
 
     async def fails(bus: EventBus) -> RunResult:
         bus.emit("custom")
@@ -178,7 +178,7 @@ async def test_a_run_that_fails_while_it_is_cancelled(caplog: pytest.LogCaptureF
 
 
 async def test_a_run_that_is_cancelled_by_others() -> None:
-    """The reader is told that it was."""
+    """The reader learns that the run was cancelled."""
 
     async def cancelled(bus: EventBus) -> RunResult:
         raise asyncio.CancelledError
@@ -193,7 +193,7 @@ async def test_a_run_that_is_cancelled_by_others() -> None:
 async def stops_by_break(stream: RunStream) -> None:
     async for _ in stream:
         break
-    await asyncio.sleep(0.05)  # the loop closes what a `break` left behind
+    await asyncio.sleep(0.05)  # the event loop closes the generator that `break` left open
 
 
 async def stops_by_aclose(stream: RunStream) -> None:
@@ -251,7 +251,7 @@ def raise_blocking(stream: RunStream) -> None:
     ],
 )
 async def test_a_reader_that_stops_early(stop: Any) -> None:
-    """The run is cancelled, and has cleaned up before the reader goes on."""
+    """The run is cancelled and has cleaned up before the reader continues."""
     began = Run(1000, pause=1)
     stream = RunStream(began)
     if asyncio.iscoroutinefunction(stop):
@@ -266,7 +266,7 @@ async def test_a_reader_that_stops_early(stop: Any) -> None:
 
 
 async def test_a_reader_that_stops_at_the_end() -> None:
-    """Who leaves at `run_end` has a result, since there is nothing left to cancel."""
+    """A reader that stops at `run_end` has a result, because nothing is left to cancel."""
 
     def follow(stream: RunStream) -> None:
         for event in stream:
@@ -299,7 +299,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_cancels_the_run() -> None:
-    """A blocking reader is interrupted while it waits, and the run cleans up."""
+    """Ctrl-C interrupts a waiting sync reader, and the run cleans up."""
     done = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=60, check=True
     )
@@ -307,7 +307,7 @@ def test_ctrl_c_cancels_the_run() -> None:
 
 
 def test_a_blocking_reader_on_our_own_loop() -> None:
-    """It would wait for ever, and is told so instead."""
+    """Sync reading on Lorebind's own event loop is an error, because it would wait forever."""
 
     async def blocks() -> None:
         read(RunStream(Run()))
@@ -317,7 +317,7 @@ def test_a_blocking_reader_on_our_own_loop() -> None:
 
 
 async def test_a_slow_reader() -> None:
-    """The run does not wait for it: it loses the oldest events and is told how many."""
+    """The run does not wait for a slow reader, which loses the oldest events and is told so."""
 
     async def runs(bus: EventBus) -> RunResult:
         for number in range(5000):
@@ -331,7 +331,7 @@ async def test_a_slow_reader() -> None:
 
 
 async def test_many_streams_at_once() -> None:
-    """Fifty runs of two tenants: each reader has the events of its own run only."""
+    """With fifty runs of two tenants, each reader receives only the events of its own run."""
     streams = []
     for number in range(50):
         with tenant(f"tenant{number % 2}"):

@@ -1,4 +1,4 @@
-"""Sinks: what they write, and that none of them holds up a run."""
+"""Sinks: what they write, and that none of them blocks a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def watched(*values: Any, count: int = 10, pause: float = 0) -> list[SinkHealth]:
-    """A run of some events with these sinks, and their health at its end."""
+    """Run some events with these sinks, and return the health of the sinks at the end."""
     bus = EventBus("t1")
     for value in values:
         bus.attach(as_sink(value))
@@ -59,7 +59,7 @@ def counts(health: SinkHealth) -> tuple[int, int, int]:
 
 
 async def test_memory() -> None:
-    """All events are there when the bus is closed."""
+    """A memory sink has all events when the bus is closed."""
     sink = MemorySink()
     (health,) = await watched(sink)
     assert [event.seq for event in sink.events] == list(range(1, 12))
@@ -67,7 +67,7 @@ async def test_memory() -> None:
 
 
 async def test_json_lines(tmp_path: Path) -> None:
-    """A valid event a line, whatever the texts; a second run is appended."""
+    """The file has one valid event per line, for any text; a second run is appended."""
     path = tmp_path / "events.jsonl"
     for sink in (str(path), path):
         (health,) = await watched(sink)
@@ -80,7 +80,7 @@ async def test_json_lines(tmp_path: Path) -> None:
 
 
 async def test_json_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> None:
-    """Whoever follows the file need not wait for its end."""
+    """Lines can be read before the run ends."""
     bus = EventBus("t1")
     path = tmp_path / "events.jsonl"
     bus.attach(as_sink(path))
@@ -94,7 +94,7 @@ async def test_json_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> Non
 
 
 async def test_json_lines_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    """What a killed process left does not spoil the next line."""
+    """An incomplete line of a killed process does not damage the next line."""
     path = tmp_path / "events.jsonl"
     path.write_text('{"type": "cus')
     await watched(path, count=1)
@@ -104,7 +104,7 @@ async def test_json_lines_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
 
 
 async def test_runs_that_share_a_file(tmp_path: Path) -> None:
-    """Every line is whole, and none is lost when one of the runs ends first."""
+    """Lines are complete, and none is lost when one of the runs ends first."""
     sink = JsonLinesSink(tmp_path / "events.jsonl")
     await asyncio.gather(*(watched(sink, count=50 * number, pause=0.001) for number in (1, 2, 3)))
     lines = sink.path.read_text().splitlines()
@@ -120,23 +120,23 @@ async def test_runs_that_share_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_written(tmp_path: Path, path: str, message: str) -> None:
-    """It is refused before the run, with the reason."""
+    """A path that cannot be written is rejected before the run, with the reason."""
     with pytest.raises(UsageError) as caught:
         as_sink(tmp_path / path)
     assert str(caught.value).startswith(message.format(root=tmp_path))
 
 
 async def test_a_disk_that_is_full() -> None:
-    """Events that never got to the disk are not counted as written."""
+    """Events that could not be written to a full disk are not counted as written."""
     (health,) = await watched("/dev/full")
     written, failed, dropped = counts(health)
     assert (written, dropped) == (0, 0)
-    assert failed in (11, 12)  # the diagnostic, where it came before the end
+    assert failed in (11, 12)  # 12 if the diagnostic came before the end
     assert "No space left on device" in health.last_error
 
 
 async def test_what_json_cannot_hold(tmp_path: Path) -> None:
-    """That event fails, and no other."""
+    """An event that JSON cannot represent fails alone."""
     bus = EventBus("t1")
     bus.attach(as_sink(tmp_path / "events.jsonl"))
     bus.emit("custom", right=1)
@@ -158,7 +158,7 @@ class Latin(io.StringIO):
 
 
 async def test_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line for each event: plain, or coloured on a terminal that wants it."""
+    """Each event is printed as a line, colored in a terminal that supports it."""
     plain, terminal, uncoloured, ascii_only = io.StringIO(), Terminal(), Terminal(), Latin()
     for out in (plain, terminal, uncoloured, ascii_only):
         monkeypatch.setattr("sys.stdout", out)
@@ -174,7 +174,7 @@ async def test_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_callback() -> None:
-    """It is called in another thread, for the tenant of the run."""
+    """A sync callback is called in another thread, as the tenant of the run."""
     seen: list[tuple[int, str, bool]] = []
     here = threading.get_ident()
     with tenant("acme"):
@@ -186,7 +186,7 @@ async def test_a_callback() -> None:
 
 
 async def test_an_asynchronous_callback_runs_on_the_callers_loop() -> None:
-    """So that it can use what belongs to that loop, such as a connection."""
+    """An async callback runs on the caller's loop, whose connections it can use."""
     received: asyncio.Queue[int] = asyncio.Queue()
     seen: list[tuple[str, bool]] = []
     loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ async def test_an_asynchronous_callback_runs_on_the_callers_loop() -> None:
 
 
 def test_an_asynchronous_callback_of_a_caller_that_blocks() -> None:
-    """It runs on a loop of its own, where even one that blocks holds up nobody."""
+    """For sync callers, an async callback runs on its own loop, where it may block."""
     loops: set[tuple[Any, str]] = set()
 
     async def callback(event: RunEvent) -> None:
@@ -225,7 +225,7 @@ def test_an_asynchronous_callback_of_a_caller_that_blocks() -> None:
 
 
 class Failing:
-    """A sink that raises at some of its calls."""
+    """A sink that raises in some of its calls."""
 
     def __init__(self, at: str, error: type[BaseException] = ValueError) -> None:
         self.at, self.error = at, error
@@ -251,7 +251,7 @@ class Failing:
 async def test_a_sink_that_raises(
     at: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is counted and goes on; others are told once, by an event and in the log."""
+    """Errors are counted, and reported once by an event and in the log; the sink continues."""
     sink, memory = Failing(at, error), MemorySink()
     with caplog.at_level(logging.WARNING, "lorebind.events"):
         failing, healthy = await watched(sink, memory, pause=0.002)
@@ -261,7 +261,7 @@ async def test_a_sink_that_raises(
     assert failing.last_error.startswith(f"{error.__name__}: ")
     assert counts(healthy) == (emitted, 0, 0)
     told = [event for event in memory.events if event.type == "diagnostic"]
-    assert len(told) == (at != "close")  # what closing raises comes after the last event
+    assert len(told) == (at != "close")  # an error of `close` comes after the last event
     for event in told:
         Draft202012Validator(event_schema()).validate(event.as_json())
         assert event.data["sink"] == "Failing"
@@ -271,7 +271,7 @@ async def test_a_sink_that_raises(
 
 
 async def test_a_sink_that_fails_only_at_the_end() -> None:
-    """The others are told even then."""
+    """An error at the end is still reported to the other sinks."""
     memory = MemorySink()
 
     def callback(event: RunEvent) -> None:
@@ -286,7 +286,7 @@ async def test_a_sink_that_fails_only_at_the_end() -> None:
 @pytest.mark.usefixtures("short_limit")
 @pytest.mark.parametrize("colour", ["blocking", "async", "async on our loop"])
 def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It holds up neither the producer nor the other sinks, and is given up at the end."""
+    """A sink that hangs blocks neither the producer nor other sinks, and is given up at the end."""
     release = threading.Event()
     memory = MemorySink()
     cancelled: list[bool] = []
@@ -312,7 +312,7 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
         started = time.monotonic()
         await bus.close()
         seconds = time.monotonic() - started
-        await asyncio.wait_for(bus.close(), 0.1)  # it is not waited for again
+        await asyncio.wait_for(bus.close(), 0.1)  # closing does not wait for the sink again
         return bus.health, seconds
 
     (stuck, healthy), seconds = (
@@ -328,7 +328,7 @@ def test_a_sink_that_never_returns(colour: str, caplog: pytest.LogCaptureFixture
 
 
 async def test_a_slow_sink_loses_the_oldest() -> None:
-    """It is told how many, and what it wrote and lost is what was emitted."""
+    """A slow sink is told how many events it lost; written and lost events add up."""
     seen: list[RunEvent] = []
 
     def slow(event: RunEvent) -> None:
@@ -351,7 +351,7 @@ async def test_a_slow_sink_loses_the_oldest() -> None:
 
 
 async def test_a_cancelled_close_still_writes_everything(tmp_path: Path) -> None:
-    """Subscribers come to their end at once, and sinks finish behind."""
+    """Subscribers end immediately, and sinks finish in the background."""
     bus = EventBus("t1")
     path = tmp_path / "events.jsonl"
     bus.attach(as_sink(path))
@@ -379,19 +379,19 @@ async def test_a_cancelled_close_still_writes_everything(tmp_path: Path) -> None
     ],
 )
 def test_what_a_value_stands_for(value: Any, kind: type) -> None:
-    """Sinks are sinks, functions are callbacks, texts are files."""
+    """Sinks are used as they are, functions become callbacks, and strings become files."""
     sink: Sink = as_sink(value)
     assert isinstance(sink, kind)
 
 
 def test_a_file_named_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path is always a file."""
+    """A `Path` is always a file, even if it is named `stdout`."""
     monkeypatch.chdir(tmp_path)
     assert isinstance(as_sink(Path("stdout")), JsonLinesSink)
 
 
 @pytest.mark.parametrize("make", [lambda: 3, lambda: "", lambda: MemorySink, io.StringIO])
 def test_what_is_no_sink(make: Callable[[], object]) -> None:
-    """It is refused with what would be one; so are a class and an open file, which look alike."""
-    with pytest.raises(UsageError, match=r"is no sink; give an object with `write\(event\)`, a"):
+    """Other values are rejected with the accepted ones, including classes and open files."""
+    with pytest.raises(UsageError, match=r"is not a sink; pass an object with `write\(event\)`, a"):
         as_sink(make())

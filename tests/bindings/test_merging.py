@@ -1,4 +1,4 @@
-"""The algebra of merging: what holds for whatever the scopes wrote."""
+"""The algebra of merging: properties that hold for any settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ layers = st.dictionaries(
     st.sampled_from(FIELDS), st.lists(setting_, min_size=1, max_size=3).map(tuple)
 )
 entries = st.lists(st.tuples(st.sampled_from(KB_IDS), layers), max_size=4).map(dict)
-"""The order of the ids varies, as dictionaries keep it."""
+"""Entries whose ids have a random order, which dictionaries keep."""
 
 
 def in_effect(layer: Layer) -> dict[str, Any]:
@@ -38,27 +38,27 @@ def all_in_effect(found: Entries) -> dict[str, dict[str, Any]]:
 
 
 def ordered(found: Entries) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """With the order of ids and fields, which equality of mappings does not see."""
+    """Return ids and fields with their order, which mapping equality ignores."""
     return [(kb_id, list(layer.items())) for kb_id, layer in found.items()]
 
 
 @given(a=layers, b=layers, c=layers)
 def test_layers_merge_associatively(a: Layer, b: Layer, c: Layer) -> None:
-    """It does not matter which two neighbours are merged first, histories and order included."""
+    """Layers can be merged in any grouping, with the same histories and order."""
     left, right = merge(merge(a, b), c), merge(a, merge(b, c))
     assert list(left.items()) == list(right.items())
 
 
 @given(a=entries, b=entries, c=entries)
 def test_entries_merge_associatively(a: Entries, b: Entries, c: Entries) -> None:
-    """The same for bindings of several knowledge bases."""
+    """Bindings of several knowledge bases can be merged in any grouping."""
     left, right = merge_entries(merge_entries(a, b), c), merge_entries(a, merge_entries(b, c))
     assert ordered(left) == ordered(right)
 
 
 @given(a=layers, entry=entries)
 def test_nothing_is_the_identity(a: Layer, entry: Entries) -> None:
-    """A scope that writes nothing changes nothing, wherever it stands."""
+    """A scope without settings changes nothing, before or after others."""
     assert list(merge({}, a).items()) == list(merge(a, {}).items()) == list(a.items())
     assert ordered(merge_entries({}, entry)) == ordered(entry)
     assert ordered(merge_entries(entry, {})) == ordered(entry)
@@ -73,13 +73,13 @@ def test_saying_it_twice_changes_no_value(a: Layer, entry: Entries) -> None:
 
 @given(a=layers, b=layers)
 def test_the_inner_has_its_way(a: Layer, b: Layer) -> None:
-    """What is in effect is what the inner wrote, null included, else what the outer wrote."""
+    """The inner value is in effect, even if it is null; otherwise the outer value is."""
     assert in_effect(merge(a, b)) == in_effect(a) | in_effect(b)
 
 
 @given(a=layers, b=layers)
 def test_no_writer_is_forgotten(a: Layer, b: Layer) -> None:
-    """A field's history is the inner one and then the outer one; outer fields stand first."""
+    """A field's history is the inner history followed by the outer one; outer fields come first."""
     merged = merge(a, b)
     assert list(merged) == list(dict.fromkeys([*a, *b]))
     for name, written in merged.items():
@@ -89,7 +89,7 @@ def test_no_writer_is_forgotten(a: Layer, b: Layer) -> None:
 @settings(max_examples=examples(60))
 @given(scopes=st.lists(entries, max_size=5))
 def test_the_order_is_that_of_first_appearance(scopes: list[Entries]) -> None:
-    """However many scopes there are, an id stands where it was first seen."""
+    """Ids keep the order of their first appearance, for any number of scopes."""
     nothing: Entries = {}
     merged = reduce(merge_entries, scopes, nothing)
     assert list(merged) == list(dict.fromkeys(chain.from_iterable(scopes)))
@@ -97,7 +97,7 @@ def test_the_order_is_that_of_first_appearance(scopes: list[Entries]) -> None:
 
 @given(a=entries, b=entries)
 def test_what_is_merged_stays_as_it_was(a: Entries, b: Entries) -> None:
-    """Merging makes something new and changes neither of the two."""
+    """Merging does not change its arguments."""
     before = ordered(a), ordered(b)
     merge_entries(a, b)
     assert (ordered(a), ordered(b)) == before

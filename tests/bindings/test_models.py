@@ -1,4 +1,4 @@
-"""From a declared model to a chat model: ours, and a provider's client against a local server."""
+"""Declared chat models: Lorebind's own, and a provider's client with a local server."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ KEY = "sk-test-0123456789abcdef"
 
 
 class FakeOpenAI(ThreadingHTTPServer):
-    """Answers chat completions, or fails with the status that is set."""
+    """A server for chat completions, which fails if `status` is not 200."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = 200
         self.says: list[dict[str, Any]] = []
-        """Its messages in turn; then always the same."""
+        """Its messages in turn; if empty, always the same message."""
         self.requests: list[tuple[str, str, dict[str, Any]]] = []
 
     @property
@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer: dict[str, Any] = {"id": "1", "object": "chat.completion", "created": 1}
             answer |= {"model": body["model"], "choices": [choice], "usage": usage}
         else:
-            # As providers do, the key that was refused is quoted.
+            # Like real providers, quote the rejected key.
             answer = {"error": {"message": f"refused: {key}", "type": "x", "code": "x"}}
         data = json.dumps(answer).encode()
         self.send_response(self.server.status)
@@ -99,26 +99,26 @@ def openai(server: FakeOpenAI, **config: Any) -> dict[str, Any]:
 
 
 def test_without_models_there_is_the_extractive_one(tmp_path: Path) -> None:
-    """A project that declares no model answers with the one that needs no key."""
+    """A project without models uses the extractive model, which needs no key."""
     model, counter = ModelPool(project(tmp_path, environ={})).get()
     assert isinstance(model, ExtractiveChatModel)
     assert counter.count("some words") > 0
 
 
 def test_a_model_is_made_once(tmp_path: Path) -> None:
-    """The same id gives the same object, so that connections are shared."""
+    """The same id returns the same object, so that connections are shared."""
     pool = ModelPool(project(tmp_path, environ={}))
     assert pool.get()[0] is pool.get("default")[0]
 
 
 def test_an_unknown_model_is_named(tmp_path: Path) -> None:
-    """Asking for a model that is not declared names the nearest."""
+    """An unknown model is an error that suggests the closest name."""
     with pytest.raises(NotFoundError, match="no model 'defualt'; did you mean 'default'"):
         ModelPool(project(tmp_path, environ={})).get("defualt")
 
 
 def test_the_default_is_called_so_or_comes_first(tmp_path: Path) -> None:
-    """Without an id, the model named `default` is taken, wherever it stands."""
+    """Without an id, the model named `default` is used, at any position; otherwise the first."""
     first = {"id": "first", "provider": "nobody", "model": "m"}
     default = {"id": "default", "provider": "extractive"}
     model, _ = ModelPool(project(tmp_path, first, default, environ={})).get()
@@ -126,7 +126,7 @@ def test_the_default_is_called_so_or_comes_first(tmp_path: Path) -> None:
 
 
 def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
-    """A provider that nobody knows is an error that names the model and the provider."""
+    """An unknown provider is an error that names the model and the provider."""
     declaration = ModelDeclaration(id="m", provider="opena1", model="gpt-4o")
     with pytest.raises(LorebindError, match=r"model 'm'.*opena1"):
         make_model(declaration, Environment(tmp_path, {}))
@@ -135,7 +135,7 @@ def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
 def test_a_provider_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a provider's package is not there, the error names it."""
+    """If a provider's package is not installed, the error names it."""
     monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
     declaration = ModelDeclaration(id="m", provider="anthropic", model="claude")
     with pytest.raises(MissingDependencyError, match=r"model 'm'.*langchain-anthropic"):
@@ -143,7 +143,7 @@ def test_a_provider_that_is_not_installed_is_named(
 
 
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    """A variable that is not set when the model is made is named."""
+    """An environment variable that is not set is named when the model is created."""
     declaration = ModelDeclaration(
         id="m", provider="openai", model="gpt-4o", api_key="{{ .env.TEAM_KEY }}"
     )
@@ -152,7 +152,7 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
 
 
 def test_a_constructors_error_does_not_show_the_key(tmp_path: Path) -> None:
-    """Settings that a provider refuses are an error without the key in it."""
+    """If a provider rejects the settings, the error does not contain the key."""
     declaration = ModelDeclaration(
         id="m",
         provider="openai",
@@ -193,7 +193,7 @@ async def test_a_providers_client_gets_key_address_and_messages(
 async def test_a_refusal_is_an_error_without_the_key(
     tmp_path: Path, server: FakeOpenAI, status: int
 ) -> None:
-    """A provider's refusal names the status, and not the key, even where the provider quotes it."""
+    """The error names the status but not the key, even if the provider quotes it."""
     server.status = status
     loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
     model, _ = ModelPool(loaded).get("cloud")
@@ -205,7 +205,7 @@ async def test_a_refusal_is_an_error_without_the_key(
 
 @pytest.mark.allow_hosts(["127.0.0.1"])
 async def test_an_unreachable_provider_is_a_model_error(tmp_path: Path, server: FakeOpenAI) -> None:
-    """Where nothing listens, the error says that the model failed."""
+    """If the server cannot be reached, the error says that the model failed."""
     nowhere = openai(server, base_url="http://127.0.0.1:9/v1")
     loaded = project(tmp_path, nowhere, environ={"TEAM_KEY": KEY})
     model, _ = ModelPool(loaded).get("cloud")
@@ -214,7 +214,7 @@ async def test_an_unreachable_provider_is_a_model_error(tmp_path: Path, server: 
 
 
 def called(name: str, /, **arguments: Any) -> dict[str, Any]:
-    """A message of the provider that calls a tool."""
+    """Return a message of the provider that calls a tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     calls = [{"id": f"{name}-1", "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}
@@ -230,7 +230,7 @@ def price(name: str) -> str:
 async def test_a_providers_client_takes_tools_and_a_schema(
     tmp_path: Path, server: FakeOpenAI
 ) -> None:
-    """Tools, their results and the schema reach the provider, and its calls come back."""
+    """Tools, their results and the schema reach the provider, and its calls are returned."""
     schema = {"type": "object", "properties": {"coins": {"type": "integer"}}, "required": ["coins"]}
     server.says = [called("price", name="pen"), called("final_answer", coins=2)]
     loaded = project(tmp_path, openai(server), environ={"TEAM_KEY": KEY})
@@ -287,7 +287,7 @@ class Other:
 
 
 def own(tmp_path: Path, **declared: Any) -> LoadedProject:
-    """A project with a chat model of its own code."""
+    """Create a project with a chat model in its own code."""
     (tmp_path / "chat.py").write_text(CLASSES, encoding="utf-8")
     return project(
         tmp_path, {"id": "own", "provider": "langchain", **declared}, environ={"TEAM_KEY": KEY}
@@ -303,7 +303,7 @@ def own(tmp_path: Path, **declared: Any) -> LoadedProject:
     ],
 )
 async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says: str) -> None:
-    """A class or factory of the project is given `model` and `config`, and answers."""
+    """A class or factory of the project receives `model` and `config`, and answers."""
     loaded = own(tmp_path, model="m", config={"voice": "low"}, **maker)
     model, counter = ModelPool(loaded).get("own")
     found = await answer(KnowledgeService(loaded), [], model, counter, Request("Hello"))
@@ -320,18 +320,18 @@ async def test_a_chat_model_by_class(tmp_path: Path, maker: dict[str, str], says
             {"class": "chat:Mine", "config": {"voice": 1}},
             r"model 'own' \(chat:Mine\) cannot be made",
         ),
-        ({"factory": "chat:nothing"}, "expected a chat model of LangChain.*; got a str"),
+        ({"factory": "chat:nothing"}, "expected a LangChain chat model.*, got a str"),
         ({"factory": "chat:CLASSES"}, "module 'chat' has no 'CLASSES'"),
     ],
 )
 def test_a_class_that_is_none(tmp_path: Path, declared: dict[str, Any], said: str) -> None:
-    """What is named is judged before it is called, and what it makes afterwards."""
+    """The named object is checked before it is called, and so is the object that it returns."""
     with pytest.raises(LorebindError, match=said):
         ModelPool(own(tmp_path, **declared)).get("own")
 
 
 async def test_a_class_that_quotes_its_key(tmp_path: Path) -> None:
-    """A secret is shown by its template, when the class fails and when it cannot be made."""
+    """Errors show a secret's template instead of its value, when creating and when answering."""
     declared: dict[str, Any] = {"class": "chat:Mine", "api_key": "{{ .env.TEAM_KEY }}"}
     loaded = own(tmp_path, **declared, config={"voice": "broken"})
     model, counter = ModelPool(loaded).get("own")
@@ -345,13 +345,13 @@ async def test_a_class_that_quotes_its_key(tmp_path: Path) -> None:
 
 
 def test_a_class_is_declared_not_named(tmp_path: Path) -> None:
-    """`provider:model` names a model of a provider; a class has to be declared."""
+    """`provider:model` cannot name a class: a class has to be declared."""
     with pytest.raises(NotFoundError, match="no model 'langchain:chat'"):
         ModelPool(own(tmp_path, **{"class": "chat:Mine"})).get("langchain:chat")
 
 
 def test_an_object_as_class(tmp_path: Path) -> None:
-    """In Python an object may stand for its class, and is used as it is."""
+    """In Python, an object can be given in place of a class, and is used as it is."""
     given = ExtractiveChatModel()
     declared = {"id": "own", "provider": "langchain", "class": given}
     assert ModelPool(project(tmp_path, declared, environ={})).get("own")[0] is given

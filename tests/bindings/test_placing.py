@@ -1,4 +1,4 @@
-"""`inject_as`: where in a prompt the passages stand, and what a prompt may name."""
+"""`inject_as`: the places of passages in a prompt, and the names that a prompt can use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCK = re.compile(r"<knowledge id=(\w+).*?</knowledge id=\1>", re.DOTALL)
 
 
 class Noting(Embeddings):
-    """Counts words, and notes what is searched for."""
+    """Counts words, and records the searched texts."""
 
     questions: ClassVar[list[str]] = []
 
@@ -62,7 +62,7 @@ def _nothing_noted() -> None:
 
 
 def load(root: Path, prompt: str, knowledge: str, **task: Any) -> LoadedProject:
-    """A project with a workflow of one task, whose bindings are given as YAML."""
+    """Load a project with a workflow of one task, whose bindings are given as YAML."""
     workflow = {
         "id": "w",
         "input": {"question": {}},
@@ -79,7 +79,7 @@ def load(root: Path, prompt: str, knowledge: str, **task: Any) -> LoadedProject:
 async def said(
     root: Path, prompt: str, knowledge: str, question: str = QUESTION, **task: Any
 ) -> tuple[str, list[str]]:
-    """What the model was told, with numbers for blocks, and what was searched for."""
+    """Return the prompt with shortened blocks, and the searched texts."""
     loaded = load(root, prompt, knowledge, **task)
     Noting.questions.clear()
     service = KnowledgeService(loaded)
@@ -93,7 +93,7 @@ async def said(
 
 
 def shortened(text: str) -> str:
-    """A prompt with `<guide>` and `<rules>` for the blocks of passages."""
+    """Return a prompt with `<guide>` and `<rules>` in place of the blocks of passages."""
 
     def name(block: re.Match[str]) -> str:
         named = [kb for kb in ("guide", "rules") if f"{kb}/keys.md" in block[0]]
@@ -117,7 +117,7 @@ ASK = "{{ .input.question }}"
 async def test_the_block_stands_where_the_prompt_says(
     tmp_path: Path, inject_as: str, place: str
 ) -> None:
-    """Once in its place, and not before the prompt as well; a variable of that name gives way."""
+    """The block is at its place and not before the prompt; it replaces a variable of that name."""
     prompt, asked = await said(
         tmp_path, f"Read {place} and say: {ASK}", f"[{{ id: guide, inject_as: {inject_as} }}]"
     )
@@ -127,7 +127,7 @@ async def test_the_block_stands_where_the_prompt_says(
 
 @pytest.mark.parametrize("inject_as", ["docs", "Operator handbook", "input", "null"])
 async def test_without_a_place_it_stands_before(tmp_path: Path, inject_as: str) -> None:
-    """A variable that the prompt does not name is a label, and so is what no variable can be."""
+    """A variable that the prompt does not use is a label, like any other text."""
     prompt, asked = await said(tmp_path, ASK, f"[{{ id: guide, inject_as: {inject_as} }}]")
     assert prompt == f"<guide>\n\n{QUESTION}"
     assert asked == [QUESTION]
@@ -144,7 +144,7 @@ async def test_several_in_one_place_and_one_before(tmp_path: Path) -> None:
 
 
 async def test_a_place_may_be_named_twice(tmp_path: Path) -> None:
-    """The same block stands in both."""
+    """A place that is named twice contains the block twice."""
     prompt, _ = await said(
         tmp_path, "{{ .docs }} or {{ .docs }}", "[{ id: guide, inject_as: docs }]", query="keys"
     )
@@ -152,7 +152,7 @@ async def test_a_place_may_be_named_twice(tmp_path: Path) -> None:
 
 
 async def test_the_fallback_goes_to_the_place(tmp_path: Path) -> None:
-    """So does nothing at all, where the fallback is empty."""
+    """The fallback goes to the place; an empty fallback leaves the place empty."""
     missed = "id: guide, inject_as: docs, min_score: 0.99"
     template = f"A [{{{{ .docs }}}}] {ASK}"
     prompt, _ = await said(tmp_path, template, f"[{{ {missed}, fallback: Nothing found. }}]")
@@ -162,7 +162,7 @@ async def test_the_fallback_goes_to_the_place(tmp_path: Path) -> None:
 
 
 async def test_what_people_write_is_no_template(tmp_path: Path) -> None:
-    """An input that names a place, a secret or nothing stands in the prompt as it was given."""
+    """Template syntax in an input is not evaluated."""
     for question in ("{{ .docs }}", "{{ .secrets.PASSWORD }} {{ .docs }}", "{{ what"):
         prompt, asked = await said(
             tmp_path,
@@ -175,7 +175,7 @@ async def test_what_people_write_is_no_template(tmp_path: Path) -> None:
 
 
 async def test_passages_are_no_templates(tmp_path: Path) -> None:
-    """Nor is what documents say, or a fallback."""
+    """Template syntax in documents and fallbacks is not evaluated."""
     document = "# Keys\n\nRotate keys with {{ .secrets.PASSWORD }} and {{ .docs }}.\n"
     write(tmp_path, {"guide/more.md": document})
     loaded = load(tmp_path, f"{{{{ .docs }}}} {ASK}", "[{ id: guide, inject_as: docs }]")
@@ -188,7 +188,7 @@ async def test_passages_are_no_templates(tmp_path: Path) -> None:
 
 
 async def test_a_query_is_searched_for_instead(tmp_path: Path) -> None:
-    """`query` goes its own way, whatever the prompt holds."""
+    """`query` is searched for instead of the prompt."""
     _, asked = await said(
         tmp_path,
         "{{ .docs }}",
@@ -200,7 +200,7 @@ async def test_a_query_is_searched_for_instead(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inject_as", ["prompt", "asked", "text", "question"])
 async def test_a_plain_question_has_no_places(tmp_path: Path, inject_as: str) -> None:
-    """Whatever a binding is injected as: the question stays, and the block stands before it."""
+    """With any `inject_as`, the question is unchanged, and the block is put before it."""
     knowledge = f"knowledge: [{{ id: guide, inject_as: {inject_as} }}]\n"
     files = DOCUMENTS | {"lorebind.yaml": BASES + PARTS + knowledge}
     loaded = load_project(write(tmp_path, files), environ={})
@@ -224,7 +224,7 @@ async def test_a_plain_question_has_no_places(tmp_path: Path, inject_as: str) ->
 def test_names_that_nothing_is_injected_as(
     tmp_path: Path, prompt: str, task: dict[str, Any], problem: str
 ) -> None:
-    """They are problems when the project is loaded; only prompts have places."""
+    """Unknown names are reported when the project is loaded; only prompts can contain places."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, prompt, "[{ id: guide, inject_as: docs }]", **task)
     (found,) = caught.value.problems
@@ -256,7 +256,7 @@ def test_other_templates_name_no_place(tmp_path: Path, inject_as: str, nested: b
 
 
 async def test_a_place_that_only_another_task_fills(tmp_path: Path) -> None:
-    """What one task has in effect is known when it runs, and is said then."""
+    """A place that only another task's bindings fill is an error when the task runs."""
     tasks = [
         {"id": "t", "prompt": "a", "knowledge": [{"id": "guide", "inject_as": "docs"}]},
         {"id": "u", "prompt": "{{ .docs }}"},
@@ -284,14 +284,14 @@ async def test_a_place_that_only_another_task_fills(tmp_path: Path) -> None:
     ],
 )
 def test_variable_and_label(inject_as: str, variable: tuple[str, ...], label: str) -> None:
-    """A word of letters, digits, '-' and '_' is both; the scopes of templates are labels only."""
+    """A name of letters, digits, '-' and '_' is a variable and a label; scopes are labels only."""
     assert injected_variable(inject_as) == variable
     assert label_of(inject_as) == label
     assert label_of(None) is None
 
 
 def test_filling_leaves_the_scopes_as_they_are() -> None:
-    """Scopes are shared by the tasks of a run."""
+    """Filling does not change the scopes, which the tasks of a run share."""
     scopes = {"workflow": {"vars": {"tone": "kind"}, "input": {}}}
     prompt = Prompt("{{ .workflow.vars.tone }} {{ .workflow.vars.docs }}", scopes)
     docs = "{{ .workflow.vars.docs }}"

@@ -1,4 +1,4 @@
-"""Which bindings are in effect at a place, and where each of their settings was written."""
+"""The bindings in effect at a place, and where each of their settings was set."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_narrowest_scope_wins(
     file: str,
     overrode: tuple[str, ...],
 ) -> None:
-    """The value of the narrowest scope is in effect; its place and those it overrode are named."""
+    """The value of the narrowest scope is in effect, with its location and overridden scopes."""
     found = one(resolve(loaded(tmp_path), **place))
     assert found.settings.top_k == top_k
     line = line_of(tmp_path / file, f"top_k: {top_k}")
@@ -121,7 +121,7 @@ def test_the_narrowest_scope_wins(
 
 
 def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
-    """A task's own binding goes over the workflow's, where its agent says nothing."""
+    """A task's own binding overrides the workflow's, unless its agent overrides both."""
     quiet = "resource: agent\nid: clerk\n"
     found = one(resolve(loaded(tmp_path, agent=quiet), workflow="support", task="triage"))
     assert found.settings.top_k == 14
@@ -132,7 +132,7 @@ def test_a_task_overrides_its_workflow(tmp_path: Path) -> None:
 
 
 def test_a_knowledge_base_in_a_file_of_its_own(tmp_path: Path) -> None:
-    """Its file and line are named."""
+    """The file and line of a knowledge base's own file are the location."""
     (tmp_path / "docs.yaml").write_text(
         "resource: knowledge_base\nid: docs\nsources: [{ type: markdown_glob, path: '*.md' }]\n"
         "retrieval: { top_k: 7 }\n"
@@ -145,7 +145,7 @@ def test_a_knowledge_base_in_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
-    """Bound by no scope, a knowledge base is searched as its own `retrieval` says."""
+    """Without bindings, a knowledge base is searched with its own `retrieval`."""
     found = bind(loaded(tmp_path), "policies")
     assert (found.settings.top_k, found.settings.max_tokens) == (11, 900)
     line = line_of(tmp_path / "lorebind.yaml", "top_k: 11")
@@ -154,7 +154,7 @@ def test_a_knowledge_base_alone_has_its_own_settings(tmp_path: Path) -> None:
 
 
 def test_what_no_scope_says_stays(tmp_path: Path) -> None:
-    """A scope changes the fields that it writes; the others come from where they were set."""
+    """A scope changes only the fields that it sets; the others keep their origin."""
     found = one(resolve(loaded(tmp_path), workflow="support", task="triage"))
     assert found.settings.max_tokens == 900
     assert found.provenance["max_tokens"].scope == "knowledge_base"
@@ -163,7 +163,7 @@ def test_what_no_scope_says_stays(tmp_path: Path) -> None:
 
 
 def test_every_field_has_a_provenance(tmp_path: Path) -> None:
-    """Whatever can be set can be explained."""
+    """Every field has a provenance."""
     found = one(resolve(loaded(tmp_path)))
     assert set(found.provenance) == set(type(found.settings).model_fields)
 
@@ -176,7 +176,7 @@ def test_every_field_has_a_provenance(tmp_path: Path) -> None:
     ],
 )
 def test_flat_and_nested_mean_the_same(tmp_path: Path, binding: str) -> None:
-    """An override may stand beside the id or under `retrieval`, with the same result."""
+    """An override next to the id means the same as one under `retrieval`."""
     found = one(
         resolve(
             loaded(tmp_path, PROJECT + f"# more\nagents:\n- id: x\n  knowledge:\n{binding}"),
@@ -192,7 +192,7 @@ def test_flat_and_nested_mean_the_same(tmp_path: Path, binding: str) -> None:
 @pytest.mark.parametrize(("field", "default"), [("max_tokens", None), ("top_k", 5)])
 @pytest.mark.parametrize("binding", ["{field}: null", "retrieval: {{ {field}: null }}"])
 def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> None:
-    """An explicit null goes back to the default, and the scope that wrote it is named."""
+    """An explicit null restores the default, and its scope is the origin."""
     workflow = f"""\
     id: support
     knowledge:
@@ -219,7 +219,7 @@ def test_null_clears(tmp_path: Path, field: str, default: Any, binding: str) -> 
 
 
 def test_what_was_cleared_can_be_set_again(tmp_path: Path) -> None:
-    """A scope below the one that wrote null sets the field as any other."""
+    """A later scope can set a field that an earlier scope cleared."""
     workflow = WORKFLOW.replace("top_k: 13", "top_k: null")
     found = one(resolve(loaded(tmp_path, workflow=workflow), workflow="support", task="triage"))
     assert found.settings.top_k == 15
@@ -234,13 +234,13 @@ def test_maps_are_replaced(tmp_path: Path) -> None:
 
 
 def test_bindings_keep_the_order_of_their_first_appearance(tmp_path: Path) -> None:
-    """A later scope adds at the end, and does not move what was bound before."""
+    """A later scope adds bindings at the end, and does not move earlier ones."""
     found = resolve(loaded(tmp_path), workflow="support", task="triage")
     assert [binding.id for binding in found] == ["policies", "faq", "news"]
 
 
 def test_a_named_agent_goes_over_the_tasks_own(tmp_path: Path) -> None:
-    """The task's agent is found by itself, unless another is named."""
+    """The task's agent is used unless another agent is named."""
     project = PROJECT + "agents: [{ id: boss, knowledge: [{ id: policies, top_k: 16 }] }]\n"
     found = loaded(tmp_path, project)
     assert one(resolve(found, workflow="support", task="triage")).settings.top_k == 15
@@ -248,7 +248,7 @@ def test_a_named_agent_goes_over_the_tasks_own(tmp_path: Path) -> None:
 
 
 def test_a_workflows_knowledge_base_shadows_the_projects(tmp_path: Path) -> None:
-    """Seen from its workflow, a knowledge base of the same id is the workflow's own."""
+    """In its workflow, a knowledge base replaces the project's one with the same id."""
     workflow = """\
     id: support
     knowledge_bases:
@@ -277,18 +277,18 @@ def test_a_workflows_knowledge_base_shadows_the_projects(tmp_path: Path) -> None
     ],
 )
 def test_unknown_places_are_named(tmp_path: Path, place: dict[str, str], message: str) -> None:
-    """An unknown workflow, task or agent is an error that names it and the nearest."""
+    """An unknown workflow, task or agent is an error that names it and the closest name."""
     with pytest.raises(NotFoundError, match=message):
         resolve(loaded(tmp_path), **place)
 
 
 def test_an_unknown_knowledge_base_is_named(tmp_path: Path) -> None:
-    """Binding what is not there is an error that names the nearest."""
+    """Binding an unknown knowledge base is an error that suggests the closest name."""
     with pytest.raises(NotFoundError, match="'polices'; did you mean 'policies'; known: faq"):
         bind(loaded(tmp_path), "polices")
 
 
 def test_a_task_needs_its_workflow(tmp_path: Path) -> None:
-    """A task's id alone does not say which workflow is meant."""
+    """A task without its workflow is an error."""
     with pytest.raises(UsageError, match="name the workflow too"):
         resolve(loaded(tmp_path), task="triage")

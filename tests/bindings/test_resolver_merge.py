@@ -1,4 +1,4 @@
-"""The merge of bindings, against a reference that is too simple to be wrong."""
+"""The merge of bindings, compared with a simple reference implementation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def subset(nullable: bool) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def bindings(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """The bindings of one scope, each with some overrides flat and the others nested."""
+    """Return the bindings of one scope, with some overrides flat and the others nested."""
     found = []
     for kb_id in draw(st.lists(st.sampled_from(KB_IDS), unique=True)):
         overrides = draw(subset(nullable=True))
@@ -85,7 +85,7 @@ def flattened(binding: dict[str, Any]) -> dict[str, Any]:
 def test_the_merge_is_the_last_scope_that_wrote_a_field(
     own: dict[str, dict[str, Any]], scopes: tuple[list[dict[str, Any]], ...]
 ) -> None:
-    """For every field the last scope that wrote it decides, null meaning the default."""
+    """The last scope that set a field determines its value; null means the default."""
     by_scope = dict(zip(SCOPES, scopes, strict=True))
     sources = [{"type": "markdown_glob", "path": "*.md"}]
     task = {"id": "t", "agent": "g", "prompt": "x", "knowledge": by_scope["task/t"]}

@@ -1,4 +1,4 @@
-"""The same knowledge as a LangChain retriever."""
+"""Bound knowledge bases as a LangChain retriever."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TestStandard(RetrieversIntegrationTests):
 
 
 class Heard(BaseCallbackHandler):
-    """Keeps what LangChain tells of a retriever's runs."""
+    """Records LangChain's callbacks for retriever runs."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, list[str], dict[str, Any]]] = []
@@ -113,7 +113,7 @@ class TestRetriever:
         return LorebindRetriever(service, resolve(loaded))
 
     def test_all_bindings_come_best_first(self, retriever: LorebindRetriever) -> None:
-        """Passages of several are one list; a share of a better best counts more, ties by id."""
+        """Passages are one list, by score times the best cosine of their base, then by id."""
         found = retriever.invoke(QUESTION)
         best: dict[str, float] = {}
         for document in found:
@@ -124,7 +124,7 @@ class TestRetriever:
             for document in found
         ]
         assert order == sorted(order)
-        assert len(found) == 5  # two by the binding's top_k, and all three of the other
+        assert len(found) == 5  # two because of the binding's top_k, and all three of the other
         assert {document.metadata["kb_id"] for document in found[:2]} == {"guide", "rules"}
 
     def test_documents_say_where_they_are_from(self, retriever: LorebindRetriever) -> None:
@@ -140,36 +140,36 @@ class TestRetriever:
 
     @pytest.mark.parametrize("k", [1, 4])
     def test_k_bounds_the_whole_list(self, retriever: LorebindRetriever, k: int) -> None:
-        """`k` of a call keeps the best of all bindings together."""
+        """`k` in a call returns the best of all bindings together."""
         assert retriever.invoke(QUESTION, k=k) == retriever.invoke(QUESTION)[:k]
 
     def test_k_goes_over_top_k(self, opened: tuple[LoadedProject, KnowledgeService]) -> None:
-        """`k` gives as many as it says, where a binding's `top_k` would give fewer."""
+        """`k` overrides a smaller `top_k` of a binding."""
         loaded, service = opened
         few = [override(binding, top_k=1) for binding in resolve(loaded)]
         assert len(LorebindRetriever(service, few).invoke(QUESTION)) == len(few)
         assert len(LorebindRetriever(service, few, k=4).invoke(QUESTION)) == 4
 
     def test_k_has_the_limits_of_top_k(self, retriever: LorebindRetriever) -> None:
-        """No passage at all is not a question that can be asked."""
+        """`k` has the same limits as `top_k`; zero is rejected."""
         with pytest.raises(UsageError, match="top_k is 0; expected 1 to 50"):
             retriever.invoke(QUESTION, k=0)
 
     def test_k_of_a_call_goes_over_that_of_the_retriever(
         self, opened: tuple[LoadedProject, KnowledgeService]
     ) -> None:
-        """The constructor's `k` holds unless a call says otherwise."""
+        """`k` in a call overrides the `k` of the constructor."""
         loaded, service = opened
         retriever = LorebindRetriever(service, resolve(loaded), k=1)
         assert len(retriever.invoke(QUESTION)) == 1
         assert len(retriever.invoke(QUESTION, k=3)) == 3
 
     async def test_both_faces_give_the_same(self, retriever: LorebindRetriever) -> None:
-        """`ainvoke` gives what `invoke` gives, and `invoke` works inside a running loop."""
+        """`ainvoke` returns what `invoke` returns, and `invoke` works inside a running loop."""
         assert await retriever.ainvoke(QUESTION) == retriever.invoke(QUESTION)
 
     async def test_batches_keep_their_order(self, retriever: LorebindRetriever) -> None:
-        """`batch` and `abatch` answer each question at its place."""
+        """`batch` and `abatch` return the results in the order of the questions."""
         questions = ["powder on chalets", QUESTION, "days of leave"]
         expected = [retriever.invoke(question) for question in questions]
         assert retriever.batch(questions) == expected
@@ -179,7 +179,7 @@ class TestRetriever:
         assert firsts[2] == "rules/c.md"
 
     async def test_it_is_a_part_of_a_chain(self, retriever: LorebindRetriever) -> None:
-        """In LCEL it pipes into whatever takes documents, in both faces."""
+        """In LCEL, it can be piped into a runnable for documents, sync and async."""
         chain = retriever | RunnableLambda(lambda documents: [one.id for one in documents])
         expected = [one.id for one in retriever.invoke(QUESTION)]
         assert chain.invoke(QUESTION) == expected
@@ -205,7 +205,7 @@ class TestRetriever:
     async def test_an_error_is_raised_and_heard(
         self, opened: tuple[LoadedProject, KnowledgeService]
     ) -> None:
-        """What cannot be searched is an error in both faces, never an empty list."""
+        """A failed search raises an error, sync and async, and never returns an empty list."""
         loaded, service = opened
         retriever = LorebindRetriever(service, [bind(loaded, "guide"), bind(loaded, "empty")])
         heard = Heard()
@@ -219,7 +219,7 @@ class TestRetriever:
 def test_its_fields_are_configurable(
     opened: tuple[LoadedProject, KnowledgeService],
 ) -> None:
-    """What LangChain calls configurable fields may differ from call to call."""
+    """LangChain's configurable fields can be set per call."""
     loaded, service = opened
     retriever = LorebindRetriever(service, resolve(loaded)).configurable_fields(
         k=ConfigurableField(id="k"), filters=ConfigurableField(id="filters")

@@ -42,7 +42,7 @@ async def status(store: ThreadStore, thread: Thread = THREAD) -> str | None:
 async def test_a_thread_goes_through_failure_question_answer_and_another_turn(
     store: ThreadStore,
 ) -> None:
-    """Nothing finished is done twice, and its status says what it has come to."""
+    """A thread that fails, waits and completes repeats no finished task; its status is correct."""
     triage = Triage(store)
     assert await store.find(THREAD) is None
     triage.failure = RuntimeError("boom")
@@ -101,7 +101,7 @@ async def test_a_task_that_waited_and_has_a_record_waits_no_more(store: ThreadSt
 async def test_an_input_that_was_cut_off_is_not_the_turn_before(
     store: ThreadStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LangGraph keeps the input first, and begins the turn by a second write."""
+    """A crash between LangGraph's write of the input and of the turn is shown as interrupted."""
     triage = Triage(store)
     triage.asks = False
     await triage.turn("first")
@@ -185,7 +185,7 @@ def test_threads_are_used_from_several_event_loops(tmp_path: Path, dsn: str) -> 
 
 
 async def test_nobody_finds_a_thread_of_others(store: ThreadStore) -> None:
-    """Another tenant, project or workflow has other threads, whatever they are called."""
+    """Threads of other tenants, projects and workflows are not found, even with the same id."""
     await Triage(store).turn("first")
     others = [
         THREAD._replace(tenant="other"),
@@ -219,7 +219,7 @@ async def test_threads_are_listed_newest_first_and_deleted(store: ThreadStore) -
 
 async def test_threads_are_listed_from_a_turn_on_in_both_directions(store: ThreadStore) -> None:
     threads = [THREAD._replace(id=f"t{number}") for number in range(5)]
-    for thread in [*threads, threads[1]]:  # its last turn began last
+    for thread in [*threads, threads[1]]:  # the last turn of threads[1] starts last
         await Triage(store, thread).turn(thread.id)
 
     async def listed(**where: Any) -> list[str]:
@@ -240,7 +240,7 @@ async def test_an_id_that_cannot_be_shown_is_refused(store: ThreadStore, name: s
 
 
 async def test_any_json_is_kept_as_it_is(store: ThreadStore) -> None:
-    """PostgreSQL's jsonb would refuse one text and change two of the numbers."""
+    """Any JSON is stored unchanged, including values that PostgreSQL's jsonb rejects or changes."""
     for value in ("a\0b\x01\ud800é", 1e22, 10**30, -0.0, None, True, [1, {"": []}], {"$id": "x"}):
         thread = THREAD._replace(id=f"{value!r}")
         triage = Triage(store, thread)
@@ -254,7 +254,7 @@ async def test_any_json_is_kept_as_it_is(store: ThreadStore) -> None:
 
 
 async def test_what_is_not_json_is_refused_alone(store: ThreadStore) -> None:
-    """Others that are written at the same time are kept."""
+    """A value that is not JSON is rejected; values that are written at the same time are stored."""
     await Triage(store).turn("first")
     journal = await store.journal(THREAD)
     puts = [journal.put({"key": f"x{number}", "output": number}) for number in range(3)]
@@ -266,7 +266,7 @@ async def test_what_is_not_json_is_refused_alone(store: ThreadStore) -> None:
 
 
 async def test_a_put_that_is_cancelled_has_written(store: ThreadStore) -> None:
-    """Nothing is written once the run that was cancelled has given its thread back."""
+    """A cancelled put has been written when it returns, so nothing is written after the run."""
     await Triage(store).turn("first")
     journal = await store.journal(THREAD)
     puts = [asyncio.create_task(journal.put({"key": f"x{n}", "output": n})) for n in range(9)]
@@ -281,7 +281,7 @@ async def test_a_put_that_is_cancelled_has_written(store: ThreadStore) -> None:
 async def test_a_write_that_fails_fails_those_that_wait_for_it(
     store: ThreadStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is put later is tried again."""
+    """A failed write fails all puts that wait for it; later puts are written."""
     await Triage(store).turn("first")
     journal = await store.journal(THREAD)
     written = store.saver.inner.put_writes

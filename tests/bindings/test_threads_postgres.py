@@ -1,4 +1,4 @@
-"""Threads in PostgreSQL: connections that are lost, tables that are made, what is never shown."""
+"""Threads in PostgreSQL: lost connections, creation of tables, and secrets in errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def end_sessions(postgres: Server) -> None:
-    """As a server does that is stopped, or a network that is cut."""
+    """End all sessions, like a stopped server or an interrupted network."""
     with postgres.connect() as db:
         db.execute(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
@@ -32,7 +32,7 @@ def end_sessions(postgres: Server) -> None:
 async def test_a_run_ends_with_its_connection_and_can_be_resumed(
     tmp_path: Path, dsn: str, postgres: Server
 ) -> None:
-    """The right to write goes with the connection: another process may run the thread at once."""
+    """A lost connection loses the lock, and another process can run the thread immediately."""
     store = await opened(tmp_path, dsn)
     triage = Triage(store)
     await triage.turn("first")
@@ -44,7 +44,7 @@ async def test_a_run_ends_with_its_connection_and_can_be_resumed(
             for key in "xy":
                 with pytest.raises(StoreError, match=r"threads in PostgreSQL at 127\.0\.0\.1"):
                     await journal.put({"key": key, "output": 1})
-            with pytest.raises(StoreError, match="what was finished is kept: resume them"):
+            with pytest.raises(StoreError, match="finished tasks are saved, resume the threads"):
                 await store.find(THREAD)
         await second.close()
     await triage.run(Command(resume={"approve": True}))

@@ -1,4 +1,4 @@
-"""Threads among processes, some of which are killed."""
+"""Threads used by several processes, some of which are killed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def dsn_or_none(request: pytest.FixtureRequest) -> str | None:
-    """None for the file of a project."""
+    """Return None for the file of a project."""
     return request.getfixturevalue("dsn") if request.param == "postgres" else None
 
 
 @contextmanager
 def other(what: str, root: Path, dsn: str | None) -> Iterator[subprocess.Popen[str]]:
-    """Another process that does this, killed at the end of the block."""
+    """Start another process that does this, and kill it at the end of the block."""
     command = [sys.executable, "-m", "tests.bindings.thread_graph", what, str(root)]
     process = subprocess.Popen(
         [*command, dsn] if dsn else command, cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -42,7 +42,7 @@ def other(what: str, root: Path, dsn: str | None) -> Iterator[subprocess.Popen[s
 
 
 def numbers(process: subprocess.Popen[str], count: int) -> set[int]:
-    """What it prints: as many lines, then what it prints until it is killed."""
+    """Return this many lines that the process prints, and all later ones until it is killed."""
     assert process.stdout
     lines = [process.stdout.readline() for _ in range(count)]
     process.send_signal(signal.SIGKILL)
@@ -53,7 +53,7 @@ def numbers(process: subprocess.Popen[str], count: int) -> set[int]:
 async def test_what_a_killed_process_has_finished_is_kept(
     tmp_path: Path, dsn_or_none: str | None
 ) -> None:
-    """Each run goes on after the records of the one before, and none is lost."""
+    """Each run continues after the records of the previous one, and no record is lost."""
     done: set[int] = set()
     for count in (1, 30, 200):
         with other("journal", tmp_path, dsn_or_none) as process:
@@ -66,7 +66,7 @@ async def test_what_a_killed_process_has_finished_is_kept(
             assert found.status == "interrupted"
         kept = [one["output"] for one in (await store.journal(THREAD)).records.values()]
         assert done <= set(kept)
-        assert len(set(kept) - done) <= 4  # of each worker one that it had not printed yet
+        assert len(set(kept) - done) <= 4  # one per worker, which it had not printed yet
         done = set(kept)
         await store.close()
 
@@ -74,7 +74,7 @@ async def test_what_a_killed_process_has_finished_is_kept(
 async def test_of_two_processes_on_a_thread_one_is_refused(
     tmp_path: Path, dsn_or_none: str | None
 ) -> None:
-    """A kill frees the thread, and who asks meanwhile is told that it runs."""
+    """A thread in use is refused to other processes, and a kill releases it."""
     store = await opened(tmp_path, dsn_or_none)
     with other("hold", tmp_path, dsn_or_none) as process:
         assert process.stdout
@@ -96,7 +96,7 @@ async def test_of_two_processes_on_a_thread_one_is_refused(
 def test_a_forked_child_has_claims_and_connections_of_its_own(
     tmp_path: Path, dsn_or_none: str | None
 ) -> None:
-    """It neither runs nor frees what its parent has claimed, and uses the store as the parent."""
+    """A child process neither uses nor releases its parent's claims, and can use the store."""
     arguments = [str(tmp_path), *([dsn_or_none] if dsn_or_none else [])]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKING, *arguments],

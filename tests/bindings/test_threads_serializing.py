@@ -1,4 +1,4 @@
-"""What is written of a thread: plain JSON, and three kinds of LangGraph's own."""
+"""The stored form of a thread: plain JSON, and three kinds of LangGraph values."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def test_what_is_too_deep_is_not_written() -> None:
     ids=repr,
 )
 def test_a_damaged_value_is_refused(written: Any) -> None:
-    with pytest.raises(StoreError, match="a thread holds a damaged value"):
+    with pytest.raises(StoreError, match="a thread contains a damaged value"):
         SERIALIZER.loads_typed(written)

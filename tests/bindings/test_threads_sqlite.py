@@ -1,4 +1,4 @@
-"""Threads in a SQLite file: where it is, and what is wrong with it."""
+"""Threads in a SQLite file: its location and its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_file_is_made_by_the_first_thread(tmp_path: Path) -> None:
-    """Its folder is kept out of version control, and asking for threads makes nothing."""
+    """The first thread creates the file in an ignored folder; reading threads creates nothing."""
     store = await opened(tmp_path)
     assert await store.find(THREAD) is None
     assert await store.list(*THREAD[:3]) == []
@@ -78,7 +78,7 @@ async def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: P
 
 
 def test_nothing_runs_in_a_read_only_folder(tmp_path: Path) -> None:
-    """What is there can be read."""
+    """Existing threads in a read-only folder can be read."""
 
     async def begin() -> None:
         store = await opened(tmp_path)
@@ -119,13 +119,13 @@ async def test_a_row_of_another_serializer_is_refused_and_not_run(tmp_path: Path
             db.execute("update checkpoints set type = ?, checkpoint = ?", [tag, pickled])
             db.commit()
         for ask in (store.find(THREAD), Triage(store).turn("second"), store.turns(THREAD)):
-            with pytest.raises(StoreError, match=f"of the kind '{tag}', which Lorebind neither"):
+            with pytest.raises(StoreError, match=f"of the kind '{tag}', which Lorebind does not"):
                 await ask
     assert not harm.exists()
 
 
 async def test_records_take_little_room(tmp_path: Path) -> None:
-    """100 of 1 kB leave less than 2 MB, and 1,000 do not take more for each."""
+    """100 records of 1 kB use less than 2 MB, and less than 300 kB when the store is closed."""
     store = await opened(tmp_path)
     triage = Triage(store)
     await triage.turn("first")
@@ -166,7 +166,7 @@ async def test_records_that_come_together_are_written_together(
 
 
 def test_who_asks_whether_a_thread_runs_does_not_refuse_it(tmp_path: Path) -> None:
-    """Asking takes the lock for a moment; a claim waits for that long."""
+    """Checking whether a thread runs takes the lock only briefly, and a claim waits for it."""
     script = (
         "import sys; from pathlib import Path\n"
         "from lorebind_bindings.workflow.threads.claims import FileClaims\n"
@@ -190,7 +190,7 @@ def test_who_asks_whether_a_thread_runs_does_not_refuse_it(tmp_path: Path) -> No
 
 
 def test_no_package_is_imported_that_is_not_used() -> None:
-    """sqlite-vec cannot be loaded by many Pythons, and importing the module does nothing."""
+    """Importing the module does not import sqlite-vec, which many Pythons cannot load."""
     script = (
         "import asyncio, sys; from pathlib import Path\n"
         "import lorebind_bindings.workflow.threads.threads\n"

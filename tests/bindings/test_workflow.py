@@ -1,4 +1,4 @@
-"""Workflows: what a run is given, what its tasks see of each other, and what it gives."""
+"""Workflows: the inputs of a run, what its tasks see of each other, and its outputs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def prompts(model: Scripted) -> list[str]:
 
 
 async def test_tasks_run_in_order_and_see_what_came_before(tmp_path: Path) -> None:
-    """The second task's prompt holds what the first one said."""
+    """The second task's prompt contains the output of the first one."""
     model = Scripted(says=["ninety days", "it is right"])
     result = await run(build(tmp_path, TWO_TASKS), model, {"question": "How often?"})
     assert prompts(model) == ["How often?", "Check this: ninety days"]
@@ -70,21 +70,21 @@ async def test_tasks_run_in_order_and_see_what_came_before(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["input", "answers", "tasks", "b.c"])
 async def test_a_task_may_have_any_id(tmp_path: Path, name: str) -> None:
-    """No id of a task clashes with what a run keeps for itself."""
+    """No id of a task conflicts with internal names of the run."""
     workflow = {"id": "w", "tasks": [{"id": name, "prompt": "Say it."}]}
     result = await run(build(tmp_path, workflow), Scripted(says=["said"]), {})
     assert (result.output, list(result.tasks)) == ("said", [name])
 
 
 async def test_without_outputs_the_last_task_speaks(tmp_path: Path) -> None:
-    """Where no outputs are declared, the output is the last task's text."""
+    """Without declared outputs, the output is the last task's text."""
     model = Scripted(says=["one", "two"])
     result = await run(build(tmp_path, TWO_TASKS), model, {"question": "?"})
     assert result.output == "two"
 
 
 async def test_outputs_are_a_mapping_of_templates(tmp_path: Path) -> None:
-    """Declared outputs may name inputs, variables and every task."""
+    """Declared outputs can use inputs, variables and all tasks."""
     outputs = {
         "draft": "{{ .tasks.first.output }}",
         "summary": "{{ .input.question }} {{ .workflow.vars.tone }}: {{ .tasks.second.output }}",
@@ -95,7 +95,7 @@ async def test_outputs_are_a_mapping_of_templates(tmp_path: Path) -> None:
 
 
 async def test_vars_may_use_inputs_and_the_environment(tmp_path: Path) -> None:
-    """Variables are templates over the inputs and the environment, and keep their types."""
+    """Variables can use the inputs and the environment, and keep their types."""
     workflow = {
         "id": "w",
         "input": {"limit": {"type": "integer"}},
@@ -110,14 +110,14 @@ async def test_vars_may_use_inputs_and_the_environment(tmp_path: Path) -> None:
 
 
 async def test_what_a_model_says_is_no_template(tmp_path: Path) -> None:
-    """A template in an answer, or in an input, is passed on as it is and never filled in."""
+    """Template syntax in an answer or an input is passed on and never evaluated."""
     model = Scripted(says=["{{ .env.PASSWORD }}", "done"])
     await run(build(tmp_path, TWO_TASKS), model, {"question": "{{ .secrets.PASSWORD }}"})
     assert prompts(model) == ["{{ .secrets.PASSWORD }}", "Check this: {{ .env.PASSWORD }}"]
 
 
 async def test_the_agent_gives_instructions_and_model(tmp_path: Path) -> None:
-    """A task speaks with its agent's instructions to its agent's model."""
+    """A task uses its agent's instructions and its agent's model."""
     agents = [{"id": "clerk", "model": "small", "instructions": "Be short."}]
     models = [{"id": "small", "provider": "extractive"}, {"id": "big", "provider": "extractive"}]
     tasks = [{"id": "t", "agent": "clerk", "prompt": "?"}, {"id": "u", "prompt": "!"}]
@@ -131,7 +131,7 @@ async def test_the_agent_gives_instructions_and_model(tmp_path: Path) -> None:
 
 
 async def test_a_result_tells_what_each_task_found(tmp_path: Path) -> None:
-    """Verdicts, citations and usage are given by task; a passage cited twice is listed once."""
+    """Verdicts, citations and usage are returned per task; repeated citations are listed once."""
     write(tmp_path, {"docs/keys.md": "# Keys\n\nRotate the keys every ninety days.\n"})
     kb = {"id": "docs", "sources": [{"type": "markdown_glob", "path": "docs/*.md"}]}
     tasks = [
@@ -151,7 +151,7 @@ async def test_a_result_tells_what_each_task_found(tmp_path: Path) -> None:
     assert result.tasks["b"].unknown_markers == ["[2]"]
     assert [citation.uri for citation in result.citations] == ["docs/keys.md"]
     assert set(result.usage) == {"a", "b", "c", "d"}
-    assert result.usage["c"]["prompt_tokens"] == 5  # "and?" is one by len/4, its message 4
+    assert result.usage["c"]["prompt_tokens"] == 5  # 1 for "and?" by len/4, 4 for the message
     assert result.output == "None."
     await service.close()
 
@@ -165,7 +165,7 @@ async def test_every_run_has_a_thread_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_concurrent_runs_do_not_mix(tmp_path: Path) -> None:
-    """Runs at the same time each see their own inputs and their own tasks."""
+    """Concurrent runs see only their own inputs and tasks."""
     workflow = {
         "id": "w",
         "input": {"name": {}},
@@ -197,7 +197,7 @@ INPUTS = {
 
 
 async def test_defaults_are_filled_in(tmp_path: Path) -> None:
-    """An input that is not given has its default; without one it is empty."""
+    """A missing input has its default, or None without a default."""
     model = Scripted()
     result = await run(build(tmp_path, INPUTS), model, {"question": "?"})
     assert prompts(model) == ["?|3|"]
@@ -205,7 +205,7 @@ async def test_defaults_are_filled_in(tmp_path: Path) -> None:
 
 
 async def test_what_is_given_goes_over_the_default(tmp_path: Path) -> None:
-    """Values of a run replace the defaults, false and zero included."""
+    """Given values replace the defaults, even if they are false or zero."""
     inputs = {"question": "?", "limit": 0, "exact": False, "note": "n", "tags": []}
     result = await run(build(tmp_path, INPUTS), Scripted(), inputs)
     assert result.output == {"exact": False, "limit": 0}
@@ -236,14 +236,14 @@ async def test_inputs_are_checked_before_anything_runs(
 
 
 async def test_an_unknown_workflow_is_named(tmp_path: Path) -> None:
-    """Running what is not declared names the nearest."""
+    """Running an unknown workflow is an error that suggests the closest name."""
     loaded = build(tmp_path, TWO_TASKS | {"id": "triage"})
     with pytest.raises(NotFoundError, match="no workflow 'triaje'; did you mean 'triage'"):
         await run(loaded, Scripted(), {}, workflow="triaje")
 
 
 async def test_a_failing_task_ends_the_run(tmp_path: Path) -> None:
-    """When a task's model fails, the run says which task and why, and later tasks do not start."""
+    """If a task's model fails, the error names the task and the reason; later tasks do not run."""
     model = Scripted(error=ConnectionError("cut off"))
     with task_fails(ModelError, "task 'first' of workflow 'w' failed: .*cut off"):
         await run(build(tmp_path, TWO_TASKS), model, {"question": "?"})
@@ -251,7 +251,7 @@ async def test_a_failing_task_ends_the_run(tmp_path: Path) -> None:
 
 
 async def test_many_tasks_are_no_endless_loop(tmp_path: Path) -> None:
-    """A run takes as many steps as it has tasks."""
+    """A workflow can have many tasks without reaching a limit of steps."""
     tasks = [{"id": f"t{number}", "prompt": str(number)} for number in range(40)]
     model = Scripted()
     await run(build(tmp_path, {"id": "w", "tasks": tasks}), model, {})
@@ -261,7 +261,7 @@ async def test_many_tasks_are_no_endless_loop(tmp_path: Path) -> None:
 async def test_without_langgraph_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where LangGraph is not installed, the error says which extra brings it."""
+    """If LangGraph is not installed, the error names the extra to install."""
     monkeypatch.delitem(sys.modules, "langgraph.graph", raising=False)
     monkeypatch.setitem(sys.modules, "langgraph", None)
     with pytest.raises(MissingDependencyError, match=r"'langgraph.*lorebind\[workflow\]"):

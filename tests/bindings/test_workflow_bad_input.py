@@ -1,4 +1,4 @@
-"""What a run is given or its tasks give and cannot be used: named, and the thread stays whole."""
+"""Invalid inputs and outputs are reported by name, and the thread stays intact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def test_items_that_are_no_list() -> None:
-    """A collection says what it got instead, and goes on once there is a list."""
+    """A collection reports a value that is not a list, and resumes once it is a list."""
     given: list[Any] = ["text"]
     tasks = (
         python("list", lambda: given[0]),
@@ -62,7 +62,7 @@ async def test_items_that_are_no_list() -> None:
     ("value", "shown"), [("refnd", "'refnd'"), (True, "True"), (None, "None"), ([1], r"\[1\]")]
 )
 async def test_no_such_route(value: Any, shown: str) -> None:
-    """A router without a default names what its condition gave, and the routes there are."""
+    """A router without a default reports the value of its condition and the known routes."""
     router = {
         "id": "r",
         "type": "router",
@@ -74,7 +74,7 @@ async def test_no_such_route(value: Any, shown: str) -> None:
         router,
         python("a", says(1), final=True),
     )
-    match = f"router 'r' gave {shown}, which is no route; .*known: question, refund|did you mean 'r"
+    match = f"router 'r' returned {shown}, which is not a route; .*known: question, refund|mean 'r"
     with task_fails(UsageError, match):
         await run(*tasks)
 
@@ -83,7 +83,7 @@ async def test_no_such_route(value: Any, shown: str) -> None:
     ("value", "route"), [(True, "true"), (False, "false"), (3, "3"), ("a b", "a b"), (None, "null")]
 )
 async def test_routes_are_texts(value: Any, route: str) -> None:
-    """Booleans, integers and null choose the route that is written like them."""
+    """Booleans, integers and null select the route with the same spelling."""
     router = {
         "id": "r",
         "type": "router",
@@ -117,7 +117,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
     ],
 )
 async def test_an_output_that_is_not_json(value: Any, message: str) -> None:
-    """The place within it is named; what ended before stays, and the mended task goes on."""
+    """The error names the location in the value; after a fix, only the failed task runs again."""
     given = [value]
     flows = workflows(flow(python("a", says(1)), python("b", lambda: given[0])))
     with task_fails(UsageError, f"the output of task 'b' {message}"):
@@ -128,7 +128,7 @@ async def test_an_output_that_is_not_json(value: Any, message: str) -> None:
 
 
 async def test_json_of_many_forms() -> None:
-    """What JSON can say is handed on as it is; tuples become lists."""
+    """Any JSON value is passed on unchanged; tuples become lists."""
     value = {"a": (1, (2.5, None)), "": [True, "é\x00\ud83d\ude00", 10**30]}
     result = await run(python("a", says(value)))
     assert result.output == {"a": [1, [2.5, None]], "": [True, "é\x00\ud83d\ude00", 10**30]}
@@ -159,8 +159,8 @@ value = 3
 async def test_a_function_that_cannot_be_called(
     tmp_path: Path, call: str, given: dict[str, Any], message: str
 ) -> None:
-    """The task is named, and what is wrong: the module, the name, or the arguments. Its error can
-    be handled."""
+    """The error names the task and the module, name or argument that is wrong, and can be
+    handled."""
     write(tmp_path, {"steps.py": STEPS, "broken.py": "1 / 0\n"})
     task: Declared = {"id": "t", "type": "python", "call": call, "with": given}
     with task_fails(UsageError, f"task 't' of workflow 'w' failed: .*{message}"):
@@ -171,7 +171,7 @@ async def test_a_function_that_cannot_be_called(
 
 
 async def test_inputs_that_are_not_json() -> None:
-    """They are named, and no thread is begun."""
+    """Inputs that are not JSON are named, and no thread is started."""
     flows = workflows(flow(python("a", says(1)), input={"x": {"type": "object"}}))
     with pytest.raises(UsageError, match=r"input of workflow 'w' is not JSON at \['x'\]\['y'\]"):
         await flows.run("w", {"x": {"y": Thing()}}, thread_id="t")
@@ -180,7 +180,7 @@ async def test_inputs_that_are_not_json() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201])
 async def test_names_that_no_thread_has(name: str) -> None:
-    """They are refused, the empty one too: a variable may not have been set."""
+    """Invalid thread ids are rejected, including the empty one of an unset variable."""
     flows = workflows(flow(python("a", says(1))))
     with pytest.raises(UsageError, match="cannot be the id of a thread"):
         await flows.run("w", {}, thread_id=name)
@@ -196,8 +196,8 @@ def tell(key, var): return key
 
 @pytest.mark.parametrize(("function", "kept"), [("use", 0), ("leak", 0), ("tell", 1)])
 async def test_secrets_are_not_kept(tmp_path: Path, function: str, kept: int) -> None:
-    """What `vars` and `with` hold of the environment stands in no thread, also if a function's
-    error quotes it; it does if a task returns it."""
+    """Secrets in `vars` and `with` are not stored in threads, not even if an error quotes them;
+    a secret that a task returns is stored."""
     write(tmp_path, {"spy.py": SPY})
     given = {"key": "{{ .secrets.API_KEY }}", "var": "{{ .workflow.vars.dsn }}"}
     task: Declared = {"id": "t", "type": "python", "call": f"spy:{function}", "with": given}

@@ -1,4 +1,4 @@
-"""What changes under a thread: its schemas, its graph, its database. Nothing is lost by it."""
+"""Changes while a thread waits: its schemas, its graph and its database. Nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_file(root: Path, *tasks: Declared) -> Workflows:
 
 
 async def test_an_answer_that_another_schema_took(tmp_path: Path) -> None:
-    """It is no answer any more; the next one that matches is taken."""
+    """An answer that no longer matches the schema is ignored, and the next valid one is used."""
     before = in_file(tmp_path, wait("ask", schema={"type": "object"}))
     await before.run("w", {}, thread_id="t")
     await before.close()
@@ -35,7 +35,7 @@ async def test_an_answer_that_another_schema_took(tmp_path: Path) -> None:
 
 
 async def test_a_replay_of_another_graph(tmp_path: Path) -> None:
-    """It is refused, as a resume is: the steps that are kept may lead elsewhere now."""
+    """A replay with a changed graph is refused, as for a resume, because its edges may differ."""
     first = in_file(tmp_path, python("a", says(1)), python("b", says(2)))
     await first.run("w", {}, thread_id="t")
     await first.close()
@@ -46,7 +46,7 @@ async def test_a_replay_of_another_graph(tmp_path: Path) -> None:
 
 
 async def test_a_record_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No `on_error` of a task around it takes it for a failure; the run ends, to be resumed."""
+    """A failed write is not handled by `on_error`: the run ends and can be resumed."""
     real, failing = ThreadedSaver.aput_writes, [StoreError("database is locked")]
 
     async def put(self: ThreadedSaver, config: Any, writes: Any, *rest: Any) -> None:
@@ -64,7 +64,7 @@ async def test_a_record_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_what_a_loop_has_come_to_while_it_waits() -> None:
-    """The result has the last round of each task, and what its branches gave."""
+    """The result of a waiting loop has the last round of each task, including its branches."""
     said = iter(["first", "second"])
     flows = workflows(
         flow(
@@ -87,7 +87,7 @@ async def test_what_a_loop_has_come_to_while_it_waits() -> None:
 
 
 async def test_circles_that_are_entered_at_two_tasks() -> None:
-    """Tokens that hold up each other go on in their order; no run ends before they are used."""
+    """Tokens that wait for each other continue in declared order, and none is left unused."""
 
     def router(name: str, condition: str, **routes: str | list[str]) -> Declared:
         return {"id": name, "type": "router", "condition": condition, "routes": routes}

@@ -1,4 +1,4 @@
-"""Many runs at a time: nothing is mixed, and a thread is run by one at a time."""
+"""Concurrent runs do not mix, and only one run at a time uses a thread."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def declared() -> dict[str, Any]:
 
 
 async def one(flows: Workflows, number: int) -> tuple[RunResult, RunResult]:
-    """A run of one of two tenants, which both name their threads alike."""
+    """Run one of two tenants, which use the same thread ids."""
     with tenant(f"tenant{number % 2}"):
         name = f"run{number}"
         thread = f"thread{number // 2}"
@@ -92,7 +92,7 @@ async def check_threads(flows: Workflows) -> None:
 
 
 async def test_runs_of_two_tenants_do_not_mix() -> None:
-    """A hundred runs at once on one event loop each see their own input, state, answers and
+    """A hundred concurrent runs on one event loop see only their own input, state, answers and
     threads; a thread of another tenant is not found."""
     flows = workflows(declared())
     results = await asyncio.gather(*(one(flows, number) for number in range(RUNS)))
@@ -104,7 +104,7 @@ async def test_runs_of_two_tenants_do_not_mix() -> None:
 
 
 def test_runs_from_threads_do_not_mix(tmp_path: Path) -> None:
-    """The same for callers that block, each in a thread of its own, with threads in a file."""
+    """Sync runs in several Python threads do not mix, with workflow threads in a file."""
     flows = workflows(declared(), root=tmp_path, checkpointer={"type": "sqlite"})
 
     def blocking(number: int) -> tuple[RunResult, RunResult]:
@@ -119,7 +119,7 @@ def test_runs_from_threads_do_not_mix(tmp_path: Path) -> None:
 
 
 async def test_a_thread_is_run_by_one_at_a_time() -> None:
-    """Whoever comes while a run is under way is refused, and neither loses anything."""
+    """A run on a thread that is in use is refused, and neither run loses anything."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> str:
@@ -171,7 +171,7 @@ asyncio.run(main())
 
 
 def test_of_two_processes_one_is_refused(tmp_path: Path) -> None:
-    """A process that runs a thread that another one runs is told so, and the other one ends it."""
+    """A process is refused a thread that another process runs, and the other completes it."""
     write(tmp_path, {"steps.py": STEPS, "lorebind.yaml": PROJECT})
     command = [sys.executable, "-c", MAIN]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first:

@@ -1,4 +1,4 @@
-"""What is kept of tasks that fail, whether something handles the failure or not."""
+"""The records of failed tasks, whether their failure is handled or not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BEST_EFFORT: Declared = {"strategy": "best_effort"}
 
 
 class CopyingBus(EventBus):
-    """Copies the threads when a task is told to have failed, as a killed process leaves them."""
+    """Copies the threads when a task's failure is reported, as if the process was killed then."""
 
     def __init__(self, root: Path, copy: Path) -> None:
         super().__init__("t")
@@ -50,7 +50,7 @@ class CopyingBus(EventBus):
 
 
 class Picky:
-    """Work that fails for the item 1, unless it is told otherwise."""
+    """Work that fails for item 1, unless it is changed to succeed."""
 
     def __init__(self) -> None:
         self.did: list[int] = []
@@ -69,8 +69,8 @@ class Picky:
 
 @pytest.mark.parametrize("how", ["best effort", "on_error", "around", "branch", "composite"])
 async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) -> None:
-    """If something handles it and the process is killed once it is told, the task does not run
-    again, and the run gives what it would have given."""
+    """A handled failure is stored before it is reported. If the process is killed then, the task
+    does not run again, and the result stays the same."""
     picky = Picky()
     inner = {"id": "inner", "tasks": [python("b", picky.work)]}
     composite = {"id": "s", "type": "composite", "workflow": "inner"}
@@ -96,8 +96,8 @@ async def test_a_failure_is_durable_before_it_is_told(tmp_path: Path, how: str) 
 
 
 async def test_what_failed_as_a_whole_shows_its_parts() -> None:
-    """Where a collection or a parallel task fails and `on_error` handles it, the result shows what
-    became of each item and branch; its own output is null."""
+    """If a collection or parallel task fails and `on_error` handles it, the result shows each item
+    and branch, and its own output is null."""
     picky = Picky()
     branches = [python("good", says("fine")), python("bad", picky.work), picky.items()]
     end = python("end", says("end"), final=True)
@@ -120,7 +120,7 @@ async def test_what_failed_as_a_whole_shows_its_parts() -> None:
 
 
 async def test_history_lists_what_failed() -> None:
-    """Also a task that nothing handles, until it is run again and ends."""
+    """History lists failed tasks too, until they run again and end."""
     picky = Picky()
     flows = workflows(flow(python("a", says(1)), picky.items()))
     with task_fails(ValueError):
@@ -149,7 +149,7 @@ async def test_history_lists_what_failed() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_failed_thread_that_is_cut_off_was_interrupted(tmp_path: Path, kind: str) -> None:
-    """What a thread failed with counts no more once it is resumed."""
+    """The error of a thread is cleared when it is resumed."""
     started, fails = asyncio.Event(), [True]
 
     async def work() -> None:
@@ -190,12 +190,12 @@ async def test_interrupts_of_langgraph_are_refused(colour: str) -> None:
     async def asks() -> Any:
         return interrupt("who?")
 
-    with task_fails(UsageError, "task 't' .*LangGraph's interrupts cannot stop a task.*type: wait"):
+    with task_fails(UsageError, "task 't' .*LangGraph interrupts cannot suspend .*type: wait"):
         await run(python("t", asks if colour == "async" else lambda: interrupt("who?")))
 
 
 async def test_code_that_is_not_there_is_named_once() -> None:
-    """The task is named by what says that it failed, and not again by what says why."""
+    """The error of a failed task names the task only once."""
     task = python("t", says(1))
     task["call"] = f"{says.__module__}:nope"
     with task_fails(UsageError, "task 't' of workflow 'w' failed: module .* has no 'nope'"):
@@ -203,7 +203,7 @@ async def test_code_that_is_not_there_is_named_once() -> None:
 
 
 async def test_an_input_is_missing_only_where_it_is_taken() -> None:
-    """A thread that waits is refused for that, whether inputs are given or not."""
+    """A waiting thread is refused for that reason, whether inputs are given or not."""
     flows = workflows(flow(wait("ask"), input={"x": {}}))
     await flows.run("w", {"x": "1"}, thread_id="t")
     for inputs in ({}, {"x": "1"}, {"y": 1}):

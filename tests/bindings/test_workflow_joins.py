@@ -1,4 +1,4 @@
-"""Which task of a graph may start: never too early, and never nothing at all."""
+"""Tasks of a graph never start too early, and never deadlock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASKS: TypeAdapter[list[Any]] = TypeAdapter(list[TaskDeclaration])
 
 
 def make_flow(edges: dict[str, list[str]]) -> Flow:
-    """A graph, by the tasks that follow each; a task without any is an end."""
+    """Make a graph from the successors of each task; a task without successors is an end."""
     tasks = [
         {"id": name, "type": "aggregate", "outputs": {"x": 1}}
         | ({"on_success": to(*targets)} if targets else {"final": True})
@@ -28,7 +28,7 @@ def make_flow(edges: dict[str, list[str]]) -> Flow:
 
 
 def go(flow: Flow, tokens: Tokens[None], source: str, *targets: str) -> None:
-    """A task that runs ends, and takes the edges to these tasks."""
+    """End a running task and take the edges to these tasks."""
     for edge in flow.after(source, "on_success"):
         if edge.target in targets:
             tokens.take(edge, None)
@@ -36,7 +36,7 @@ def go(flow: Flow, tokens: Tokens[None], source: str, *targets: str) -> None:
 
 
 def begin(tokens: Tokens[None]) -> list[str]:
-    """Start whatever may start."""
+    """Start all tasks that may start."""
     started = tokens.ready()
     for name in started:
         tokens.start(name)
@@ -44,7 +44,7 @@ def begin(tokens: Tokens[None]) -> list[str]:
 
 
 def test_a_join_waits_for_a_loop_that_leads_to_it() -> None:
-    """Within a loop, the join behind a fork waits for the inner loop of one arm to end."""
+    """Within a loop, the join after a fork waits for the inner loop of one branch to end."""
     flow = make_flow(
         {
             "fork": ["short", "head"],
@@ -72,7 +72,7 @@ def test_a_join_waits_for_a_loop_that_leads_to_it() -> None:
 
 
 def test_a_round_begins_when_the_one_before_is_over() -> None:
-    """A loop's first task waits for all of its round, also for what an inner loop still does."""
+    """The first task of a loop waits for the whole round, including its inner loops."""
     flow = make_flow(
         {"head": ["fast", "slow"], "fast": ["head", "end"], "slow": ["slow", "head"], "end": []}
     )
@@ -91,7 +91,7 @@ def test_a_round_begins_when_the_one_before_is_over() -> None:
 
 
 def test_it_does_not_wait_for_strangers() -> None:
-    """A task starts when what leads to it has ended, whatever else runs or waits."""
+    """A task starts when the tasks that lead to it have ended; unrelated tasks do not delay it."""
     flow = make_flow({"a": ["slow", "b"], "slow": ["end"], "b": ["c"], "c": ["end"], "end": []})
     tokens: Tokens[None] = Tokens(flow)
     tokens.enter(None)
@@ -109,8 +109,8 @@ def test_it_does_not_wait_for_strangers() -> None:
 
 @pytest.mark.parametrize("forward", [True, False])
 def test_no_graph_comes_to_a_halt(forward: bool) -> None:
-    """In any graph, whichever edges are taken, something runs or may start until all tokens are
-    gone; without loops each task runs once at most, and is run or skipped."""
+    """In any graph, for any edges taken, tasks run or may start until all tokens are gone. Without
+    loops, each task runs once or is skipped."""
     for seed in range(300):
         dice = random.Random(seed)
         names = [f"t{number}" for number in range(dice.randint(1, 7))]
@@ -122,7 +122,7 @@ def test_no_graph_comes_to_a_halt(forward: bool) -> None:
 
 
 def play(flow: Flow, dice: random.Random, *, forward: bool) -> None:
-    """Run the tasks of a graph, as far as it ends, and let each take any of its edges."""
+    """Run the tasks of a graph until it ends, and let each take random edges."""
     tokens: Tokens[None] = Tokens(flow)
     tokens.enter(None)
     running: list[str] = []

@@ -1,4 +1,4 @@
-"""Branches and items: how many run at a time, in which order, and what failures do to others."""
+"""Branches and items: their concurrency, their order, and the effect of failures on others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def appended(value: list[Any], update: Any) -> list[Any]:
 
 
 class Crowd:
-    """How many are at work, and the most there were at a time."""
+    """Counts concurrent work and its maximum."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -53,7 +53,7 @@ class Crowd:
 
 
 async def test_outputs_stand_in_the_order_of_the_items() -> None:
-    """Whichever item is done first, and with its place in the list as `index`."""
+    """Outputs have the order of the items, whichever ends first; `index` is the position."""
     turn = {2: asyncio.Event(), 1: asyncio.Event(), 0: asyncio.Event()}
     turn[2].set()
 
@@ -71,7 +71,7 @@ async def test_outputs_stand_in_the_order_of_the_items() -> None:
 
 
 async def test_items_of_several_collections_do_not_mix() -> None:
-    """Each collection runs its own tasks, also the one after another."""
+    """Each collection runs its own tasks, even for consecutive collections."""
     lists = [
         collection(f"c{number}", [0, 1], python(f"t{number}", says(number))) for number in range(5)
     ]
@@ -81,8 +81,8 @@ async def test_items_of_several_collections_do_not_mix() -> None:
 
 
 async def test_each_item_has_a_chain_of_its_own() -> None:
-    """With `tasks`, what a task sees of those before it is of the same item; the last one that ran
-    gives the output."""
+    """With `tasks`, a task sees earlier tasks of the same item only; the last one that ran
+    determines the output."""
     double = python("double", lambda item: item * 2, given=ITEM)
     told = {"id": "told", "type": "aggregate", "outputs": {"was": "{{ .tasks.double.output }}"}}
     odd = {"id": "odd", "type": "aggregate", "outputs": {"x": 1}, "condition": "item % 2 == 1"}
@@ -93,7 +93,7 @@ async def test_each_item_has_a_chain_of_its_own() -> None:
 
 
 async def test_a_filter_chooses_items() -> None:
-    """Those for which it is true are worked on, and keep their place in the list as `index`."""
+    """Items for which the filter is true are processed; `index` is their original position."""
     given = {**ITEM, "index": "{{ .index }}"}
     pair = python("t", lambda item, index: [item, index], given=given)
     chosen = collection("c", [5, 6, 7, 8], pair, filter="item > 5 && index != 2")
@@ -103,7 +103,7 @@ async def test_a_filter_chooses_items() -> None:
 
 
 async def test_a_filter_sees_what_the_collection_sees() -> None:
-    """It may compare an item with inputs, the outputs of tasks, and the state."""
+    """A filter can compare an item with inputs, outputs of tasks, and the state."""
     limit = python("limit", lambda: Update(2, extra={"except": 4}))
     chosen = collection(
         "c",
@@ -117,17 +117,17 @@ async def test_a_filter_sees_what_the_collection_sees() -> None:
 
 
 async def test_too_long_a_list_is_refused() -> None:
-    """More items than `max_items` fail the task before any is worked on."""
+    """More than `max_items` items fail the task before any item is processed."""
     crowd = Crowd()
     task = python("t", crowd.work)
-    with task_fails(UsageError, "collection 'c' was given 4 items, more than max_items"):
+    with task_fails(UsageError, "collection 'c' has 4 items, more than max_items"):
         await run(collection("c", [1, 2, 3, 4], task, max_items=3))
     assert crowd.began == []
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
 async def test_no_more_than_max_workers_at_a_time(workers: int) -> None:
-    """As many items as that are worked on at a time, never more, begun in their order."""
+    """At most `max_workers` items are processed at a time, started in their order."""
     crowd = Crowd()
     items = list(range(12))
     task = python("t", crowd.work, given=ITEM)
@@ -137,7 +137,7 @@ async def test_no_more_than_max_workers_at_a_time(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, None])
 async def test_branches_at_a_time(workers: int | None) -> None:
-    """The same for branches; by default all run at a time."""
+    """At most `max_workers` branches run at a time; by default all of them."""
     crowd = Crowd()
     branches = [[python(f"a{at}", crowd.work), python(f"b{at}", crowd.work)] for at in range(4)]
     limit = {} if workers is None else {"max_workers": workers}
@@ -146,7 +146,7 @@ async def test_branches_at_a_time(workers: int | None) -> None:
 
 
 async def test_waiting_for_a_worker_is_no_work() -> None:
-    """A task's time begins when it does, not while others are worked on."""
+    """A task's timeout starts with the task, not while it waits for a worker."""
 
     async def work() -> None:
         await asyncio.sleep(0.05)
@@ -157,7 +157,7 @@ async def test_waiting_for_a_worker_is_no_work() -> None:
 
 
 async def test_branches_do_not_wait_for_each_other() -> None:
-    """A branch of five tasks goes on while one task of another branch has not ended."""
+    """A branch of five tasks completes while a task of another branch is still running."""
     last = asyncio.Event()
 
     async def until_the_last() -> None:
@@ -176,7 +176,7 @@ async def test_branches_do_not_wait_for_each_other() -> None:
 
 
 async def test_paths_do_not_wait_for_each_other() -> None:
-    """The same for paths of edges: what is before a join waits for nothing but its own."""
+    """A path before a join does not wait for tasks of other paths."""
     last = asyncio.Event()
 
     async def until_the_last() -> str:
@@ -200,7 +200,7 @@ async def test_paths_do_not_wait_for_each_other() -> None:
 
 
 async def test_items_do_not_wait_for_each_other() -> None:
-    """With two workers, one item's chain goes to its end while the other has not ended."""
+    """With two workers, one item's tasks complete while another item is still running."""
     others = asyncio.Semaphore(0)
 
     async def work(item: int) -> int:
@@ -217,7 +217,7 @@ async def test_items_do_not_wait_for_each_other() -> None:
 
 
 class Fates:
-    """Work that ends well or not, one after the other in this order: 2, 0, then 1 if let."""
+    """Work that succeeds or fails, ending in the order 2, 0, and then 1 if allowed."""
 
     def __init__(self) -> None:
         self.first, self.second, self.third = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -241,7 +241,7 @@ class Fates:
 
 
 def made(kind: str, fates: Fates, fails: list[int], strategy: str) -> Declared:
-    """Three works side by side, as items or as branches."""
+    """Make three concurrent works, as items or as branches."""
     if kind == "collection":
         task = python("t", fates.work, given={**ITEM, "fails": fails})
         return collection("x", [0, 1, 2], task, strategy=strategy)
@@ -260,7 +260,7 @@ KINDS = pytest.mark.parametrize("kind", ["collection", "parallel"])
 
 @KINDS
 async def test_wait_all_ends_all(kind: str) -> None:
-    """All that runs ends, and then the task fails by the first failure in the order written."""
+    """All work ends, and then the task fails with the first failure in declared order."""
     fates = Fates()
     with task_fails(ValueError, "no 0") as caught:
         await run(made(kind, fates, [2, 0], "wait_all"))
@@ -270,7 +270,7 @@ async def test_wait_all_ends_all(kind: str) -> None:
 
 @KINDS
 async def test_fail_fast_cancels(kind: str) -> None:
-    """The first failure cancels what still runs."""
+    """The first failure cancels running work."""
     fates = Fates()
     with task_fails(ValueError, "no 2") as caught:
         await run(made(kind, fates, [2], "fail_fast"))
@@ -279,7 +279,7 @@ async def test_fail_fast_cancels(kind: str) -> None:
 
 
 async def test_fail_fast_begins_nothing_more() -> None:
-    """Items that nobody works on yet are not begun after a failure."""
+    """Items that wait for a worker are not started after a failure."""
     began = []
 
     async def work(item: int) -> None:
@@ -294,7 +294,7 @@ async def test_fail_fast_begins_nothing_more() -> None:
 
 @KINDS
 async def test_best_effort_goes_without(kind: str) -> None:
-    """A failure is null, and is told in the result and in the channel of errors."""
+    """The output of a failure is null; the failure is in the result and in channel `errors`."""
     fates = Fates()
     task = made(kind, fates, [2, 0], "best_effort")
     outputs = {"x": "{{ .tasks.x.output }}", **LIST_OF_ERRORS}
@@ -316,7 +316,7 @@ async def test_best_effort_goes_without(kind: str) -> None:
 
 @KINDS
 async def test_a_race_has_one_winner(kind: str) -> None:
-    """The first that succeeds gives its output, failures are let pass, the others cancelled."""
+    """The first success determines the output; failures are ignored, the others are cancelled."""
     fates = Fates()
     result = await run(made(kind, fates, [2], "race"), outputs={"x": "{{ .tasks.x.output }}"})
     assert fates.ended == ["2", "0", "1 cancelled"]
@@ -332,7 +332,7 @@ async def test_a_race_has_one_winner(kind: str) -> None:
 
 @KINDS
 async def test_a_race_that_all_lose_fails(kind: str) -> None:
-    """If all fail, the task fails by the first in the order written."""
+    """If all fail, the task fails with the first failure in declared order."""
     fates = Fates()
     with task_fails(ValueError, "no 0"):
         await run(made(kind, fates, [0, 1, 2], "race"))
@@ -340,7 +340,7 @@ async def test_a_race_that_all_lose_fails(kind: str) -> None:
 
 
 async def test_of_two_that_win_at_once_one_has_won() -> None:
-    """Where several racers end at the same moment, one gives its output and its writes."""
+    """If several racers end at the same moment, only one contributes its output and writes."""
 
     async def work(item: int) -> Update:
         return Update(item, messages=[{"role": "user", "content": str(item)}])
@@ -355,7 +355,7 @@ async def test_of_two_that_win_at_once_one_has_won() -> None:
 
 
 async def test_a_handled_failure_is_no_failure() -> None:
-    """An item whose task says what follows an error has not failed."""
+    """An item whose task handles its error has not failed."""
     fails = python("fails", raises(ValueError("no")), on_error=to("instead"), on_success=to("end"))
     instead = {
         "id": "instead",
@@ -369,7 +369,7 @@ async def test_a_handled_failure_is_no_failure() -> None:
 
 
 async def test_parallel_in_collection_in_parallel() -> None:
-    """Each level has its own paths and outputs; inner tasks see the outer ones' outputs and the
+    """Each level has its own paths and outputs; inner tasks see the outputs of outer tasks and the
     innermost item."""
     paths = []
 
@@ -404,15 +404,15 @@ async def test_parallel_in_collection_in_parallel() -> None:
 
 
 async def test_results_of_branches_within_branches() -> None:
-    """The tasks of all branches are among the results, however deep."""
+    """The tasks of all nested branches are in the result."""
     inner = parallel("inner", python("a", says(1)), python("b", says(2)))
     result = await run(parallel("outer", inner, python("c", says(3))))
     assert statuses(result) == dict.fromkeys(["outer", "inner", "a", "b", "c"], "completed")
 
 
 async def test_items_that_ask_ask_all_at_once() -> None:
-    """All items that wait are asked together, also more than there are workers; they are answered
-    by their paths, one after the other or together, and the others have ended meanwhile."""
+    """All waiting items ask together, even if there are fewer workers. They are answered by path,
+    one by one or together; the other items have ended."""
     done = []
 
     async def work(item: int, answer: Any) -> str:
@@ -436,7 +436,7 @@ async def test_items_that_ask_ask_all_at_once() -> None:
 
 
 async def test_a_failed_item_stays_failed_while_others_wait() -> None:
-    """With best_effort a failure is a result: it is not tried again when the run is resumed."""
+    """With best_effort, a failure is a result: it is not run again when the run is resumed."""
     tries = []
 
     async def fail() -> None:
@@ -455,7 +455,7 @@ async def test_a_failed_item_stays_failed_while_others_wait() -> None:
 
 
 async def test_a_race_against_a_person() -> None:
-    """A racer that succeeds wins over one that waits; if none does, the answer wins."""
+    """A racer that succeeds wins over one that waits; otherwise the answer wins."""
     result = await run(parallel("p", wait("ask"), python("quick", says(1)), strategy="race"))
     assert (result.status, result.output) == ("completed", {"ask": None, "quick": 1})
     race = parallel("p", wait("ask"), python("bad", raises(ValueError())), strategy="race")
@@ -467,8 +467,8 @@ async def test_a_race_against_a_person() -> None:
 
 
 async def test_items_write_into_a_channel_in_their_order() -> None:
-    """Whichever item ends first, the channel holds what they wrote by their places; without a
-    reducer two items that write are an error that names both."""
+    """Items' writes are applied in the order of the items, whichever ends first. Without a reducer,
+    two items that write are an error that names both."""
     turn = [asyncio.Event() for _ in range(3)]
     turn[2].set()
 
@@ -488,7 +488,7 @@ async def test_items_write_into_a_channel_in_their_order() -> None:
 
 @pytest.mark.parametrize("where", ["filter", "condition"])
 async def test_a_long_list_in_a_condition_of_each_item(where: str) -> None:
-    """Naming it costs about as much as not naming it: it is converted once, not for each item."""
+    """A long list in a condition is converted once, not per item, so it costs about nothing."""
 
     async def seconds(condition: str) -> float:
         given = [{"id": at, "text": f"text {at}"} for at in range(800)]

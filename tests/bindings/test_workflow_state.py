@@ -1,4 +1,4 @@
-"""What tasks share: channels, who may write them, and in which order."""
+"""State that tasks share: channels, which tasks may write them, and the order of writes."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def channel(*reducers: Any, **keys: Any) -> Declared:
 
 
 def writes(name: str, value: Any = None, **keys: Any) -> Declared:
-    """A task that writes its name, or a value, into `seen`."""
+    """Make a task that writes its name, or a value, into `seen`."""
     return python(name, says(Update(name, seen=name if value is None else value)), **keys)
 
 
 async def state_after(*updates: Update) -> dict[str, Any]:
-    """All channels after tasks that write these, one after the other."""
+    """Return all channels after tasks that write these values in sequence."""
     tasks = [python(f"t{at}", says(update)) for at, update in enumerate(updates)]
     result = await run(*tasks, outputs=EVERYTHING)
     found: dict[str, Any] = result.output
@@ -80,8 +80,8 @@ async def state_after(*updates: Update) -> dict[str, Any]:
 
 
 async def test_messages_are_appended_by_id() -> None:
-    """One with the id of another takes its place; one without an id is always new; one message or
-    a list may be written."""
+    """A message replaces one with the same id, and a message without an id is always appended. One
+    message or a list may be written."""
     state = await state_after(
         Update(messages=[message("a", id="1"), message("b")]),
         Update(messages=message("c", id="2")),
@@ -91,7 +91,7 @@ async def test_messages_are_appended_by_id() -> None:
 
 
 async def test_extra_is_merged() -> None:
-    """Keys are replaced one by one, and null deletes one."""
+    """Keys are replaced individually, and null deletes a key."""
     state = await state_after(
         Update(extra={"a": 1, "b": {"x": 1}}), Update(extra={"b": {"y": 2}, "c": 3, "a": None})
     )
@@ -99,7 +99,7 @@ async def test_extra_is_merged() -> None:
 
 
 async def test_handled_failures_are_kept() -> None:
-    """Each failure that something handles stands in `errors`, with what tasks write there."""
+    """`errors` has all handled failures, in addition to what tasks write there."""
     result = await run(
         python("a", raises(ValueError("no")), on_error=to("b"), on_success=to("b")),
         python("b", says(Update(errors={"mine": 1})), final=True),
@@ -116,7 +116,7 @@ async def test_handled_failures_are_kept() -> None:
 
 
 async def test_tasks_see_what_was_written_before_them() -> None:
-    """As `state` in templates and conditions, and as the read-only `context.state`."""
+    """Earlier writes are visible as `state` in templates and conditions, and `context.state`."""
     seen: dict[str, Any] = {}
 
     def look(context: TaskContext, told: Any) -> None:
@@ -140,7 +140,7 @@ async def test_tasks_see_what_was_written_before_them() -> None:
 
 
 async def test_declared_updates_see_the_output() -> None:
-    """`update` writes what its templates say, after what the function itself writes."""
+    """`update` is applied after the writes of the function, and can use the output."""
     result = await run(
         python(
             "t",
@@ -154,7 +154,7 @@ async def test_declared_updates_see_the_output() -> None:
 
 
 async def test_reducers_are_called_one_after_the_other() -> None:
-    """In the order in which they are declared, from the default on."""
+    """Reducers are called in declared order, starting with the default."""
     outputs = {"seen": "{{ .state.seen }}"}
     result = await run(
         writes("a"), writes("b"), outputs=outputs, **channel(appended, doubled, default=["0"])
@@ -163,7 +163,7 @@ async def test_reducers_are_called_one_after_the_other() -> None:
 
 
 async def test_a_reducer_may_change_what_it_is_given() -> None:
-    """It changes nothing of other runs, of the default, or of what tasks before it saw."""
+    """A reducer may change its arguments without affecting other runs, the default or the past."""
     seen = []
 
     def look(context: TaskContext) -> None:
@@ -185,7 +185,7 @@ async def test_a_reducer_may_change_what_it_is_given() -> None:
 
 
 async def test_the_last_one_counts_where_there_is_no_reducer() -> None:
-    """Of tasks one after the other, also through branches and rounds of a loop."""
+    """Without a reducer, the last of several consecutive writes counts, also in loops."""
     outputs = {"seen": "{{ .state.seen }}"}
     result = await run(writes("a"), writes("b"), outputs=outputs, **channel())
     assert result.output == {"seen": "b"}
@@ -201,12 +201,12 @@ FORK = python("start", says(1), on_success=to("a", "b"))
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
-    """Two tasks that neither leads to the other and that write one channel are an error that names
-    both and the channel, whether a task looks at the channel or not."""
+    """Two concurrent tasks that write a channel without a reducer are an error that names both and
+    the channel, even if no task reads the channel."""
     given = {"given": {"seen": "{{ .state.seen }}"}} if watched else {}
     join = python("join", lambda seen=None: seen, final=True, **given)
     tasks = [FORK, writes("a", on_success=to("join")), writes("b", on_success=to("join")), join]
-    named = "tasks 'a' and 'b' both write channel 'seen', and neither is before the other"
+    named = "tasks 'a' and 'b' both write channel 'seen', and neither runs before the other"
     flows = workflows(flow(*tasks, **channel()))
     with task_fails(UsageError, named):
         await flows.run("w", {}, thread_id="t")
@@ -217,7 +217,7 @@ async def test_two_side_by_side_need_a_reducer(watched: bool) -> None:
 
 
 async def test_one_of_two_paths_may_write() -> None:
-    """What is behind a fork may be written on one path, and again behind the join."""
+    """A channel may be written on one path after a fork, and again after the join."""
     outputs = {"seen": "{{ .state.seen }}"}
     result = await run(
         FORK,
@@ -231,7 +231,7 @@ async def test_one_of_two_paths_may_write() -> None:
 
 
 async def test_branches_side_by_side_need_a_reducer() -> None:
-    """The same for the branches of a task; each sees what was there before, and not the other."""
+    """Branches need a reducer too; each sees the state before the fork, not the other branch."""
     seen: dict[str, Any] = {}
 
     async def look(name: str, context: TaskContext) -> Update:
@@ -251,7 +251,7 @@ async def test_branches_side_by_side_need_a_reducer() -> None:
 
 
 async def test_a_channel_that_is_not_there() -> None:
-    """It is named with the nearest, and the task can be told what follows its error."""
+    """An unknown channel is an error that suggests the closest name and can be handled."""
     bad = python("t", says(Update(sen=1)))
     with task_fails(UsageError, "'t' of .*: there is no channel 'sen'; did you mean 'seen'"):
         await run(bad, **channel())
@@ -282,8 +282,7 @@ async def test_a_channel_that_is_not_there() -> None:
     ],
 )
 async def test_what_no_channel_takes(update: Update, message: str) -> None:
-    """What is written is refused where it is written, and by that task's name; once it is mended
-    the thread goes on."""
+    """An invalid write fails the task that writes, and after a fix the thread can be resumed."""
     mended: list[bool] = []
     function = lambda: Update("fine") if mended else update  # noqa: E731
     flows = workflows(flow(python("t", function), python("u", says(1)), **channel()))
@@ -294,8 +293,8 @@ async def test_what_no_channel_takes(update: Update, message: str) -> None:
 
 
 async def test_a_reducer_that_fails() -> None:
-    """Its error, or what it gives and JSON cannot say, is that of the task that writes."""
-    match = "channel 'seen' does not take what task 'b' wrote: ValueError: it is bad"
+    """An error or invalid result of a reducer fails the task that writes."""
+    match = "channel 'seen' does not accept what task 'b' wrote: ValueError: it is bad"
     with task_fails(UsageError, match):
         await run(writes("a"), writes("b", "bad"), **channel(picky))
     with task_fails(UsageError, "channel 'seen' after task 'a' is not JSON: a value of type set"):
@@ -305,7 +304,7 @@ async def test_a_reducer_that_fails() -> None:
 
 
 async def test_another_workflow_has_a_state_of_its_own() -> None:
-    """A composite's tasks neither see nor change the channels around it."""
+    """The tasks of a composite neither see nor change the outer channels."""
     look = python("look", lambda context: dict(context.state))
     inner: Declared = {
         "id": "inner",
@@ -325,7 +324,7 @@ async def test_another_workflow_has_a_state_of_its_own() -> None:
 
 
 async def test_nobody_changes_what_others_see() -> None:
-    """A function may change its arguments, and what it returned, without changing an output."""
+    """A function that changes its arguments or its return value changes no output."""
     kept: dict[str, Any] = {"list": [1]}
 
     async def make() -> dict[str, Any]:
@@ -350,8 +349,8 @@ async def test_nobody_changes_what_others_see() -> None:
 
 
 async def test_many_rounds_that_write() -> None:
-    """A task sees all that was written before it, and that costs the hundredth as much as the
-    first: how often reducers are called grows with the writes, and not with their square."""
+    """A task sees all writes before it. The hundredth write costs as much as the first: the number
+    of reducer calls is proportional to the writes, not to their square."""
     rounds = 100
     calls.clear()
     count = python(

@@ -1,4 +1,4 @@
-"""How often tasks are tried, for how long, and what follows when they fail or are left out."""
+"""Retries and timeouts of tasks, and the effect of failures and skipped tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CACHED = {"cache": {"ttl_seconds": 60}}
 
 
 class Unavailable(Exception):  # noqa: N818
-    """As HTTP clients raise it."""
+    """An error as HTTP clients raise it."""
 
     def __init__(self, status: int) -> None:
         self.status_code = status
@@ -47,7 +47,7 @@ class Unavailable(Exception):  # noqa: N818
 
 
 class Flaky:
-    """Work that fails some times before it succeeds."""
+    """Work that fails several times before it succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -64,8 +64,8 @@ class Flaky:
     "error", [ConnectionError("cut off"), Unavailable(503), Unavailable(429), TimeoutError("slow")]
 )
 async def test_outages_are_tried_again(error: Exception) -> None:
-    """A lost connection, an overload or a timeout is met by another try; the result tells how
-    many there were."""
+    """A lost connection, an overload or a timeout is retried, and the result has the number of
+    attempts."""
     flaky = Flaky(error, error)
     result = await run(python("t", flaky.work, retry=AT_ONCE))
     assert (result.output, result.tasks["t"].attempts) == ("done", 3)
@@ -74,7 +74,7 @@ async def test_outages_are_tried_again(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), Unavailable(404), KeyError("x")])
 async def test_other_errors_are_not(error: Exception) -> None:
-    """What another try would meet as well fails at once."""
+    """Errors that a retry cannot fix fail immediately."""
     flaky = Flaky(error)
     with task_fails(type(error)):
         await run(python("t", flaky.work, retry=AT_ONCE))
@@ -82,7 +82,7 @@ async def test_other_errors_are_not(error: Exception) -> None:
 
 
 async def test_without_retry_a_task_is_tried_once() -> None:
-    """By default an outage fails the task; with retry it does after the last try."""
+    """By default an outage fails the task; with `retry` it fails after the last attempt."""
     flaky = Flaky(ConnectionError())
     with task_fails(ConnectionError):
         await run(python("t", flaky.work))
@@ -94,7 +94,7 @@ async def test_without_retry_a_task_is_tried_once() -> None:
 
 
 async def test_a_task_that_holds_others_is_tried_again() -> None:
-    """Another try of a collection does what has failed, and not again what has ended."""
+    """A retry of a collection repeats the failed items, not the finished ones."""
     done: list[int] = []
 
     async def work(item: int) -> int:
@@ -114,7 +114,7 @@ async def forever() -> None:
 
 
 async def test_a_task_that_takes_too_long_fails() -> None:
-    """It is cancelled, the error says how long it could take, and every try has that long."""
+    """The task is cancelled; the error names the limit, which applies to each attempt."""
     cancelled = []
 
     async def work(context: TaskContext) -> None:
@@ -131,7 +131,7 @@ async def test_a_task_that_takes_too_long_fails() -> None:
 
 
 async def test_a_plain_function_that_takes_too_long() -> None:
-    """The run does not wait for it, though its thread cannot be stopped."""
+    """The run does not wait for a sync function, although its thread cannot be stopped."""
     released = threading.Event()
     try:
         with task_fails(TimeoutError):
@@ -141,14 +141,14 @@ async def test_a_plain_function_that_takes_too_long() -> None:
 
 
 async def test_a_timeout_around_others() -> None:
-    """The limit of a task that holds others is for all of them together."""
+    """The timeout of a task applies to all its nested tasks together."""
     with task_fails(TimeoutError, "task 'p' .*TimeoutError: it took longer") as caught:
         await run(parallel("p", python("a", forever), python("b", says(1)), timeout_seconds=0.05))
     assert caught.value.path == "p"
 
 
 async def test_an_error_of_ones_own_that_is_a_timeout() -> None:
-    """A function's own TimeoutError is told as it was raised."""
+    """A TimeoutError of the function itself is reported unchanged."""
     with task_fails(TimeoutError, "TimeoutError: mine"):
         await run(python("t", raises(TimeoutError("mine")), timeout_seconds=30))
 
@@ -156,15 +156,15 @@ async def test_an_error_of_ones_own_that_is_a_timeout() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (asyncio.CancelledError(), "what it waited for was cancelled"),
-        (SystemExit(3), r"ended the process: SystemExit\(3\)"),
+        (asyncio.CancelledError(), "an operation of the task was cancelled"),
+        (SystemExit(3), r"tried to end the process: SystemExit\(3\)"),
         (StopIteration(), "StopIteration: there is no next item"),
     ],
 )
 @pytest.mark.parametrize("colour", ["async", "plain"])
 async def test_exceptions_that_are_signals(error: BaseException, said: str, colour: str) -> None:
-    """What Python itself reads in an exception ends the task that raised it, by name, and neither
-    the event loop nor the run without a word."""
+    """Exceptions with a special meaning in Python fail the task by name. They end neither the event
+    loop nor the run silently."""
 
     async def fails() -> None:
         if isinstance(error, StopIteration):
@@ -178,7 +178,7 @@ async def test_exceptions_that_are_signals(error: BaseException, said: str, colo
 
 
 async def test_a_cancelled_run_can_be_resumed() -> None:
-    """Cancelling a run cancels its tasks; what ended stays done."""
+    """Cancelling a run cancels its tasks; finished tasks stay finished."""
     ran: list[str] = []
     blocked = asyncio.Event()
 
@@ -204,8 +204,8 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
 
 
 async def test_what_handles_an_error_sees_it() -> None:
-    """`on_error` tasks, also nested ones and their conditions, know task, type and message; the
-    failed task's output is null, and the channel of errors holds it."""
+    """`on_error` tasks, nested ones and their conditions can use task, type and message. The failed
+    task's output is null, and channel `errors` has the failure."""
     error = {
         "task": "{{ .error.task }}",
         "type": "{{ .error.type }}",
@@ -234,7 +234,7 @@ async def test_what_handles_an_error_sees_it() -> None:
 
 
 async def test_an_error_is_seen_behind_a_join() -> None:
-    """Where a failure and a success lead to one task, it sees the error, whichever is declared
+    """A task that follows a failure and a success sees the error, whichever is declared
     last."""
     for names in (["bad", "good"], ["good", "bad"]):
         made = {
@@ -253,7 +253,7 @@ async def test_an_error_is_seen_behind_a_join() -> None:
 
 
 async def test_a_failure_within_is_handled_outside() -> None:
-    """A task that holds others fails by what fails within, and handles it."""
+    """A task fails if a nested task fails, and can handle the failure."""
     result = await run(
         collection("c", [1], python("t", raises(ValueError("no"))), on_error=to("e"), final=True),
         {"id": "e", "type": "aggregate", "outputs": {"x": "{{ .error.task }}"}, "final": True},
@@ -262,7 +262,7 @@ async def test_a_failure_within_is_handled_outside() -> None:
 
 
 async def test_a_left_out_task_leads_on() -> None:
-    """Where a condition is false the task does nothing and gives null; what follows runs."""
+    """A task with a false condition is skipped with the output null; the next tasks run."""
     result = await run(
         python("a", says(1)),
         python("b", raises(ValueError()), condition="tasks.a.output > 1"),
@@ -277,7 +277,7 @@ async def test_a_left_out_task_leads_on() -> None:
     [("tasks.a.output.x == 1", "tasks.a.output.x == 1"), ("tasks.a.output", "expected true or")],
 )
 async def test_a_condition_without_a_value_fails_its_task(condition: str, said: str) -> None:
-    """It is named, and can be handled."""
+    """A condition without a value fails its task, and the failure can be handled."""
     bad = python("b", says(1), condition=condition, on_error=to("c"), on_success=to("c"))
     with task_fails(UsageError, f"task 'b' of workflow 'w' failed: condition .*{said}"):
         await run(python("a", says(2)), python("b", says(1), condition=condition))
@@ -288,7 +288,7 @@ async def test_a_condition_without_a_value_fails_its_task(condition: str, said: 
 
 
 async def test_a_loop_is_stopped() -> None:
-    """After `max_steps` tasks a run fails by the name of the next one, not before."""
+    """A run fails at the task after `max_steps` tasks, and names it."""
     counts = {"n": 0}
 
     async def count() -> int:
@@ -317,8 +317,8 @@ async def test_a_loop_is_stopped() -> None:
 
 
 async def test_a_key_names_the_work() -> None:
-    """`idempotency_key` is the same for all tries and resumes of a task, and another one for each
-    task, item, round, turn and thread."""
+    """`idempotency_key` is the same for all attempts and resumes of a task. It differs per task,
+    item, round, turn and thread."""
     keys: list[str] = []
     fails = [ConnectionError(), ValueError("no")]
 
@@ -342,7 +342,7 @@ async def test_a_key_names_the_work() -> None:
 
 
 class Counting:
-    """Work that counts how often it was done."""
+    """Work that counts its calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -362,13 +362,13 @@ async def outputs(flows: Workflows, *values: str) -> list[Any]:
 
 
 async def test_a_cached_output_is_used_for_the_same_work() -> None:
-    """The same values give the same output without work, other values do not."""
+    """The same values reuse the output without calling the function; other values do not."""
     counting = Counting()
     assert await outputs(cached(counting), "a", "b", "a", "b") == ["a 1", "b 2", "a 1", "b 2"]
 
 
 async def test_a_cache_belongs_to_a_tenant() -> None:
-    """What one tenant's run gave is never another's."""
+    """A cached output is never used for another tenant."""
     counting = Counting()
     flows = cached(counting)
     given = []
@@ -379,7 +379,7 @@ async def test_a_cache_belongs_to_a_tenant() -> None:
 
 
 async def test_a_cache_ends() -> None:
-    """After its seconds the work is done again, also if it was used in between."""
+    """After `ttl_seconds` the function is called again, even if the output was used since."""
     counting = Counting()
     flows = cached(counting, cache={"ttl_seconds": 0.3})
     began = time.monotonic()
@@ -391,7 +391,7 @@ async def test_a_cache_ends() -> None:
 
 
 async def test_failures_are_not_cached() -> None:
-    """Nor is an output that is refused."""
+    """Failures and rejected outputs are not cached."""
     counts = {"n": 0}
 
     async def work() -> Any:
@@ -419,7 +419,7 @@ HOLDERS: dict[str, Callable[[Declared], Declared]] = {
 
 @pytest.mark.parametrize("kind", ["parallel", "collection"])
 async def test_a_cached_task_that_holds_others(kind: str) -> None:
-    """What the tasks within name counts as well."""
+    """Names used by nested tasks are part of the cache key."""
     counting = Counting()
     inner = python("t", counting.work, given={"value": "{{ .input.value }}"})
     flows = workflows(flow(HOLDERS[kind](inner), input={"value": {}}))
@@ -429,14 +429,14 @@ async def test_a_cached_task_that_holds_others(kind: str) -> None:
 
 
 async def test_a_cached_choice() -> None:
-    """What a condition names counts as well."""
+    """Names used by conditions are part of the cache key."""
     ends = [python(name, says(name), final=True) for name in ("y", "z")]
     flows = workflows(flow(HOLDERS["router"]({}), *ends, input={"value": {}}))
     assert await outputs(flows, "a", "b", "a") == ["y", "z", "y"]
 
 
 async def test_what_a_cached_task_writes_is_written_again() -> None:
-    """A run that uses an output again has its writes too."""
+    """A cached output includes the task's writes."""
 
     async def work() -> Update:
         return Update("x", messages=[{"role": "user", "content": "x"}])
@@ -453,7 +453,7 @@ async def test_what_a_cached_task_writes_is_written_again() -> None:
 
 
 async def test_a_task_is_cached_across_a_question() -> None:
-    """A task that waits has no output yet to be used again."""
+    """A task that waits is not cached until it has an output."""
     flows = workflows(flow(wait("ask", **CACHED)))
     await flows.run("w", {}, thread_id="t")
     assert (await flows.resume("w", "t", {"ask": 1})).output == 1

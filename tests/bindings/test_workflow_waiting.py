@@ -1,4 +1,4 @@
-"""Runs that wait for answers or are paused: what they are told, and what they take."""
+"""Runs that wait for answers or are paused: their questions and answers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ async def info(flows: Workflows) -> ThreadInfo:
 
 
 async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
-    """The run ends as waiting with task, path, prompt and schema; what ran before is told; the
-    answer is the output of the task that waits."""
+    """The run ends as waiting with task, path, prompt and schema, and with the results so far. The
+    answer is the output of the waiting task."""
     ask = wait("ask", prompt="Pay {{ .tasks.read.output }}?", schema=OK)
     flows, result = await begun(python("read", says(5)), ask, python("after", says("paid")))
     question = {"task": "ask", "path": "ask", "prompt": "Pay 5?", "schema": OK}
@@ -64,8 +64,8 @@ async def test_a_question_is_told_and_its_answer_is_the_output() -> None:
 
 
 async def test_what_needs_no_answer_goes_on() -> None:
-    """Beside a task that waits all others run, and a join waits for the answer; answers may come
-    one by one, and nothing runs again."""
+    """All tasks that do not depend on a waiting task run, and a join waits for the answer. Answers
+    can be given one by one, and nothing runs again."""
     ran: list[str] = []
 
     async def note(name: str) -> str:
@@ -97,7 +97,7 @@ async def test_what_needs_no_answer_goes_on() -> None:
 
 
 async def test_questions_are_told_in_the_order_of_their_tasks() -> None:
-    """Whichever of them is reached first."""
+    """Questions have the order of their tasks, whichever is reached first."""
     names = [f"ask{number}" for number in range(8)]
     for _ in range(5):
         start = python("start", says(1), on_success=to(*names))
@@ -107,7 +107,7 @@ async def test_questions_are_told_in_the_order_of_their_tasks() -> None:
 
 
 async def test_an_answer_may_ask_again() -> None:
-    """Questions behind others are asked when it is their turn; also in a loop, each round anew."""
+    """Later questions are asked when they are reached, and in each round of a loop."""
     ask = wait("ask", on_success=to("enough"))
     enough = {
         "id": "enough",
@@ -146,7 +146,7 @@ async def test_an_answer_may_ask_again() -> None:
 async def test_an_answer_that_does_not_fit_changes_nothing(
     answers: dict[str, Any], message: str
 ) -> None:
-    """It is refused by name, and nothing of the same call is taken: the thread waits as before."""
+    """An invalid answer is named, no answer of the call is stored, and the thread still waits."""
     flows, _ = await begun(
         python("start", says(1)), parallel("p", wait("ask", schema=OK), wait("free"))
     )
@@ -163,8 +163,8 @@ async def test_an_answer_that_does_not_fit_changes_nothing(
 
 
 async def test_a_resume_tells_everything_once() -> None:
-    """Answers are there before anything runs: no task is told to start or to be skipped twice, and
-    what follows an answer does not wait for tasks that an earlier resume has left."""
+    """Answers are stored before anything runs. No task is reported as started or skipped twice, and
+    the next task does not wait for tasks of an earlier resume."""
     started, answered = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -215,7 +215,7 @@ async def test_an_answer_is_judged_by_the_schema_of_now(tmp_path: Path) -> None:
 
 
 async def test_a_waiting_thread_takes_no_input() -> None:
-    """New input is refused with the way out, and the answers given so far stay."""
+    """New input is refused with a suggested fix, and the answers given so far are preserved."""
     flows, _ = await begun(parallel("p", wait("a"), wait("b")))
     await flows.resume("w", "t", {"a": 1})
     with pytest.raises(ThreadRefusedError, match=r"'t' of workflow 'w' waits for answers.*resume"):
@@ -225,7 +225,7 @@ async def test_a_waiting_thread_takes_no_input() -> None:
 
 
 async def test_threads_that_cannot_be_resumed() -> None:
-    """One that has completed, and one that is not there."""
+    """A completed thread and an unknown thread cannot be resumed."""
     flows, _ = await begun(python("a", says(1)))
     with pytest.raises(ThreadRefusedError, match="'t' of workflow 'w' has completed"):
         await flows.resume("w", "t")
@@ -239,8 +239,8 @@ async def test_threads_that_cannot_be_resumed() -> None:
 
 
 async def test_a_changed_graph_is_refused(tmp_path: Path) -> None:
-    """The tasks that are other than before are named; prompts, retries and conditions may change;
-    with its graph back the thread goes on."""
+    """Changed tasks are named; prompts, retries and conditions may change. When its graph is
+    restored, the thread can be resumed."""
 
     def project(*tasks: Declared) -> Workflows:
         place = {"type": "sqlite"}
@@ -272,8 +272,8 @@ async def test_a_changed_graph_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_new_turn_keeps_the_conversation() -> None:
-    """Input on a completed thread is a new turn: messages and extra stay; errors and the declared
-    channels begin anew, and tasks run again."""
+    """Input to a completed thread starts a new turn: messages and extra are preserved, errors and
+    the declared channels are reset, and tasks run again."""
     tasks = (
         python("bad", raises(ValueError("no")), on_error=to("say"), on_success=to("say")),
         python(
@@ -300,7 +300,7 @@ async def test_a_new_turn_keeps_the_conversation() -> None:
 
 
 async def test_a_turn_that_waits_after_another() -> None:
-    """The answers of an earlier turn are none of a later one."""
+    """Answers of an earlier turn do not count in a later one."""
     flows, _ = await begun(wait("ask"))
     await flows.resume("w", "t", {"ask": "first"})
     result = await flows.run("w", {}, thread_id="t")
@@ -310,8 +310,8 @@ async def test_a_turn_that_waits_after_another() -> None:
 
 
 async def test_pausing_before_a_task() -> None:
-    """The run stops before it, others go on, and resuming begins it; asked again, it stops before
-    the next one."""
+    """The run pauses before a task while others run. Resuming starts the task; asked again, the run
+    pauses before the next one."""
     ran: list[str] = []
 
     async def note(name: str) -> str:
@@ -342,7 +342,7 @@ async def test_pausing_inside() -> None:
 
 
 async def test_paused_and_waiting_at_once() -> None:
-    """Resuming without an answer begins what was paused, and the question stays."""
+    """Resuming without an answer starts the paused task, and the question stays open."""
     flows = workflows(flow(parallel("p", wait("ask"), python("b", says(2)))))
     result = await flows.run("w", {}, thread_id="t", interrupt_before=["b"])
     assert (result.status, paths(result), result.paused) == ("waiting", ["p.ask"], ["p.b"])
@@ -353,7 +353,7 @@ async def test_paused_and_waiting_at_once() -> None:
 
 
 async def test_pausing_before_what_is_not_there() -> None:
-    """It is refused by name before anything runs, and leaves no thread."""
+    """An unknown task is rejected before anything runs, and no thread is created."""
     flows = workflows(flow(python("read", says(1))))
     with pytest.raises(NotFoundError, match="'w' has no task 'raed'; did you mean 'read'"):
         await flows.run("w", {}, thread_id="t", interrupt_before=["raed"])
@@ -361,7 +361,7 @@ async def test_pausing_before_what_is_not_there() -> None:
 
 
 async def test_a_failed_thread_goes_on_where_it_failed() -> None:
-    """What ended before and beside the failure does not run again; new input is refused."""
+    """Tasks that ended before or next to the failure do not run again; new input is refused."""
     ran: list[str] = []
     broken = [True]
 
@@ -377,11 +377,13 @@ async def test_a_failed_thread_goes_on_where_it_failed() -> None:
     flows = workflows(
         flow(task("a"), parallel("p", task("bad"), [task("b"), task("c")]), task("d"))
     )
-    with task_fails(ValueError, "task 'p.bad' of workflow 'w' failed: ValueError: no; what ended"):
+    with task_fails(
+        ValueError, "task 'p.bad' of workflow 'w' failed: ValueError: no; finished tasks"
+    ):
         await flows.run("w", {}, thread_id="t")
     assert sorted(ran) == ["a", "b", "bad", "c"]
     assert (await info(flows)).status == "failed"
-    with pytest.raises(ThreadRefusedError, match="has failed, and takes no new input"):
+    with pytest.raises(ThreadRefusedError, match="has failed and accepts no new input"):
         await flows.run("w", {}, thread_id="t")
     with task_fails(ValueError):
         await flows.resume("w", "t")
@@ -392,7 +394,7 @@ async def test_a_failed_thread_goes_on_where_it_failed() -> None:
 
 
 async def test_a_failure_keeps_the_answers() -> None:
-    """A run that fails after one answer keeps it, and can still be given the other ones."""
+    """A run that fails after an answer keeps it, and accepts further answers."""
     broken = [True]
 
     async def after(answer: str) -> str:
@@ -413,7 +415,7 @@ async def test_a_failure_keeps_the_answers() -> None:
 
 
 async def test_an_answer_for_a_thread_that_has_failed() -> None:
-    """The question that was open when another task failed can be answered at once."""
+    """A question that was open when another task failed can be answered immediately."""
     broken = [True]
 
     async def fragile() -> str:
@@ -443,7 +445,7 @@ async def test_waiting_inside_another_workflow() -> None:
 
 
 async def test_a_replay_begins_after_a_step() -> None:
-    """It is a thread of its own, in which the steps before do not run again; the old one stays."""
+    """A replay is a new thread that reuses earlier steps; the old thread does not change."""
     ran: list[str] = []
 
     async def note(name: str) -> str:
@@ -473,6 +475,6 @@ async def test_a_replay_begins_after_a_step() -> None:
 
 
 async def test_a_person_is_no_timeout() -> None:
-    """The time that nobody answers is not counted as a task's."""
+    """The time spent waiting for an answer does not count towards a task's timeout."""
     result = await run(parallel("p", wait("ask", timeout_seconds=0.01), timeout_seconds=30))
     assert result.status == "waiting"

@@ -1,6 +1,6 @@
-"""A graph as the runtime has one: a single node, which journals what it has done.
+"""A graph like that of the runtime: a single node that stores its progress in the journal.
 
-Run as a program, it journals records for ever, or claims a thread and waits.
+Run as a program, it stores records endlessly, or claims a thread and waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class State(TypedDict, total=False):
 
 
 async def opened(root: Path, dsn: str | None = None, **declared: Any) -> ThreadStore:
-    """The threads of a project in this folder, or in PostgreSQL."""
+    """Open the threads of a project in this folder, or in PostgreSQL."""
     if dsn is not None:
         declared = {"type": "postgres", "dsn": "{{ .env.THREADS_DSN }}", **declared}
     environ = {"THREADS_DSN": dsn} if dsn else {}
@@ -39,19 +39,19 @@ async def opened(root: Path, dsn: str | None = None, **declared: Any) -> ThreadS
 
 
 def listed(folder: Path) -> list[str]:
-    """The names of the files in a folder, and below it."""
+    """Return the names of all files below a folder."""
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
 class Triage:
-    """Three records, a failure if it is told so, a question, then the end."""
+    """Stores three records, fails if it should, asks a question, and ends."""
 
     def __init__(self, store: ThreadStore, thread: Thread = THREAD) -> None:
         self.store, self.thread = store, thread
         self.failure: Exception | None = None
         self.asks = True
         self.ran: list[str] = []
-        """What was done and not found in the journal."""
+        """The steps that ran because the journal did not have them."""
         graph = StateGraph(State)
         graph.add_node("tasks", self.tasks)
         graph.add_edge(START, "tasks")
@@ -65,7 +65,7 @@ class Triage:
             return await self.compiled.ainvoke(given, config, durability="sync")
 
     async def turn(self, given: Any) -> Any:
-        """New input to the thread."""
+        """Add new input to the thread."""
         return await self.run({"input": given, "status": "running"})
 
     async def tasks(self, state: State) -> State:
@@ -86,7 +86,7 @@ class Triage:
 
 
 class Endless(Triage):
-    """Four workers that print the number of each record once it is durable."""
+    """Four workers that print the number of each record after it is stored."""
 
     async def tasks(self, state: State) -> State:
         journal = await self.store.journal(self.thread)

@@ -30,7 +30,7 @@ _HERE = Path(__file__).parent
 
 
 def python(name: str, function: Callable[..., Any], **keys: Any) -> Declared:
-    """A task that calls a function of the test; `given` are its arguments."""
+    """Make a task that calls a function of the test; `given` are its arguments."""
     key = f"{function.__qualname__} at {id(function)}"
     _functions[key] = function
     caller = called_async if inspect.iscoroutinefunction(function) else called
@@ -53,12 +53,12 @@ def _with_context(function: str, context: TaskContext, given: dict[str, Any]) ->
 
 
 def says(value: Any) -> Callable[[], Any]:
-    """A function that returns this."""
+    """Return a function that returns this value."""
     return lambda: value
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
-    """A function that raises this."""
+    """Return a function that raises this error."""
 
     def fail() -> None:
         raise error
@@ -67,30 +67,30 @@ def raises(error: BaseException) -> Callable[[], Any]:
 
 
 def wait(name: str, **keys: Any) -> Declared:
-    """A task that asks for an answer."""
+    """Make a task that asks for an answer."""
     return {"id": name, "type": "wait", "prompt": f"{name}?", **keys}
 
 
 def collection(name: str, items: Any, *tasks: Declared, **keys: Any) -> Declared:
-    """These tasks for each item."""
+    """Make a task that runs these tasks for each item."""
     inner = {"task": tasks[0]} if len(tasks) == 1 else {"tasks": list(tasks)}
     return {"id": name, "type": "collection", "items": items, **inner, **keys}
 
 
 def parallel(name: str, *branches: Any, **keys: Any) -> Declared:
-    """These tasks, or lists of tasks, side by side."""
+    """Make a task that runs these tasks, or lists of tasks, concurrently."""
     return {"id": name, "type": "parallel", "branches": list(branches), **keys}
 
 
 def to(*names: str) -> dict[str, list[str]]:
-    """An edge to some tasks."""
+    """Make an edge to some tasks."""
     return {"next": list(names)}
 
 
 def loaded_project(
     root: Path, *declared: Declared, environ: Mapping[str, str] | None = None, **keys: Any
 ) -> LoadedProject:
-    """A project with these workflows, and threads in memory unless `checkpointer` is given."""
+    """Load a project with these workflows, with threads in memory by default."""
     data = {
         "name": "p",
         "embedders": [{"id": "words", "provider": "hashing"}],
@@ -108,18 +108,18 @@ def workflows(
     model: BaseChatModel | None = None,
     **keys: Any,
 ) -> Workflows:
-    """The workflows of such a project; close them if their threads are in files."""
+    """Return the workflows of such a project; close them if their threads are in files."""
     loaded = loaded_project(root, *declared, **keys)
     return Workflows(loaded, KnowledgeService(loaded), OneModel(model or Echo()))
 
 
 def flow(*tasks: Declared, **keys: Any) -> Declared:
-    """The workflow `w` of some tasks."""
+    """Make the workflow `w` of some tasks."""
     return {"id": "w", "tasks": list(tasks), **keys}
 
 
 async def run(*tasks: Declared, inputs: Mapping[str, Any] | None = None, **keys: Any) -> RunResult:
-    """Run these tasks as a workflow, in a thread of its own."""
+    """Run these tasks as a workflow, in a new thread."""
     return await workflows(flow(*tasks, **keys)).run("w", inputs or {})
 
 
@@ -127,7 +127,7 @@ async def run(*tasks: Declared, inputs: Mapping[str, Any] | None = None, **keys:
 def task_fails(
     cause: type[BaseException], match: str | None = None
 ) -> Iterator[pytest.ExceptionInfo[TaskError]]:
-    """A task fails inside the block, by this error."""
+    """Check that a task fails inside the block, with this error as the cause."""
     with pytest.raises(TaskError, match=match) as caught:
         yield caught
     assert isinstance(caught.value.__cause__, cause)

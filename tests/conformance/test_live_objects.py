@@ -178,7 +178,7 @@ def test_the_wrong_model_and_documents(tmp_path: Path) -> None:
     model: Any = WORDS
     with Project.build(model=model, documents=DOCUMENTS, root=tmp_path) as project:
         project.ingest("documents")
-        with pytest.raises(ModelError, match="expected a chat model of LangChain"):
+        with pytest.raises(ModelError, match="expected a LangChain chat model"):
             project.generate(QUESTION)
     texts: Any = ["Keys are rotated."]
     with pytest.raises(UsageError, match="expected documents of LangChain, got a str"):

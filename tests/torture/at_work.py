@@ -1,9 +1,9 @@
-"""Commands of `lorebind` in processes that may be stopped, killed or cut off at any moment.
+"""Run `lorebind` commands in processes that can be stopped, killed or disconnected at any moment.
 
-Each is forked from one process that has everything imported. Run as a program this is that one: it
-reads one JSON object per line, and answers each with a line.
+All are forked from one process that has imported everything. Run as a program, this module is that
+process: it reads one JSON object per line, and answers each with a line.
 
-at_work.py SECONDS_OF_A_LEASE SECONDS_OF_PATIENCE
+at_work.py LEASE_SECONDS BUSY_SECONDS
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 100.0
-"""After which a process that does not end has failed."""
+"""Seconds after which a process that has not ended counts as failed."""
 
 
 class Running:
-    """A process at work."""
+    """A running process."""
 
     def __init__(self, server: Processes, process: int, printed: Path) -> None:
         self.process = process
@@ -31,13 +31,13 @@ class Running:
         self._code: int | None = None
 
     def code(self) -> int | None:
-        """Its exit code, negative for the signal that ended it; None while it works."""
+        """Return its exit code, negative for a signal; None while it is running."""
         if self._code is None:
             self._code = self._server.ask(wait=self.process)
         return self._code
 
     def result(self) -> tuple[int, str]:
-        """Exit code and what it has printed, when it has ended."""
+        """Wait until it has ended, and return its exit code and output."""
         deadline = time.monotonic() + SECONDS
         while (code := self.code()) is None:
             assert time.monotonic() < deadline, f"does not end: {self.printed}"
@@ -49,7 +49,7 @@ class Running:
         return self._printed.read_text()
 
     def stop(self) -> None:
-        """Stop all its threads, wherever they are, and wait until they have."""
+        """Stop all its threads, wherever they are, and wait until they have stopped."""
         self._send(signal.SIGSTOP)
         while self.code() is None and not _has_stopped(self.process):
             time.sleep(0.001)
@@ -61,30 +61,30 @@ class Running:
         self._send(signal.SIGKILL)
 
     def _send(self, signal_: signal.Signals) -> None:
-        # One that has ended is kept by its parent until `code` has asked for it.
+        # The parent does not reap an ended process before `code` has asked for it.
         if self._code is None:
             os.kill(self.process, signal_)
 
 
 def _has_stopped(process: int) -> bool:
-    """Whether no thread goes on: on a busy machine a signal takes a while. Told by Linux alone."""
+    """Check whether all threads have stopped: signals take time on a busy machine. Linux only."""
     states = []
     for stat in Path(f"/proc/{process}/task").glob("*/stat"):
-        with suppress(OSError):  # the thread has ended meanwhile
+        with suppress(OSError):  # the thread has ended in the meantime
             states.append(stat.read_text().rpartition(")")[2].split()[0])
     return set(states) <= {"T", "t", "Z", "X"}
 
 
 class Processes:
-    """Starts them."""
+    """Starts processes that are forked from one parent."""
 
     def __init__(self, folder: Path, *, lease: float = 30, busy: float = 30) -> None:
         """
         Args:
-            folder: where they print to.
-            lease: the seconds that their leases last.
-            busy: the seconds that they wait for a SQLite file, and that PostgreSQL waits for them
-                within a transaction.
+            folder: where their output is written.
+            lease: the duration of their leases in seconds.
+            busy: the seconds that they wait for a SQLite file, and the limit for their idle
+                PostgreSQL transactions.
         """
         self._folder = folder
         self._started: list[Running] = []
@@ -97,7 +97,7 @@ class Processes:
         )
 
     def lorebind(self, root: Path, *arguments: str, **variables: object) -> Running:
-        """Run a command in a project's folder, with more environment variables."""
+        """Run a command in a project's folder, with additional environment variables."""
         return self.start(root, "lorebind.cli:main", *arguments, **variables)
 
     def start(self, root: Path, function: str, *arguments: str, **variables: object) -> Running:

@@ -1,4 +1,4 @@
-"""A cable to a server that can be cut: at both ends, or so that only one end hears of it."""
+"""A proxy for a server whose connections can be cut, at both ends or at the client's end only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import suppress
 
 
 class Cable:
-    """Carries TCP connections to a port of this machine."""
+    """Forwards TCP connections to a port of this machine."""
 
     def __init__(self, port: int) -> None:
         self._server = port
         self._changing = threading.Lock()
         self._ends: list[tuple[socket.socket, socket.socket]] = []
-        """Of all connections, cut ones too, those of the client and of the server."""
+        """The client's and the server's ends of all connections, including those that were cut."""
         self._cut = 0
-        """So many of the first of them."""
+        """Number of connections that were cut; they are the first in the list."""
         self._is_broken = False
         self._sign: bytes | None = None
         self.has_lost = threading.Event()
-        """Whether it has come to what `lose` said."""
+        """Set when the bytes given to `lose` were lost."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -29,8 +29,8 @@ class Cable:
         """End all connections.
 
         Args:
-            told: whether the server hears of it; otherwise its ends stay open.
-            mended: whether new ones can be made.
+            told: whether the server's ends are closed too; otherwise they stay open.
+            mended: whether new connections are accepted.
         """
         with self._changing:
             self._is_broken = not mended
@@ -41,7 +41,7 @@ class Cable:
                     _shut(server)
 
     def lose(self, sign: bytes) -> None:
-        """Lose these bytes of a connection, and all that would follow; both ends stay open."""
+        """Drop these bytes of a connection and everything after them; both ends stay open."""
         self._sign = sign
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Random projects with values of variables wherever they may stand, and all that they leave."""
+"""Random projects with values of variables in many places, and all files that they write."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _OTHERS = [
     "doctor",
 ]
 _TALKATIVE = ["lorebind_knowledge", "httpx", "httpcore"]
-"""Loggers that are heard at every level. What clients of clouds tell at DEBUG is theirs to hide."""
+"""Loggers that are captured at all levels. Cloud clients hide their own DEBUG messages."""
 _ODD = ["", "/", "+", "%41", "é", "~", "%2F", ".", "=", "%"]
 
 
 class Telling(BaseLoader):
-    """Tells its settings wherever it can."""
+    """Repeats its settings wherever it can."""
 
     def __init__(self, place: str, mood: str) -> None:
         if mood == "unmade":
@@ -59,7 +59,7 @@ class Telling(BaseLoader):
 
 
 class Project:
-    """A project in a folder, and the words that none but its `.env` may hold."""
+    """A project in a folder, and the words that only its `.env` may contain."""
 
     def __init__(self, case: random.Random, root: Path, server: WebServer) -> None:
         self._case, self._root, self._server = case, root, server
@@ -70,7 +70,7 @@ class Project:
         sources.append({"type": "inline", "documents": documents})
         sqlite = {"id": "file", "type": "sqlite"}
         qdrant = {"id": "file", "type": "qdrant", "config": {"path": f"{DATA_FOLDER}/points"}}
-        # JSON is YAML.
+        # JSON is valid YAML.
         declared = {
             "name": "confided",
             "embedders": [{"id": "words", "provider": "hashing"}],
@@ -84,11 +84,11 @@ class Project:
         server.otherwise = self._answer
 
     def commands(self) -> list[str]:
-        """Some of those that tell of a project, after those that fill it."""
+        """Return commands that fill a project, and some that report on it."""
         return [*_FIRST, *self._case.sample(_OTHERS, 2)]
 
     def run(self, command: str, monkeypatch: pytest.MonkeyPatch) -> str:
-        """What a command prints, and what is logged meanwhile."""
+        """Run a command, and return its output and all log messages."""
         printed, said = io.StringIO(), io.StringIO()
         output = self._case.choice(["table", "json", "yaml"])
         monkeypatch.setenv("COLUMNS", "10000")
@@ -110,7 +110,7 @@ class Project:
         return printed.getvalue() + said.getvalue()
 
     def kept(self) -> bytes:
-        """The name and every byte of all files that Lorebind keeps."""
+        """Return the names and contents of all files that Lorebind stores."""
         files = [path for path in (self._root / DATA_FOLDER).rglob("*") if path.is_file()]
         return b"\n".join(os.fsencode(path.name) + path.read_bytes() for path in files)
 
@@ -128,7 +128,7 @@ class Project:
         return f"{case.choice(_ODD)}{self._word()}{case.choice(_ODD)}"
 
     def _held(self) -> str:
-        """A text with a value in it, or none."""
+        """Return a text with or without a value in it."""
         case = self._case
         kinds = ["{}", "a{}", "{}-b", "{}.md", "x"]
         return case.choice(kinds).format(self._template(self._value()))

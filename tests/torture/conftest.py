@@ -1,4 +1,4 @@
-"""The fixture of the tests that try many cases."""
+"""The fixture for tests that try many cases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = Path(__file__).parents[2] / ".torture"
 def trials(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Iterator[Trials]:
-    """Tries a claim on a few cases, and on all of them with `--torture`."""
+    """Return an object that tries a claim on a few cases, and with `--torture` on all of them."""
     made = Trials(full=request.config.getoption("torture"), folder=KEPT)
     yield made
     for line in made.figures:

@@ -1,4 +1,4 @@
-"""A project's database file, damaged in ways that SQLite itself does not notice, and in others."""
+"""Damage to a project's database file, including damage that SQLite itself does not notice."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ VALUES: list[Any] = [
     b"\x00\x00\xc0\x7f" * 8,  # NaN
     b"\x00\x00\x80\x7f" * 256,  # infinity
 ]
-"""What is written into a column, whatever it is meant for."""
+"""Values that are written into any column, whatever its type."""
 
 
 def damage(file: Path, case: random.Random) -> str:
-    """Damage a database file in one way, and say in which."""
+    """Damage a database file in one way, and return a description of it."""
     return case.choice(_WAYS)(file, case)
 
 
@@ -92,7 +92,7 @@ def _drop(file: Path, case: random.Random) -> str:
 
 
 def _change_words(file: Path, case: random.Random) -> str:
-    """FTS5's own tables: rows too few, too many, or garbage."""
+    """Change FTS5's own tables: too few rows, too many, or garbage."""
     with closing(sqlite3.connect(file)) as db:
         shadows = db.execute(
             "select name from sqlite_master where name glob 'catalog_words_*_*' and type = 'table'"
@@ -176,7 +176,7 @@ def _columns(db: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _loosen(db: sqlite3.Connection, table: str) -> None:
-    """Take the constraints out of a table, as damage heeds none."""
+    """Remove the constraints of a table, so that it can contain invalid rows."""
     columns = ", ".join(f'"{name}"' for name in _columns(db, table))
     rows = db.execute(f'select rowid, {columns} from "{table}"').fetchall()
     indexes = db.execute(
@@ -193,7 +193,7 @@ def _loosen(db: sqlite3.Connection, table: str) -> None:
 
 
 def _garbled(value: Any, case: random.Random) -> Any:
-    """The value with a character or byte of it changed."""
+    """Return the value with one character or byte changed."""
     if not isinstance(value, str | bytes) or not value:
         return case.choice(VALUES)
     data = bytearray(value.encode() if isinstance(value, str) else value)

@@ -1,7 +1,7 @@
-"""Commands of `lorebind`, each project's in a forked child of a process that has it all imported.
+"""Run `lorebind` commands, each project's in a fork of a process that has imported everything.
 
-Run as a program: it reads one JSON object per line, and answers with another. A child that is
-killed, or that leaves by itself, is a child that answers nothing.
+Run as a program, it reads one JSON object per line, and answers each with another. A child that is
+killed, or that exits, does not answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WATCHED = frozenset(
         *("ctypes.dlopen", "webbrowser.open", "shutil.rmtree", "pty.spawn"),
     }
 )
-"""What hostile code does first, as Python tells those who audit it."""
+"""The first actions of hostile code, as names of Python's audit events."""
 
 
 class ForkedCli:
@@ -34,10 +34,10 @@ class ForkedCli:
         )
 
     def run(self, cwd: str, commands: list[list[str]], **variables: str) -> list[dict[str, Any]]:
-        """What each command left behind; fewer than there are commands if the child has died.
+        """Run commands and return their results; fewer results if the child has died.
 
-        Each has `code`, `text` (what it printed), `imported` (modules of project folders) and
-        `watched` (events of `WATCHED`), the last two since the child began.
+        Each has `code`, `text` (the output), `imported` (modules of project folders) and
+        `watched` (events of `WATCHED`). The last two count from the start of the child.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -66,7 +66,7 @@ def _serve() -> None:
     assert lorebind.doctor
     assert lorebind_knowledge.stores.langchain.store
     answers = os.fdopen(os.dup(1), "w")
-    sys.path[:] = ["", *sys.path[1:]]  # as `python -c` and notebooks have it
+    sys.path[:] = ["", *sys.path[1:]]  # as in `python -c` and in notebooks
     for line in sys.stdin:
         asked = json.loads(line)
         reader, writer = os.pipe()
@@ -104,7 +104,7 @@ def _done(main: Any, command: list[str]) -> dict[str, Any]:
             main()
         except SystemExit as left:
             code = left.code or 0
-        except BaseException as error:  # the user would see a traceback
+        except BaseException as error:  # users would see a traceback
             code = f"{type(error).__name__}: {error}"
     return {"code": code, "text": printed.getvalue()}
 

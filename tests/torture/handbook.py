@@ -1,6 +1,6 @@
-"""Twenty documents of five passages in two versions, in a project with a slow embedder.
+"""A project with a slow embedder and twenty documents of five passages in two versions.
 
-What a project serves is compared with what a fresh one does, and with what a reader has seen.
+The passages that it serves are compared with those of a new index and with what a reader saw.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ URIS = [f"docs/{number:02}.md" for number in range(DOCUMENTS + 3)]
 
 
 def project_of(embedder: str, *, batch: int, size: int) -> str:
-    """A project that yet lacks its VECTOR_DB, called `db`, and its CALLS_AT_ONCE.
+    """Return a project file with the placeholders VECTOR_DB, called `db`, and CALLS_AT_ONCE.
 
     Args:
         embedder: the class of its `Embeddings`.
-        batch: texts in a call.
-        size: of a passage, in tokens.
+        batch: number of texts per call.
+        size: size of a passage in tokens.
     """
     return f"""\
 name: handbook
@@ -62,14 +62,14 @@ SQLITE = "{ id: db, type: sqlite }"
 MEMORY = "{ id: db, type: memory }"
 
 _PAUSE = 0.02
-"""Seconds that a reader leaves the processor to others."""
+"""Seconds that a reader pauses, so that other processes can run."""
 
 Served = dict[str, list[tuple[str, str]]]
 """The ids and texts of the passages of each document, in their order."""
 
 
 def document(number: int, version: str) -> str:
-    """Five passages, of which the last is the same in every version."""
+    """Return a text of five passages; the last one is the same in all versions."""
     return "\n\n".join(
         f"passage {part} of document {number} as of {which}, {f'word{number}x{part} ' * 6}"
         for part, which in enumerate([version] * (PASSAGES - 1) + ["ever"])
@@ -82,17 +82,17 @@ FRIDAY = {
     for number, uri in enumerate(URIS)
     if number > 2
 }
-"""Three documents are gone and three are new, one of ten is as it was, the others are edited."""
+"""Three documents are removed, three are new, one of ten is unchanged, the others are edited."""
 
 
 def write_project(root: Path, vector_db: str, *, calls: int = 2) -> Path:
-    """A project with the documents as of Monday."""
+    """Write a project with Monday's documents."""
     project = PROJECT.replace("VECTOR_DB", vector_db).replace("CALLS_AT_ONCE", str(calls))
     return write(root, MONDAY | {"lorebind.yaml": project})
 
 
 def change(root: Path, after: Mapping[str, str] = FRIDAY) -> None:
-    """Let the documents be these."""
+    """Replace the documents with these."""
     for uri in URIS:
         (root / uri).unlink(missing_ok=True)
     write(root, dict(after))
@@ -104,7 +104,7 @@ def what_is_served(project: Project) -> Served:
 
 
 def fresh(folder: Path, documents: Mapping[str, str]) -> Served:
-    """What a new index of these documents serves."""
+    """Return what a new index of these documents serves."""
     root = write_project(folder, MEMORY)
     change(root, documents)
     with Project.load(root) as project:
@@ -120,10 +120,10 @@ def entry_of(index: Index, project: Project) -> IndexEntry:
 
 
 def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
-    """Searches find what is expected, the ledger knows of that, and the store has all of it.
+    """Check that searches, the ledger and the store agree with the expected documents.
 
     Returns:
-        the state of the index, and how many vectors its store says it has.
+        The state of the index, and the number of vectors that its store reports.
     """
     assert what_is_served(project) == expected
     index = project.knowledge.index("db")
@@ -143,10 +143,10 @@ def check_agreement(project: Project, expected: Served) -> tuple[State, int]:
 
 
 def read() -> None:
-    """Ask again and again, and say what was wrong: `lorebind.py STATES LAST`.
+    """Search repeatedly and report what was wrong: `lorebind.py STATES LAST`.
 
-    STATES is a file with two states of the documents, of which each document is in one or the
-    other; reading ends when there is a file LAST. What is printed is JSON.
+    STATES is a file with two states of the documents; each document has to be in one of them. The
+    reader stops when the file LAST exists. It prints JSON.
     """
     states: list[Any] = json.loads(Path(sys.argv[1]).read_text())
     before, after = ({uri: list(map(tuple, own)) for uri, own in one.items()} for one in states)

@@ -1,4 +1,4 @@
-"""Runs `lorebind` and presses Ctrl-C at its Nth function call, and perhaps once more later.
+"""Run `lorebind` and send Ctrl-C at its Nth function call, and optionally a second time later.
 
 interrupted.py N MILLISECONDS ARGUMENT…
 """
@@ -26,7 +26,7 @@ def _press() -> None:
 
 def _count(frame: FrameType, event: str, _argument: Any) -> None:
     global _calls
-    # From where the command watches for Ctrl-C: what is before is Python's own start.
+    # Count from where the command handles Ctrl-C: before that, Python itself is starting.
     if event == "call" and (_calls or frame.f_code.co_name == "_run"):
         _calls += 1
         if _calls == _at:

@@ -1,4 +1,4 @@
-"""An ingest that kills itself, for processes of `at_work`."""
+"""An ingest that kills itself, for the processes of `at_work`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.fatal_step import Steps
 
 
 def ingest() -> None:
-    """`lorebind VERB STEP`: ingest, killed at a step, at none if that is 0.
+    """Ingest and be killed at a step; 0 means never. Arguments: `lorebind VERB STEP`.
 
-    VERB is `reindex`, or a strategy of `ingest`. Printed are the steps that it took.
+    VERB is `reindex`, or a strategy of `ingest`. The number of steps is printed.
     """
     _, verb, at = sys.argv
     steps = Steps()

@@ -1,4 +1,4 @@
-"""LangChain's own store in PostgreSQL, as projects of these tests declare it."""
+"""LangChain's own vector store for PostgreSQL, as the projects of these tests declare it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAME = "chunks"
 
 
 def table(embedding: Embeddings, engine: PGEngine, schema: str) -> PGVectorStore:
-    """A store over a table of this name, which is made when it is missing."""
+    """Return a store on a table of this name, which is created if it is missing."""
     dimension = len(embedding.embed_query("probe"))
-    with suppress(ProgrammingError):  # it is there already
+    with suppress(ProgrammingError):  # the table exists already
         engine.init_vectorstore_table(NAME, dimension, schema_name=schema)
     return PGVectorStore.create_sync(engine, embedding, NAME, schema_name=schema)

@@ -1,4 +1,4 @@
-"""Small PDF and Word files that would take a machine, if nothing held them back."""
+"""Small PDF and Word files that would exhaust a machine without limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
 def _pdf(objects: Sequence[bytes]) -> bytes:
-    """A file of these objects, counted from 1; the first is the catalog."""
+    """Return a file with these objects, numbered from 1; the first is the catalog."""
     written = bytearray(b"%PDF-1.7\n")
     places = []
     for number, content in enumerate(objects, 1):
@@ -37,7 +37,7 @@ def _stream(data: bytes, entries: str = "") -> bytes:
 
 
 def _one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> bytes:
-    """A page with these resources and this content stream; `further` are objects from 6 on."""
+    """Return a page with these resources and content stream; `further` are objects from 6 on."""
     return _pdf(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -54,7 +54,7 @@ def _one_page(resources: str, content: bytes, further: Sequence[bytes] = ()) -> 
 def pdf_nested_forms(
     depth: int = 9, times: int = 9, leaf: bytes = b"BT /F1 1 Tf (x) Tj ET"
 ) -> bytes:
-    """Each form shows the next several times over."""
+    """Return a file in which each form shows the next one several times."""
     forms = []
     for number in range(depth):
         last = number == depth - 1
@@ -66,15 +66,15 @@ def pdf_nested_forms(
 
 
 def _deflated(piece: bytes, times: int) -> bytes:
-    """The zlib stream of a piece that is repeated so often, made without unpacking it."""
+    """Return the zlib stream of a repeated piece, without creating the unpacked data."""
     packer = zlib.compressobj(9)
     start = packer.compress(b" ") + packer.flush(zlib.Z_FULL_FLUSH)
-    block = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # refers to nothing before it
-    return start + block * times + packer.flush()  # whoever reads so far minds no checksum
+    block = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # has no back references
+    return start + block * times + packer.flush()  # readers that stop early ignore the checksum
 
 
 def pdf_deflated(size: int, times: int = 1) -> bytes:
-    """A page whose content unpacks to a long run of text operators, deflated so many times."""
+    """Return a page with many text operators, whose content is deflated this many times."""
     data = _deflated(b"BT /F1 1 Tf " + b"(x) Tj " * (MIB // 7) + b"ET ", size // MIB)
     for _ in range(times - 1):
         data = zlib.compress(data, 9)
@@ -82,19 +82,19 @@ def pdf_deflated(size: int, times: int = 1) -> bytes:
 
 
 def pdf_deflated_blanks(size: int) -> bytes:
-    """Doubly deflated blanks: a few kilobytes for gigabytes."""
+    """Return blanks that are deflated twice: a few kilobytes for gigabytes."""
     data = zlib.compress(_deflated(b" " * MIB, size // MIB), 9)
     return _one_page("", _stream(data, "/Filter [/FlateDecode /FlateDecode]"))
 
 
 def pdf_long_array(count: int) -> bytes:
-    """One operand that is an array of very many arrays."""
+    """Return a page with one operand that is an array of very many arrays."""
     data = _deflated(b"[" + b"[]" * MIB, count // MIB)
     return _one_page("", _stream(data, "/Filter /FlateDecode"))
 
 
 def pdf_object_stream(count: int) -> bytes:
-    """A page tree of very many pages, all the same one."""
+    """Return a page tree of very many pages that are all the same."""
     kids = b" ".join([b"3 0 R"] * count)
     return _pdf(
         [
@@ -106,7 +106,7 @@ def pdf_object_stream(count: int) -> bytes:
 
 
 def pdf_bookmarks_in_a_circle() -> bytes:
-    """An outline whose entries follow each other for ever."""
+    """Return an outline whose entries form an endless cycle."""
     return _pdf(
         [
             b"<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>",
@@ -120,7 +120,7 @@ def pdf_bookmarks_in_a_circle() -> bytes:
 
 
 def docx_of(*body: tuple[bytes, int], styles: Iterable[bytes] = (), doctype: str = "") -> bytes:
-    """A Word file whose body is these pieces of XML, each so often; `styles` are elements too."""
+    """Return a Word file whose body repeats these XML pieces; `styles` are elements too."""
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(docx_bytes(docx.Document()))) as empty,
@@ -144,11 +144,11 @@ def docx_of(*body: tuple[bytes, int], styles: Iterable[bytes] = (), doctype: str
 
 _PARAGRAPH = b"<w:p><w:r><w:t>x</w:t></w:r></w:p>"
 _RUN = b"<w:r><w:t>" + b"x" * (9 * MIB) + b"</w:t></w:r>"
-"""As long as libxml2 lets a text be."""
+"""The longest text that libxml2 allows."""
 
 
 def docx_nested_paragraphs(depth: int = 100, size: int = 27 * MIB) -> bytes:
-    """A long text at the bottom of paragraphs within paragraphs, in a table's cell."""
+    """Return a file with a long text inside nested paragraphs in a table cell."""
     return docx_of(
         (b"<w:tbl><w:tr><w:tc>", 1),
         (b"<w:p>", depth),
@@ -169,7 +169,7 @@ def docx_empty_paragraphs(size: int = 110 * MIB) -> bytes:
 
 
 def docx_style_chain(count: int = 3000) -> bytes:
-    """Each style is based on the next, and each is used."""
+    """Return a file in which each style is based on the next, and all are used."""
     styles = [
         b'<w:style w:type="paragraph" w:styleId="s%d"><w:name w:val="n%d"/>'
         b'<w:basedOn w:val="s%d"/></w:style>' % (number, number, number + 1)
@@ -195,7 +195,7 @@ def docx_breaks(size: int) -> bytes:
 
 
 def docx_entities() -> bytes:
-    """Entities that stand for entities, which XML parsers may expand."""
+    """Return a file with nested entities, which XML parsers may expand."""
     tens = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
     doctype = f'<!DOCTYPE w [<!ENTITY a0 "xxxxxxxxxx">{tens}]>'
     return docx_of((_PARAGRAPH.replace(b"x<", b"&a11;<"), 1), doctype=doctype)

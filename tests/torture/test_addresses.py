@@ -1,4 +1,4 @@
-"""Addresses that lead inside, in every spelling: nothing is connected to but what is allowed."""
+"""Internal addresses in every spelling: only allowed servers are connected to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .trials import Trials
 
 OPEN = "wiki.test"
-"""A host that is allowed, and private."""
+"""A private host that is allowed."""
 
 INSIDE = [
     *("127.0.0.0/8", "127.0.0.1/32", "0.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
@@ -61,7 +61,7 @@ AROUND = [
 
 
 def target(case: random.Random) -> IPv4Address | IPv6Address:
-    """An address that is not public, those of IPv4 now and then within one of IPv6."""
+    """Return an address that is not public; IPv4 addresses are sometimes embedded in IPv6."""
     network = ip_network(case.choice(INSIDE))
     address = network[case.randrange(min(network.num_addresses, 2**64))]
     if isinstance(address, IPv6Address) or case.random() < 0.7:
@@ -113,12 +113,12 @@ def spelled_ipv6(case: random.Random, address: IPv6Address) -> str:
 
 
 class Network:
-    """Names and connections: what is looked up, and everything that is connected to."""
+    """Replaces name resolution, and records all connections."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.connected: list[Any] = []
         self.others = "127.0.0.1"
-        """Where names lead that nobody allowed."""
+        """The address of all names that are not allowed."""
         look_up, connect = socket.getaddrinfo, socket.socket.connect
 
         def answer(
@@ -143,7 +143,7 @@ class Network:
 
 @pytest.fixture
 def servers(socket_enabled: None) -> Iterator[tuple[WebServer, WebServer]]:
-    """One that is allowed, and one that listens at every address of this machine and is not."""
+    """Start a server that is allowed, and one on all addresses of this machine that is not."""
     started = WebServer(), WebServer("0.0.0.0")
     yield started
     for server in started:
@@ -153,8 +153,8 @@ def servers(socket_enabled: None) -> Iterator[tuple[WebServer, WebServer]]:
 def test_addresses(
     trials: Trials, servers: tuple[WebServer, WebServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However an address inside is spelled, and whether it is declared, redirected to or what a
-    name leads to, it is an error of the source, and nothing is connected to."""
+    """An internal address is an error of the source in any spelling, whether it is declared, the
+    target of a redirect or what a name resolves to. Nothing connects to it."""
     allowed, inside = servers
     inside.otherwise = Answer(b"secret")
     monkeypatch.setattr(fetcher_module, "_FIRST_PAUSE", 0.0)
@@ -169,7 +169,7 @@ def test_addresses(
         address = case.choice(AROUND).format(host=host, port=port)
         fetcher = Fetcher(allow=[OPEN])
         if case.random() < 0.5:
-            # As UTF-8, which the headers of HTTP are not meant to be.
+            # UTF-8 bytes, which HTTP headers should not contain.
             location = address.translate({10: None, 13: None}).encode().decode("latin-1")
             status = case.choice([301, 302, 303, 307, 308])
             allowed.routes["/"] = Answer(b"", {"Location": location}, status)
@@ -185,7 +185,7 @@ def test_addresses(
 def test_names_that_are_allowed_open_no_credentials(
     trials: Trials, monkeypatch: pytest.MonkeyPatch, socket_enabled: None
 ) -> None:
-    """Where machines are handed credentials, not even a name that is allowed leads."""
+    """Addresses that serve cloud credentials are blocked even for allowed names."""
     network = Network(monkeypatch)
     metadata = ["169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "168.63.129.16", "100.100.100.200"]
 

@@ -1,4 +1,4 @@
-"""Several `apply` at once, some of them killed: nothing that was reported done is lost."""
+"""Concurrent `apply` calls, some of them killed: nothing that was reported as applied is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ vector_dbs:
 knowledge_bases: []
 """
 
-# Each line on standard output names what was applied; before the Nth call it ends as if killed.
+# Each line of output names an applied resource; before the Nth call the process exits as if killed.
 APPLYING = """\
 import os, sys
 from lorebind_knowledge.configuration import apply_resources
@@ -48,7 +48,7 @@ for number in range(count):
 
 
 def test_applies_at_once_lose_nothing(tmp_path: Path, trials: Trials) -> None:
-    """All that returned is in the file, which is valid, and nothing else is in its folder."""
+    """The file is valid and has everything that was reported; its folder has no other files."""
 
     def check(case: random.Random) -> None:
         folder = tmp_path / str(case.random())
@@ -71,7 +71,7 @@ def test_applies_at_once_lose_nothing(tmp_path: Path, trials: Trials) -> None:
 
 
 def _apply_at_once(folder: Path, count: int, last: list[int]) -> tuple[set[str], list[int]]:
-    """What processes that begin at the same time report as applied, and their exit codes."""
+    """Start processes at the same time; return what they applied, and their exit codes."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", APPLYING, folder, f"p{number}", str(count), str(end)],

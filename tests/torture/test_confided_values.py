@@ -1,4 +1,4 @@
-"""No value of a variable leaves the project, whatever its sources make of it."""
+"""Values of variables never leave the project, whatever its sources do with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_no_value_is_shown_or_kept(
     trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, socket_enabled: None
 ) -> None:
-    """No output, log or file holds a value that `.env` gave to an address, a bucket or a header."""
+    """No output, log or file contains a value of `.env` used in an address, bucket or header."""
     server = WebServer()
 
     def check(case: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""A damaged database: whatever was done to it, one line says what is wrong and what to do."""
+"""A damaged database: for any damage, one line says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_damage_is_said_in_a_line_and_can_be_repaired(
     capsys: pytest.CaptureFixture[str],
     trials: Trials,
 ) -> None:
-    """No traceback and an exit code of ours, whatever is damaged; the advice brings all back."""
+    """Any damage gives a known exit code and no traceback, and the suggested fix restores all."""
     whole = tmp_path / "whole"
     whole.mkdir()
     cli = Cli(whole, monkeypatch, capsys)
@@ -67,7 +67,7 @@ def _check_said(way: str, command: list[str], done: Done) -> None:
 
 
 def _repair(cli: Cli, file: Path, way: str, right: str) -> None:
-    """What the messages say: reindex; where that fails, move the file away and ingest again."""
+    """Follow the messages: reindex; if that fails, move the file away and ingest again."""
     if cli("knowledge", "reindex", "docs").code or cli(*QUERY).out != right:
         file.rename(file.with_name("damaged"))
         assert cli("knowledge", "ingest").code == 0, way

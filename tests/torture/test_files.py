@@ -1,4 +1,4 @@
-"""Files of a project in hostile folders, under hostile names, by hostile patterns."""
+"""Files of a project in hostile folders, with hostile names and hostile patterns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "secret"
 TEMPLATE = "{{ .content }} {{ .marker }}"
 _FILES = 5
 _READS = 1_000
-"""In a case."""
+"""Number of reads per case."""
 
 PROJECT = """\
 name: p
@@ -91,7 +91,7 @@ def _write(file: Path, text: str) -> None:
 
 @pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="no folder can be held here")
 def test_a_folder_that_is_swapped_for_a_link(trials: Trials) -> None:
-    """Whatever folder becomes a link while files are read, nothing outside is ever read."""
+    """If a folder is replaced by a link while files are read, no file outside is ever read."""
     trials.run("swapped folders", _swapped, short=4, full=100)
 
 
@@ -114,7 +114,7 @@ def _swapped(case: random.Random) -> None:
 
 @contextmanager
 def _swapping(folder: Path, outside: Path) -> Iterator[None]:
-    """Meanwhile the folder is a link to the other again and again."""
+    """Replace the folder by a link to the other one, again and again, during the block."""
     aside, ended = folder.with_name("aside"), threading.Event()
 
     def swap() -> None:
@@ -142,7 +142,7 @@ def _documents(project: Path, below: str) -> list[Callable[[], str]]:
 
 def _objects(project: Path, below: str) -> list[Callable[[], str]]:
     top, *rest = below.split("/")
-    if rest:  # the folder of the bucket is one that may be swapped
+    if rest:  # the folder of the bucket may be swapped
         project, below = project / top, "/".join(rest)
     found = FolderBucket("bucket", project, 1000).objects(below)
     return [lambda item=item: item.read("").data.decode() for item in found]  # type: ignore[misc]
@@ -154,14 +154,14 @@ def _templates(project: Path, below: str) -> list[Callable[[], str]]:
 
 
 def test_folder_names(trials: Trials) -> None:
-    """In a folder of any name a project is ingested and found, and writes nothing elsewhere."""
+    """In a folder of any name, a project can be ingested and searched, and writes nothing else."""
     trials.run("folder names", _named, short=3, full=120)
 
 
 def _named(case: random.Random) -> None:
     with tempfile.TemporaryDirectory() as place:
         name = "".join(case.choices(HOSTILE, k=case.randint(1, 8)))[:60].replace("/", "_")
-        # Names that a careless reading makes one: up to what an address takes for its end.
+        # Names that careless parsing of an address would cut off.
         names = {name, f"{name}1", f"{name}?1", f"{name}%31", name.partition("?")[0] or "-"}
         made = []
         for number, one in enumerate(sorted(names - {".", ".."})):
@@ -169,7 +169,7 @@ def _named(case: random.Random) -> None:
             try:
                 _write(project / "docs/a.md", f"# Keys\n\nRotate them, says number{number}.\n")
             except (OSError, UnicodeError):
-                continue  # no folder of this file system can have that name
+                continue  # the file system does not allow this folder name
             _write(project / "lorebind.yaml", PROJECT)
             made.append((project, f"number{number}"))
         for project, _ in made:
@@ -184,14 +184,14 @@ def _named(case: random.Random) -> None:
 
 
 def _files(place: str, *, but: Path) -> list[str]:
-    """All there is in a folder, but not in that one."""
+    """Return all files in a folder, except those in the given one."""
     below = os.path.join(but, "")
     found = [os.path.join(top, name) for top, _, names in os.walk(place) for name in names]
     return sorted(name for name in found if not name.startswith(below))
 
 
 def test_file_patterns(trials: Trials, tmp_path: Path) -> None:
-    """Any pattern is judged, and looked for if it may be, within bounds of memory and time."""
+    """Any pattern is validated and, if valid, matched, within limits of memory and time."""
     for depth in range(12):
         _write(tmp_path.joinpath(*["a"] * depth, "x.md"), "x")
 

@@ -1,4 +1,4 @@
-"""Random passages that try to leave their block, to hide, and to speak as a model's own tokens."""
+"""Random passages that try to leave their block, hide text, or imitate a model's own tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _passage(case: random.Random) -> str:
 
 
 def test_no_passage_leaves_its_block(trials: Trials) -> None:
-    """As content, title, address and label; what is read again is what was shown."""
+    """A passage's content, title, address and label stay in its block and can be read back."""
 
     def check(case: random.Random) -> None:
         hostile, renderer = _passage(case), case.choice([*RENDERERS])
@@ -56,7 +56,7 @@ def test_no_passage_leaves_its_block(trials: Trials) -> None:
 
 
 def test_no_passage_speaks_in_tokens(trials: Trials) -> None:
-    """No token of a model is in a block, not even for one who cannot see what is invisible."""
+    """No block contains a token of a model, even if invisible characters are ignored."""
 
     def check(case: random.Random) -> None:
         hostile, renderer = _passage(case), RENDERERS[case.choice([*RENDERERS])]
@@ -71,7 +71,7 @@ def test_no_passage_speaks_in_tokens(trials: Trials) -> None:
 
 
 def test_no_passage_forges_a_citation(trials: Trials) -> None:
-    """What is quoted of a passage is cited as that passage."""
+    """A quoted passage is cited as that passage."""
 
     def check(case: random.Random) -> None:
         is_cited_as_itself(_passage(case))

@@ -1,4 +1,4 @@
-"""Hostile text in names, documents and arguments: nothing that is printed acts on a terminal."""
+"""Hostile text in names, documents and arguments: no printed text controls a terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_no_text_acts_on_a_terminal(
     capsys: pytest.CaptureFixture[str],
     trials: Trials,
 ) -> None:
-    """Plain or in colours; data stays exact, the same in JSON and YAML."""
+    """With or without colors, no text controls the terminal; JSON and YAML data stay exact."""
     cli = Cli(tmp_path, monkeypatch, capsys)
 
     def check(case: random.Random) -> None:

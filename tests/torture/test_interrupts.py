@@ -27,11 +27,11 @@ COMMANDS: list[list[str]] = [
     ["doctor"],
 ]
 CALLS = 500_000
-"""About as many calls as a command makes, importing included."""
+"""The approximate number of function calls of a command, including imports."""
 
 
 def test_ctrl_c_is_a_line_at_any_moment(tmp_path: Path, trials: Trials) -> None:
-    """While it imports, reads, embeds, writes or ends, and when it comes twice."""
+    """Ctrl-C prints one line, at any moment of a command, even if it is pressed twice."""
     write(tmp_path, FILES)
 
     def check(case: random.Random) -> None:
@@ -49,7 +49,7 @@ def test_ctrl_c_is_a_line_at_any_moment(tmp_path: Path, trials: Trials) -> None:
         what = (command, at, again, done)
         if done.returncode == 130:
             assert done.stderr == LINE, what
-        else:  # it was done before
+        else:  # the command had ended before
             assert done.returncode in (0, 1), what
             assert "Traceback" not in done.stderr, what
 

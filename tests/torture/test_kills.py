@@ -1,4 +1,4 @@
-"""Ingests that are killed anywhere: a search works at once, and a rerun ends as if nothing was."""
+"""Ingests that are killed anywhere: searches work immediately, and a rerun completes the ingest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = [
 BATCH = 4
 DOCUMENTS = 16 if DENSE else 8
 IN_A_ROW = (1, 1, 2, 4)
-"""How often an ingest is killed before it is left in peace: at least once."""
+"""Number of kills before an ingest may end: at least one."""
 
 PROJECT = project_of(NOTING, batch=BATCH, size=100)
 VECTOR_DBS = {
@@ -56,7 +56,7 @@ VECTOR_DBS = {
 
 
 class Place(NamedTuple):
-    """A project, and what it reads from the environment: its database, perhaps."""
+    """A project, and its environment, for example with the address of its database."""
 
     root: Path
     environ: dict[str, str]
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Makes projects and copies of them, and ingests them in processes that may be killed."""
+    """Creates projects and copies of them, and ingests them in processes that may be killed."""
 
     def __init__(self, folder: Path, processes: Processes, server: Server | None) -> None:
         self._folder, self._processes, self._server = folder, processes, server
@@ -97,15 +97,15 @@ class Places:
                 db.execute(f"drop database {place.environ['PG_NAME']} with (force)")
 
     def ingest(self, place: Place, verb: str, at: int = 0) -> int:
-        """Ingest, killed at a step, at none when that is 0.
+        """Ingest, and kill the process at a step.
 
         Args:
             place: the project.
             verb: `reindex`, or a strategy of `ingest`.
-            at: the step.
+            at: the step; 0 means that the process is not killed.
 
         Returns:
-            the steps that it took; 0 when it was killed.
+            The number of steps; 0 if the process was killed.
         """
         run = self._processes.start(
             place.root, "tests.torture.killed:ingest", verb, str(at), **place.environ
@@ -132,7 +132,7 @@ URIS = [uri(number) for number in range(DOCUMENTS + 1)]
 
 
 def document(number: int, version: str) -> str:
-    """Three passages, of which the last is the same in every version."""
+    """Return a text of three passages; the last one is the same in all versions."""
     return "\n\n".join(
         f"passage {part} of document {number} as of {which}, {f'word{number}{part} ' * 5}"
         for part, which in (("one", version), ("two", version), ("three", "ever"))
@@ -144,7 +144,7 @@ def first_state() -> dict[str, str]:
 
 
 def change(root: Path) -> None:
-    """Two of three documents are edited, one goes, one comes."""
+    """Edit two of three documents, remove one and add one."""
     edited = {uri(n): document(n, "friday") for n in range(DOCUMENTS) if n % 3}
     write(root, edited | {uri(DOCUMENTS): document(DOCUMENTS, "friday")})
     (root / uri(0)).unlink()
@@ -156,7 +156,7 @@ def what_is_served(place: Place) -> dict[str, list[DocumentMatch]]:
 
 
 def state(place: Place) -> tuple[object, ...]:
-    """All that a user can see: passages with ids, places and scores; counts; an answer."""
+    """Return all that users can see: passages with ids, spans and scores; counts; an answer."""
     with Project.load(place.root, environ=place.environ) as project:
         stats = project.stats("docs")
         answer = project.query("docs", "document 17 word17one", top_k=7).matches
@@ -164,12 +164,12 @@ def state(place: Place) -> tuple[object, ...]:
 
 
 class Scene:
-    """An ingest that is to be killed, and what an undisturbed one does."""
+    """An ingest to be killed, and the result of an undisturbed one."""
 
     def __init__(self, places: Places, kind: str, verb: str, calls: int, *, begun: bool):
         self.verb, self._places = verb, places
         self.lost_at_most = calls * BATCH
-        """Texts that a kill may cost: a batch for each call that may be under way at once."""
+        """Maximum number of texts that a kill may cost: a batch per concurrent call."""
         project = PROJECT.replace("CALLS_AT_ONCE", str(calls))
         project = project.replace("VECTOR_DB", VECTOR_DBS[kind])
         self.start = places.new("start")
@@ -192,7 +192,7 @@ class Scene:
         assert state(fresh) == self.end
 
     def check(self, case: random.Random) -> None:
-        """Kill an ingest, and the reruns that a case may kill as well, until one ends."""
+        """Kill an ingest and possibly its reruns, until one ends."""
         place = self._places.new("killed", self.start)
         try:
             self._kill(place, case)
@@ -203,7 +203,7 @@ class Scene:
         given: list[tuple[str, str]] = []
         in_a_row = case.choice(IN_A_ROW)
         for attempt in range(in_a_row + 1):
-            # The further it came, the less is left to do.
+            # Later attempts have fewer steps left.
             at = case.randint(1, self.steps // (attempt + 1)) if attempt < in_a_row else 0
             ended = self._places.ingest(place, self.verb, at)
             before, given = given, embedded(place.log)
@@ -249,9 +249,9 @@ def test_kills(
     calls: int,
     full: int,
 ) -> None:
-    """After every kill each document is served whole, old or new; the rerun ends exactly where an
-    undisturbed ingest and a fresh index end, and gives the embedder no more that it had been given
-    than one batch for each call that may be under way at once."""
+    """After every kill, each document is served completely, old or new. The rerun ends with the
+    same state as an undisturbed ingest and a new index. It repeats at most one batch of texts per
+    concurrent embedder call."""
     monkeypatch.setenv("EMBEDDED_LOG", str(tmp_path / "questions.jsonl"))
     server = None if kind == "sqlite" else request.getfixturevalue("postgres")
     scene = Scene(Places(tmp_path, processes, server), kind, verb, calls, begun=begun)
@@ -262,7 +262,7 @@ FOREIGN = "/home/ann/lorebind/.venv/lib/lorebind_plugins/foreign.py"
 
 
 def test_steps_are_those_of_our_packages() -> None:
-    """A folder that is called as a package does not make what is in it ours."""
+    """Code in a folder that has the name of a Lorebind package does not count as Lorebind's."""
     foreign = compile("sum([len('a'), len('b')])", FOREIGN, "eval")
     steps = Steps()
     try:

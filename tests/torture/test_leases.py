@@ -1,4 +1,4 @@
-"""Ingests that are cut off or stopped while others follow: nothing is lost, and nothing mixed."""
+"""Ingests that are disconnected or stopped while others run: nothing is lost, nothing is mixed."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ ENDED = (
     "server closed the connection",
     "terminating connection",
 )
-"""How a process hears that PostgreSQL has ended its transaction: the reason may be lost on the way.
-"""
+"""Messages for a transaction that PostgreSQL has ended; the original reason may be lost."""
 LEASE, BUSY = 1.0, 1.0
-"""Seconds. The second is more than a busy machine lets a process wait for its turn."""
+"""Seconds. BUSY is longer than a process waits for the processor on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def make_scene(
 
 
 def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Server) -> None:
-    """The session that holds an ingest's lock is ended, and another ingest begins at once."""
+    """If the session that holds an ingest's lock ends, another ingest can start immediately."""
     holder = (
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
         " and query like '%%pg_try_advisory_lock%%'"
@@ -96,7 +95,7 @@ def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Se
         second = scene.ingest()
         (code, printed), (after, said) = scene.check(first, second)
         assert after == 0, said
-        # Its session may have been ended while it asked for the lock.
+        # Its session may have been ended while it was requesting the lock.
         assert code == 0 or any(sign in printed for sign in (OVERTAKEN, *ENDED)), printed
 
     trials.run("leases lost locks", check, short=1, full=50)
@@ -104,9 +103,9 @@ def test_a_lock_that_is_lost(trials: Trials, make_scene: MakeScene, postgres: Se
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
 def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, told: bool) -> None:
-    """All sessions of an ingest end, perhaps without the server's hearing of it; another follows.
+    """After all connections of an ingest are cut, another ingest completes.
 
-    The first may come through again, or not.
+    The server may not notice the cut, and the first ingest may reconnect or not.
     """
 
     def check(case: random.Random) -> None:
@@ -120,14 +119,14 @@ def test_a_connection_that_is_cut(trials: Trials, make_scene: MakeScene, told: b
 
 @pytest.mark.parametrize("kind", ["pgvector", "sqlite"])
 def test_a_process_that_is_stopped(trials: Trials, make_scene: MakeScene, kind: str) -> None:
-    """It is stopped beyond its lease; it goes on while another ingest is at work, or after that."""
+    """A process stopped beyond its lease continues safely during or after another ingest."""
 
     def check(case: random.Random) -> None:
         scene = make_scene(kind)
         first = scene.begin(case)
         first.stop()
         while kind == "sqlite" and first.code() is None and within_sqlite(scene):
-            first.go_on()  # it holds the file, which the next test is about
+            first.go_on()  # it holds the file, which is the subject of the next test
             time.sleep(case.uniform(0, 0.01))
             first.stop()
         second = scene.follow()
@@ -135,7 +134,7 @@ def test_a_process_that_is_stopped(trials: Trials, make_scene: MakeScene, kind: 
         first.go_on()
         (code, printed), (after, said) = scene.check(first, second)
         assert after == 0, said
-        # It may have been stopped before it had taken its lease.
+        # It may have been stopped before it had acquired its lease.
         known = (OVERTAKEN, UNDER_WAY, *ENDED)
         assert code == 0 or any(sign in printed for sign in known), printed
 
@@ -143,14 +142,14 @@ def test_a_process_that_is_stopped(trials: Trials, make_scene: MakeScene, kind: 
 
 
 def within_postgres(scene: Scene, server: Server) -> bool:
-    """Whether somebody is in a transaction that holds the row of a lease."""
+    """Check whether a transaction holds the row of a lease."""
     free = "select 1 from catalog_leases for no key update skip locked"
     with server.connect(scene.database) as db:
         return not db.execute(free).rowcount
 
 
 def within_sqlite(scene: Scene) -> bool:
-    """Whether somebody is writing the file."""
+    """Check whether a process is writing the file."""
     with closing(sqlite3.connect(scene.root / ".lorebind" / "lorebind.db", timeout=0)) as db:
         try:
             db.execute("begin immediate")
@@ -163,8 +162,8 @@ def within_sqlite(scene: Scene) -> bool:
 def test_a_process_that_is_stopped_as_it_writes(
     trials: Trials, make_scene: MakeScene, postgres: Server, kind: str
 ) -> None:
-    """PostgreSQL ends its transaction before the lease does; SQLite's file is held, which is said
-    to whoever wants it."""
+    """PostgreSQL ends the transaction before the lease expires. SQLite's file stays locked, and
+    other processes are told so."""
 
     def is_within(scene: Scene) -> bool:
         return within_sqlite(scene) if kind == "sqlite" else within_postgres(scene, postgres)
@@ -181,7 +180,7 @@ def test_a_process_that_is_stopped_as_it_writes(
         if kind == "sqlite" and first.code() is None:
             code, printed = scene.ingest().result()
             assert code == 1, printed
-            # It may have been somebody else who wrote at that moment.
+            # Another process may have been writing at that moment.
             assert HELD in printed or (UNDER_WAY in printed and not within_sqlite(scene)), printed
             first.go_on()
             scene.check(first, scene.follow())

@@ -1,4 +1,4 @@
-"""Vector databases that lose what they were given: no answer is empty, and an ingest repairs it."""
+"""Vector databases that lose vectors: no answer is empty, and an ingest repairs the index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT: dict[str, Any] = {}
 
 
 class Kept(InMemoryVectorStore):
-    """Keeps its documents in `KEPT`, beyond the objects of the class."""
+    """Stores its documents in `KEPT`, which outlives the object."""
 
     def __init__(self, embedding: Embeddings) -> None:
         super().__init__(embedding)
@@ -42,11 +42,11 @@ class Kept(InMemoryVectorStore):
 
 
 def kept(embedding: Embeddings) -> Kept:
-    """The same, of which nobody knows that it compares with every vector."""
+    """Return a store that is not known to compare all vectors."""
     return Kept(embedding)
 
 
-# Each loses so many vectors, or all of them.
+# Each function deletes this many vectors, or all of them.
 
 
 def lose_rows(case: random.Random, folder: Path, dsn: str, count: int) -> None:
@@ -113,9 +113,9 @@ DATABASES: dict[str, tuple[dict[str, Any], Any]] = {
     ),
 }
 ALONE = ("qdrant",)
-"""Databases that one program may have open at a time."""
+"""Databases that only one program can open at a time."""
 UNCOUNTED = ("exact", "langchain", "table")
-"""Databases that do not count: that few are lost may not be noticed."""
+"""Databases that do not count their vectors, so that a small loss may not be noticed."""
 
 
 class Scene:
@@ -160,7 +160,7 @@ class Scene:
 
 
 def answers(project: Project, top_k: int) -> dict[str, list[tuple[str, float]]]:
-    """What a question finds by strategies that put what scores the same in one order."""
+    """Return the results of strategies that have a fixed order for equal scores."""
     return {
         strategy: [
             (one.id, round(one.score, 5))
@@ -171,12 +171,12 @@ def answers(project: Project, top_k: int) -> dict[str, list[tuple[str, float]]]:
 
 
 def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -> None:
-    """No question is answered with nothing: it is an error that names the repair, or what is left.
+    """Check that each question returns the remaining passages or an error with a suggested fix.
 
     Args:
         project: the project.
-        scene: where it is.
-        lost: how many vectors are lost.
+        scene: the project's scene.
+        lost: number of lost vectors.
         every: the ids of all passages, the most similar first.
     """
     for strategy in STRATEGIES:
@@ -185,7 +185,7 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
                 found = project.query("docs", "word2x3", strategy=strategy, top_k=top_k).matches
             except StoreError as error:
                 said = str(error)
-                # The first sees the table that it knew gone, the others that all are lost.
+                # The first message is for a missing table, the other one for lost vectors.
                 assert "lorebind knowledge ingest" in said or "Ingest again" in said
                 continue
             ids = [one.id for one in found]
@@ -199,7 +199,7 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
 
 
 def finding(project: Project, *, deep: bool) -> tuple[str, str]:
-    """What `doctor` says of the knowledge base."""
+    """Return the status and detail of the knowledge base in `doctor`."""
     (found,) = [one for one in project.doctor(deep=deep) if one.part == "knowledge base docs"]
     return found.status, found.detail
 
@@ -208,8 +208,8 @@ def finding(project: Project, *, deep: bool) -> tuple[str, str]:
 def test_lost_vectors(
     trials: Trials, tmp_path_factory: pytest.TempPathFactory, new_dsn: Callable[[], str], kind: str
 ) -> None:
-    """Some are lost, or all: questions say so, `doctor` too, and an ingest restores them from the
-    embedding cache; where it cannot see that a few are lost, `doctor --deep` names what helps."""
+    """If some or all vectors are lost, questions and `doctor` report it, and an ingest restores
+    them from the embedding cache. If a small loss cannot be noticed, `doctor --deep` finds it."""
 
     def check(case: random.Random) -> None:
         scene = Scene(kind, tmp_path_factory.mktemp(kind), new_dsn())

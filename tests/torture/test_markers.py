@@ -1,4 +1,4 @@
-"""Markers in answers: each is known or reported, however it is written and wherever it is cut."""
+"""Markers in answers: each is recognized or reported, in any spelling and however it is split."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _marker(case: random.Random) -> tuple[str, list[int]]:
 
 
 def _answer(case: random.Random) -> tuple[str, set[str]]:
-    """An answer, and the markers that must be known or reported."""
+    """Return an answer, and the markers that must be recognized or reported."""
     parts, expected = [], set()
     for _ in range(case.randrange(1, 9)):
         marker, numbers = _marker(case)
@@ -61,7 +61,7 @@ def _cut(case: random.Random, text: str) -> list[str]:
 
 
 def test_every_marker_is_known_or_reported(trials: Trials) -> None:
-    """What is written as a marker is found, and nothing that is code, escaped or a link."""
+    """All markers are found, except in code, escapes and links."""
 
     def check_answer(case: random.Random) -> None:
         text, expected = _answer(case)
@@ -71,7 +71,7 @@ def test_every_marker_is_known_or_reported(trials: Trials) -> None:
 
 
 def test_a_stream_is_cut_anywhere(trials: Trials, tmp_path: Path) -> None:
-    """What a streamed answer cites and does not know is what the whole answer does."""
+    """A streamed answer has the same citations and unknown markers as the whole answer."""
     with shop(tmp_path) as project:
 
         def check_stream(case: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""PDF and Word files that were spoiled, or made to take the machine."""
+"""PDF and Word files that are damaged, or made to exhaust the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ print(json.dumps([said, (own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_m
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
 def test_bombs(trials: Trials) -> None:
-    """Whatever a document unpacks to, reading it stays below 512 MB and a minute."""
+    """Reading a document uses less than 512 MB and a minute, whatever it unpacks to."""
     names = list(BOMBS)
 
     def check(case: Case) -> None:
@@ -78,7 +78,7 @@ def readers() -> Iterator[Readers]:
 
 
 def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
-    """A file of which anything was changed is read, or refused with a reason that names it."""
+    """A file with random changes is read, or rejected with a reason that names it."""
     originals = {
         "pdf": pdf_bytes(["First page\nand more", "Second"], title="A", bookmarks=[("First", 0)]),
         "docx": handbook(),
@@ -110,7 +110,7 @@ def test_spoiled_documents(trials: Trials, readers: Readers) -> None:
 
 
 def _spoiled(case: Case, data: bytes) -> bytes:
-    """The bytes with a few of them changed, cut out, put in or said twice."""
+    """Return the bytes with some of them changed, removed, inserted or repeated."""
     spoiled = bytearray(data)
     for _ in range(case.choice([1, 3, 20])):
         at = case.randrange(len(spoiled) + 1)

@@ -1,4 +1,4 @@
-"""Projects that name code which does not belong where they name it: nothing of it is called."""
+"""Projects that name code in a place where it does not belong: none of it is called."""
 
 from __future__ import annotations
 
@@ -179,9 +179,9 @@ INSTALLED = [
     *("ｏｓ:system", "current:X", f"{'long' * 99}:x", "tricks2.deep:x", "yaml:missing"),
     "__main__:main",
 ]
-"""What no place but that of a wrapper takes."""
+"""Paths that only the place of a wrapper accepts."""
 SAFE_WRAPPERS = {"yaml:Loader", "numpy:save", "pydantic:BaseModel", "nowhere:x", "current:X"}
-"""Of these, those that are not functions; a function may make a wrapper, and is called."""
+"""Those of the paths that are not functions; a function may create a wrapper, and is called."""
 
 PLACES = {
     "embedder": ["good:Mine"],
@@ -195,7 +195,7 @@ PLACES = {
 
 
 def hostile(case: random.Random, place: str) -> str:
-    """The path of something that does not belong in a place."""
+    """Return the path of an object that does not belong in a place."""
     kind = case.randrange(6)
     if kind == 0:
         return case.choice(STANDARD)
@@ -225,7 +225,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "tricks:Popen": {"args": "true"},
     "shutil:rmtree": {"path": "x"},
 }
-"""What it takes to call some of them."""
+"""Arguments that some of them need to be called."""
 
 
 def declared(paths: dict[str, str]) -> dict[str, Any]:
@@ -271,7 +271,7 @@ LOOKING = [
     *("ask PROJECT keys", "validate -p PROJECT", "bindings explain -p PROJECT"),
     *("knowledge export -p PROJECT", "trust PROJECT"),
 ]
-"""What imports nothing of a project, or is not trusted yet to do so."""
+"""Commands that import no project code, or that are not trusted yet to do so."""
 WORKING = [
     *("knowledge list -p PROJECT", "knowledge plan docs -p PROJECT"),
     *("knowledge query docs -q keys -p PROJECT", "knowledge query more -q keys -p PROJECT"),
@@ -282,7 +282,7 @@ WORKING = [
 def test_nothing_is_called_that_does_not_belong(
     trials: Trials, tmp_path: Path, cli: ForkedCli
 ) -> None:
-    """In no place and by no command; `ask`, `validate`, `explain` and `trust` import nothing."""
+    """Misplaced code is never called; `ask`, `validate`, `explain` and `trust` import nothing."""
 
     def check(case: random.Random) -> None:
         paths = {place: case.choice(good) for place, good in PLACES.items()}

@@ -1,4 +1,4 @@
-"""Projects whose files were mutated: each is loaded, or each of its problems has a place."""
+"""Projects with mutated files: each is loaded, or each of its problems has a location."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 VALUE, LITERAL = "value-of-a-variable", "sk-literal-in-a-file"
-"""What no message may say."""
+"""Texts that no message may contain."""
 ENVIRON = dict.fromkeys((*mistaken_project.ENVIRON, "PGVECTOR_DSN", "KEY", "HOST"), VALUE)
 
 EVERYTHING = """\
@@ -96,7 +96,7 @@ HOSTILE: list[Any] = [
 
 
 def edit_text(case: random.Random, text: str) -> str:
-    """Some characters, or lines, of a text are taken away, doubled, moved or put in."""
+    """Remove, repeat, move or insert some characters or lines of a text."""
     for _ in range(case.randint(1, 6)):
         lines = text.splitlines(keepends=True) or [""]
         at, line = case.randrange(len(text) + 1), case.randrange(len(lines))
@@ -118,7 +118,7 @@ def edit_text(case: random.Random, text: str) -> str:
 
 
 def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every mapping and list, with each of its keys."""
+    """Yield each mapping and list with each of its keys."""
     if isinstance(value, dict | list):
         for key in list(value) if isinstance(value, dict) else range(len(value)):
             yield value, key
@@ -126,7 +126,7 @@ def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def edit_structure(case: random.Random, text: str) -> str:
-    """Some values become others, go, come twice, or get another key."""
+    """Replace, remove or repeat some values, or change their keys."""
     data = yaml.safe_load(text)
     for _ in range(case.randint(1, 4)):
         places = list(nodes(data))
@@ -150,7 +150,7 @@ def edit_structure(case: random.Random, text: str) -> str:
 
 
 def bomb(case: random.Random, text: str) -> str:
-    """What is small to write and large to read, at the end of a file."""
+    """Append text that is small to write but large to read."""
     width, depth = case.choice([2, 9, 40]), case.choice([3, 9, 70, 900])
     layers = [f"b0: &b0 [{', '.join(['x'] * width)}]"]
     match case.randrange(6):
@@ -180,12 +180,12 @@ def bomb(case: random.Random, text: str) -> str:
 
 
 class TooMuchWorkError(Exception):
-    """A file took more calls of functions than any of its size should."""
+    """A file needed more function calls than a file of its size should."""
 
 
 @contextmanager
 def at_most(calls: int) -> Iterator[None]:
-    """A bound on the work of a block, whatever the machine: it is stopped beyond it."""
+    """Limit the number of function calls of a block, independent of the machine."""
     left = calls
 
     def count(*event: Any) -> None:
@@ -204,7 +204,7 @@ def at_most(calls: int) -> Iterator[None]:
 
 
 def check_place(problem: Problem, root: Path, data: dict[str, bytes]) -> None:
-    """A problem stands in a line of a file of the project, and says something."""
+    """Check that a problem has a message and a line in a file of the project."""
     assert problem.message.strip()
     assert problem.file in data, problem
     text = data[problem.file].decode(errors="replace")
@@ -214,7 +214,7 @@ def check_place(problem: Problem, root: Path, data: dict[str, bytes]) -> None:
 
 
 def bases(folder: Path) -> list[Path]:
-    """Valid projects, in folders of their own."""
+    """Return valid projects, each in its own folder."""
     names = ("extending", "langchain", "quickstart", "support")
     found = [Path(shutil.copytree(EXAMPLES / name, folder / name)) for name in names]
     found.append(write(folder / "several files", mistaken_project.FILES))
@@ -225,8 +225,8 @@ def bases(folder: Path) -> list[Path]:
 
 
 def test_projects(trials: Trials, tmp_path: Path) -> None:
-    """The outcome is a project or problems that each have a place in range and words without a
-    secret, after an amount of work that has a bound, and no other exception ever."""
+    """The result is a project, or problems with a valid location and no secrets. The amount of work
+    is limited, and no other exception is raised."""
     projects = bases(tmp_path)
 
     def check(case: random.Random) -> None:

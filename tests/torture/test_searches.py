@@ -1,4 +1,4 @@
-"""Searches while documents are edited and ingested: each is found whole, as it was or as it is."""
+"""Searches while documents are edited and ingested: each is found whole, in one of its versions."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from .trials import Trials
 
     State = dict[str, list[str]]
-    """The texts of each document, sorted; those without any are left out."""
+    """The texts of each document, sorted; documents without texts are omitted."""
 
 SEARCHES = 54
-"""At least, of each case."""
+"""Minimum number of searches per case."""
 BETWEEN_BATCHES = 2
-"""Searches that an ingest waits for before each batch of texts that it has embedded."""
+"""Number of searches that an ingest waits for before each batch of embedded texts."""
 NAMES = [f"{number}.md" for number in range(7)]
 STRATEGIES = ("similarity", "lexical", "hybrid", "mmr")
 VERBS = ("upsert", "upsert", "replace", "reindex")
 
 
 class Scene:
-    """A writer that edits and ingests, and readers that do not stop searching."""
+    """A writer that edits and ingests, and readers that search continuously."""
 
     def __init__(self, case: random.Random, benches: list[Bench]) -> None:
         self._case, self._writer = case, benches[0]
         self._benches = [bench for bench in benches for _ in range(2 // len(benches))]
         self._states: list[State] = []
-        """What each ingest, the first one too, has led to or is about to."""
+        """The state that each ingest has led to or will lead to, including the first one."""
         self._in_one_step: list[bool] = []
-        """Whether all of it becomes visible at once."""
+        """Whether all changes of each ingest become visible together."""
         self._searches = 0
         self._readers: list[asyncio.Task[None]] = []
         for bench in benches:
@@ -79,8 +79,8 @@ class Scene:
                 raise error or AssertionError("a reader has ended")
 
     def _edit(self, verb: str) -> None:
-        """Some documents are written anew, one may come and one go; what a reindex would keep
-        stays."""
+        """Rewrite some documents, and perhaps add or remove one. None is removed for a reindex,
+        which would then keep the old index."""
         case, version = self._case, len(self._states)
         state = dict(self._states[-1]) if self._states else {}
         if len(state) > 2 and verb != "reindex":
@@ -107,7 +107,7 @@ class Scene:
 
     async def _read(self, bench: Bench, chance: random.Random) -> None:
         newest: dict[str, int] = defaultdict(int)
-        """Of each document the oldest version that may still be found."""
+        """The oldest version of each document that a search may still find."""
         while True:
             first = max(len(self._states) - 2, 0)
             strategy = chance.choice(STRATEGIES)
@@ -134,7 +134,7 @@ class Scene:
 
 
 def parts(kind: str, root: Path, dsn: str) -> tuple[Any, Catalog]:
-    """A store and its catalog."""
+    """Create a store and its catalog."""
     match kind:
         case "memory":
             return MemoryStore(), Catalog()
@@ -158,8 +158,8 @@ def test_searches(
     short: int,
     full: int,
 ) -> None:
-    """No search during an ingest finds a document without its chunks, a mixture of its versions,
-    or an older one than before; a rebuilt index is seen as a whole; and none fails."""
+    """No search during an ingest finds a document without its chunks, a mix of its versions, or an
+    older version than before. A rebuilt index becomes visible as a whole, and no search fails."""
     new_dsn: Callable[[], str] = str
     if kind == "pgvector":
         new_dsn = request.getfixturevalue("new_dsn")
@@ -167,7 +167,7 @@ def test_searches(
 
     def check(case: random.Random) -> None:
         root, dsn = tmp_path / str(next(folders)), new_dsn()
-        # Where a store can be opened twice, the readers have one of their own as well.
+        # If a store can be opened twice, the readers also use one of their own.
         benches = [
             Bench(root, lambda: parts(kind, root, dsn)) for _ in range(1 if kind == "memory" else 2)
         ]

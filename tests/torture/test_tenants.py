@@ -1,7 +1,7 @@
-"""Tenants, projects, workflows and knowledge bases in one database, each doing what it likes.
+"""Random operations of tenants, projects, workflows and knowledge bases in one database.
 
-They have documents of the same names, some of the same texts, and collections with the same ids. A
-model knows what each has ingested: that is what each finds and counts, and nothing else.
+They have documents with the same names, some with the same texts, and collections with the same
+ids. A model records what each has ingested: each finds and counts that, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .trials import Trials
 
 OPERATIONS = 19
-"""Of each case."""
+"""Number of operations per case."""
 TENANTS = ("default", "acme", "acme/x")
 PROJECTS = ("shop", "shop2")
 PLACES = ((None, "one"), (None, "two"), ("flow", "one"))
@@ -37,7 +37,7 @@ EVERYBODY = "What everybody says of the keys."
 
 
 class Owner(NamedTuple):
-    """Whose knowledge base it is, and which."""
+    """The owner of a knowledge base, and its id."""
 
     tenant: str
     project: str
@@ -54,7 +54,7 @@ OWNERS = [
 def declared(
     name: str, vector_db: dict[str, Any], folder: Path, environ: dict[str, str]
 ) -> KnowledgeService:
-    """A project with two knowledge bases over the same files, and a workflow with its own."""
+    """Declare a project with two knowledge bases over the same files, and one in a workflow."""
 
     def base(kb_id: str) -> dict[str, Any]:
         sources = [{"type": "markdown_glob", "path": "docs/*.md"}]
@@ -72,7 +72,7 @@ def declared(
 
 
 class World:
-    """One database, and what everybody has in it."""
+    """One database, and the documents of all owners in it."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class World:
                 (operation,) = self._case.choices(operations, weights)
                 with tenant(owner.tenant):
                     await operation(owner, self._services[owner.project])
-            for owner in self._owners:  # whatever the others did last
+            for owner in self._owners:  # check all owners after the operations of the others
                 with tenant(owner.tenant):
                     await self.query(owner, self._services[owner.project])
         finally:
@@ -112,7 +112,7 @@ class World:
         )
 
     def _write(self, owner: Owner) -> dict[str, str]:
-        """The files as this owner has them now: some as they were, some new, some gone."""
+        """Write this owner's files: some are unchanged, some new, some removed."""
         had = self._indexed.get(owner, {})
         uris = self._case.sample(URIS, self._case.randint(1, len(URIS)))
         texts = {
@@ -148,7 +148,7 @@ class World:
 
     async def reindex(self, owner: Owner, service: KnowledgeService) -> None:
         had, texts = self._indexed.get(owner, {}), self._write(owner)
-        if had.keys() <= texts.keys():  # else it would go on with the old one
+        if had.keys() <= texts.keys():  # otherwise the old index stays in use
             await service.reindex(owner.kb, workflow=owner.workflow)
             self._indexed[owner] = texts
 
@@ -196,7 +196,7 @@ class World:
         expected = sum((self._expected(one, settings) for one in both), Counter[str]())
         assert {match.text for match in found} == expected.keys()
 
-    # What is added by hand.
+    # Documents that are added by calls.
 
     def _collection(self, owner: Owner, service: KnowledgeService) -> tuple[Any, dict[str, str]]:
         mine = self._collected.setdefault((owner.tenant, owner.project), {})
@@ -236,7 +236,7 @@ def test_tenants(
     short: int,
     full: int,
 ) -> None:
-    """Each finds, counts and plans by what is its own, whatever the others do."""
+    """Each owner finds, counts and plans with its own data, whatever the others do."""
     configs = {"memory": {}, "sqlite": {"path": "shared.db"}, "pgvector": {"dsn": "{{ .env.DSN }}"}}
     new_dsn = request.getfixturevalue("new_dsn") if kind == "pgvector" else str
     folders = itertools.count()

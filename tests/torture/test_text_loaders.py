@@ -1,4 +1,4 @@
-"""Loaders of text: whatever the bytes are, they answer, and what they give is consistent."""
+"""Loaders of text: for any bytes, they end with an error or a consistent result."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ MUTATIONS: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 
 def _check_consistent(document: LoadedDocument) -> None:
     text = document.text
-    text.encode()  # no half characters, which no database takes
+    text.encode()  # no lone surrogates, which databases reject
     assert "\0" not in text
     assert document.title.strip()
     assert 0 <= document.body_start <= len(text)
@@ -151,7 +151,7 @@ def _check_consistent(document: LoadedDocument) -> None:
 
 
 def test_mutated_documents(trials: Trials) -> None:
-    """Whatever happened to a document, it is read or refused, and its passages stand where said."""
+    """A mutated document is read or rejected, and its passages are at their stated locations."""
 
     def check(case: random.Random) -> None:
         suffix, data = case.choice(DOCUMENTS)
@@ -171,7 +171,7 @@ def test_mutated_documents(trials: Trials) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
 def test_bombs(trials: Trials) -> None:
-    """Four mebibytes that were made to be slow or large are answered within the limits."""
+    """Documents of 4 MiB that were made to be slow or large are handled within the limits."""
     names = [*FEW, *(name for name in BOMBS if name not in FEW)]
 
     def check(case: Case) -> None:

@@ -1,4 +1,4 @@
-"""The tool of the other tests here: the same cases every time, and none lost."""
+"""The tool of the other tests here: the same cases every time, and none is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_a_case_is_the_same_whenever_it_is_tried(tmp_path: Path) -> None:
-    """Its number alone decides what it is."""
+    """The content of a case depends on its number only."""
     seen: list[float] = []
 
     def check(case: Case) -> None:
@@ -28,7 +28,7 @@ def test_a_case_is_the_same_whenever_it_is_tried(tmp_path: Path) -> None:
 
 
 def test_a_full_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    """What passed is not tried again; what failed is, and is named."""
+    """A resumed run repeats the failed cases, which are named, but not those that passed."""
     tried: list[float] = []
     broken = True
 

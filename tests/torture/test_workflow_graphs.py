@@ -1,4 +1,4 @@
-"""Workflows of any form do what a slow model of them says, whichever task is faster."""
+"""Random workflows do what a slow model of them predicts, whichever task is faster."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .workflow_model import Graph, Node
 
     Lead = Callable[[str], None]
-    """Makes an edge from where it was taken to a task."""
+    """A function that adds an edge from an earlier task to the named task."""
     Part = tuple[str, list[Lead]]
-    """The task by which a part of a program is entered, and the edges that lead out of it."""
+    """The first task of a part of a program, and the edges that lead out of the part."""
 
 CHANNELS = {"seen": {"reducers": [f"{__name__}:appended"], "default": []}}
 
@@ -39,7 +39,7 @@ def appended(seen: list[Any], update: Any) -> list[Any]:
 
 @pytest.fixture
 def examples(request: pytest.FixtureRequest) -> settings:
-    """So many as there is time for."""
+    """Return Hypothesis settings with as many examples as time allows."""
     return settings(
         max_examples=500 if request.config.getoption("torture") else 15,
         database=None,
@@ -48,15 +48,15 @@ def examples(request: pytest.FixtureRequest) -> settings:
 
 
 class Workshop:
-    """Makes tasks of a model, which note what happens, and dawdle at random."""
+    """Creates the tasks of a model, which record their execution and pause randomly."""
 
     def __init__(self, seed: float) -> None:
         self.dice = random.Random(seed)
         self.log: list[tuple[str, str]] = []
         self.known: dict[str, set[str]] = {}
-        """By task: those whose outputs it may name."""
+        """The tasks whose outputs each task may use."""
         self.sees: dict[str, tuple[set[str], list[str]]] = {}
-        """By task: whose outputs it saw, and what stood in the channel."""
+        """The tasks whose outputs each task saw, and the content of the channel."""
 
     def began(self, name: str) -> int:
         return self.log.index(("start", name))
@@ -105,7 +105,7 @@ class Workshop:
 
 
 async def played(graph: Graph, workshop: Workshop, **keys: Any) -> tuple[RunResult, list[str]]:
-    """What a graph gives in the end, and the tasks that failed before; it is resumed each time."""
+    """Run a graph and resume it after failures; return the result and the failed tasks."""
     flows = workflows(flow(*workshop.declared(graph), channels=CHANNELS, **keys))
     failed: list[str] = []
     while True:
@@ -120,7 +120,7 @@ async def played(graph: Graph, workshop: Workshop, **keys: Any) -> tuple[RunResu
 
 
 def check(graph: Graph, model: Expected, workshop: Workshop, result: RunResult) -> None:
-    """Compare what happened with the model, but for the output."""
+    """Compare the execution with the model, except for the output."""
     nodes = {node.name: node for node in graph.every()}
     functions = {name for name, node in nodes.items() if node.kind == "python"}
     runs = {name for name in functions & {*model.past} if nodes[name].condition is not False}
@@ -141,7 +141,7 @@ def check(graph: Graph, model: Expected, workshop: Workshop, result: RunResult) 
 
 
 def is_in_order(seen: list[str], model: Expected) -> bool:
-    """Whether each stands after those that led to it, and once."""
+    """Check that each task comes once, and after those that led to it."""
     places = {name: at for at, name in enumerate(seen)}
     return len(places) == len(seen) and all(
         places[one] < at for name, at in places.items() for one in model.past[name] & {*places}
@@ -149,8 +149,8 @@ def is_in_order(seen: list[str], model: Expected) -> bool:
 
 
 def test_graphs_without_loops(examples: settings) -> None:
-    """A task runs once if an edge to it was taken, after all that led to it, and sees their outputs
-    and writes and nothing of others; failures are handled or resumed; the rest is skipped."""
+    """A task runs once if an edge to it was taken, after all tasks that lead to it, and sees only
+    their outputs and writes. Failures are handled or resumed; all other tasks are skipped."""
 
     @examples
     @given(graphs())
@@ -166,8 +166,8 @@ def test_graphs_without_loops(examples: settings) -> None:
 
 
 def test_state_is_of_the_graph_and_not_of_the_clock(examples: settings) -> None:
-    """What stands in the channels after a run, and in which order, is the same however long tasks
-    take."""
+    """The content of the channels after a run, including its order, does not depend on how long
+    tasks take."""
     outputs = {"seen": "{{ .state.seen }}", "errors": "{{ .state.errors }}"}
 
     @examples
@@ -185,7 +185,7 @@ def test_state_is_of_the_graph_and_not_of_the_clock(examples: settings) -> None:
 
 
 class Machine:
-    """Makes tasks of a program, which note when they begin and end, and dawdle at random."""
+    """Creates the tasks of a program, which record their start and end, and pause randomly."""
 
     def __init__(self, program: list[Any], seed: float) -> None:
         self.dice = random.Random(seed)
@@ -233,7 +233,7 @@ class Machine:
         return [self._after(entry)]
 
     def _task(self, name: str, says: list[str] | None = None, **keys: Any) -> str:
-        """A task that says these texts in turn."""
+        """Create a task that returns these texts in turn."""
         begun = 0
 
         async def work() -> str | None:
@@ -266,8 +266,8 @@ def _lead(ends: list[Lead], target: str) -> None:
 
 
 def test_programs_with_loops(examples: settings) -> None:
-    """Loops, forks and choices within each other run each task as often as the program says, after
-    all that is before it."""
+    """Nested loops, forks and choices run each task as often as the program says, after all tasks
+    before it."""
 
     @examples
     @given(programs(), st.randoms(use_true_random=False))

@@ -1,4 +1,4 @@
-"""Workflows that are killed anywhere and resumed: nothing is lost, and little is done again."""
+"""Workflows that are killed anywhere and resumed: nothing is lost, and little is repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [
 
 MAIN = "tests.torture.workflow_at_work:main"
 GONE_SECONDS = 20.0
-"""In which a server notices that a process is gone."""
+"""Seconds until a server notices that a process is gone."""
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ class Scene:
         self.root, self._processes = root, processes
         self._began = root / "began"
         self.again: list[int] = []
-        """How many items a kill had run again."""
+        """Number of items that ran again because of a kill."""
 
     def killed_after(self, items: int, seconds: float, verb: str) -> bool:
-        """Run until so many are begun and a moment more; whether it was killed by then."""
+        """Run until this many items have started, wait, and kill; return whether it was running."""
         running = self._processes.start(self.root, MAIN, verb)
         while len(self.begun()) < items and running.code() is None:
             time.sleep(0.001)
@@ -64,13 +64,13 @@ class Scene:
         return False
 
     def resumed(self) -> object:
-        """What the run gives when nobody kills it any more."""
+        """Resume the run without killing it, and return its result."""
         deadline = time.monotonic() + GONE_SECONDS
         while True:
             code, printed = self._processes.start(self.root, MAIN, "resume").result()
             if code == 0:
                 return json.loads(printed.splitlines()[-1])
-            if "has no thread" in printed:  # it was killed before it began
+            if "has no thread" in printed:  # it was killed before the thread was created
                 code, printed = self._processes.start(self.root, MAIN, "run").result()
                 assert code == 0, printed
                 return json.loads(printed.splitlines()[-1])
@@ -79,11 +79,11 @@ class Scene:
             time.sleep(0.01)
 
     def begun(self) -> list[str]:
-        """What has been begun, item by item."""
+        """Return the started items in order."""
         return self._began.read_text().splitlines() if self._began.exists() else []
 
     def told(self) -> set[str]:
-        """The tasks whose end was told: what was written of that is durable."""
+        """Return the tasks whose end was reported, and whose records are therefore stored."""
         found = set()
         events = self.root / "events.jsonl"
         for line in events.read_text().split("\n")[:-1] if events.exists() else ():
@@ -100,8 +100,8 @@ def test_killed_runs(
     new_dsn: Callable[[], str],
     trials: Trials,
 ) -> None:
-    """Every item is done; after a kill at most as many as there are workers are done again, and
-    none whose `task_end` was told."""
+    """Every item is processed. After a kill, at most one item per worker runs again, and no task
+    whose `task_end` was reported."""
     again = Counter[int]()
     dsn = new_dsn() if kind == "postgres" else ""
 

@@ -1,7 +1,7 @@
-"""Documents of four mebibytes that were made to take a loader's time or memory.
+"""Documents of 4 MiB that were made to use much time or memory of a loader.
 
-Run as a program with the name of one, it reads it under the limits that are promised, and prints
-what came of it as JSON.
+Run as a program with the name of one, it reads the document under the documented limits, and prints
+the result as JSON.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 SIZE = 4 * 2**20
 MEMORY = 512 * 10**6
-"""Bytes that the whole process may use, with interpreter, libraries and document."""
+"""Bytes that the whole process may use, including interpreter, libraries and document."""
 
 
 def _full(piece: str | bytes, before: str | bytes = b"", after: str | bytes = b"") -> bytes:
-    """The piece again and again, up to the size."""
+    """Repeat the piece up to the size."""
     piece, before, after = (
         x if isinstance(x, bytes) else x.encode() for x in (piece, before, after)
     )
@@ -30,7 +30,7 @@ def _full(piece: str | bytes, before: str | bytes = b"", after: str | bytes = b"
 
 
 def _counted(make: Callable[[int], str], before: str = "", after: str = "") -> bytes:
-    """Pieces that differ from each other, up to the size."""
+    """Join different pieces up to the size."""
     pieces, room, number = [before], SIZE - len(before) - len(after), 0
     while room > 0:
         pieces.append(make(number))
@@ -53,7 +53,7 @@ def _nested_json(levels: int, key: str) -> bytes:
 
 
 def _cues(text: str, ending: str = ".000") -> bytes:
-    """As many captions as fit, each with its time."""
+    """Return as many captions as fit, each with its time."""
 
     def cue(number: int) -> str:
         start = f"{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}{ending}"
@@ -387,7 +387,7 @@ BOMBS |= {f"html: {piece}": ("a.html", partial(_full, piece)) for piece in _IN_H
 
 
 def read(name: str) -> dict[str, object]:
-    """What reading a bomb takes and gives."""
+    """Read a bomb, and return its cost and result."""
     from lorebind_knowledge.errors import SourceError
     from lorebind_knowledge.loaders.html_removal import without_html
     from lorebind_knowledge.loaders.registry import load_document
@@ -413,7 +413,7 @@ def read(name: str) -> dict[str, object]:
 
 
 def _peak() -> int:
-    """Bytes. Not `ru_maxrss`, which begins with what the process had that started this one."""
+    """Return the peak memory in bytes. `ru_maxrss` would include the memory of the parent."""
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 

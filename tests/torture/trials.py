@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROPERTY = "torture"
-"""The name under which a test's report carries its figures to the summary."""
+"""The name of the property of a test report that has the numbers for the summary."""
 
 _SHOWN = 5
-"""Failures that are shown in full."""
+"""Number of failures that are shown in full."""
 
 
 class Case(random.Random):
@@ -26,27 +26,27 @@ class Case(random.Random):
     def __init__(self, claim: str, number: int) -> None:
         super().__init__(f"{claim} {number}")
         self.number = number
-        """From 0; for claims whose cases are listed, not drawn."""
+        """Counted from 0, for claims whose cases are listed instead of random."""
 
 
 @dataclass
 class Trials:
-    """Runs a check on numbered cases. A case is its number: the same number, the same case."""
+    """Runs a check on numbered cases. The same number is always the same case."""
 
     full: bool
     """Whether all cases are run, or only the first few."""
     folder: Path
-    """Where the numbers of the cases that passed are kept, so that a run can be resumed."""
+    """Folder with the numbers of the cases that passed, so that a run can be resumed."""
     figures: list[str] = field(default_factory=list)
 
     def run(self, claim: str, check: Callable[[Case], object], *, short: int, full: int) -> None:
-        """Try a claim.
+        """Try a claim on many cases.
 
         Args:
-            claim: what is tried, in a few words; names the cases in reports, so it must be unique.
-            check: makes one case from the random numbers it is given, and raises if it fails.
-            short: how many cases are tried in every test run.
-            full: how many are tried by `make torture`.
+            claim: a short unique description of the claim, which names the cases in reports.
+            check: makes one case from the given random numbers, and raises if the case fails.
+            short: number of cases in every test run.
+            full: number of cases in `make torture`.
         """
         assert short > 0, "a claim that no test run tries is no claim"
         passed = self._passed(claim)

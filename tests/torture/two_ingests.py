@@ -1,4 +1,4 @@
-"""Two ingests of one knowledge base, of which the first is disturbed, while a reader asks."""
+"""Two ingests of one knowledge base, the first of which is disturbed, while a reader searches."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ HELD = "another process holds it; wait for it to end, or stop it"
 
 
 class Expected(NamedTuple):
-    """What fresh indexes serve."""
+    """The passages that new indexes serve."""
 
     monday: Served
     friday: Served
 
 
 def pace(log: Path, seconds: float = 0) -> dict[str, object]:
-    """What tells an embedder how slow it is, and where it notes what it is given."""
+    """Return the variables that tell an embedder its speed and the path of its log."""
     return {"SLOW_LOG": log, "SLOW_SECONDS": seconds, "SLOW_GATE": ""}
 
 
 class Scene:
-    """A project with Friday's documents, of which Monday's are ingested; a reader is at work."""
+    """A project with Friday's documents, an index of Monday's, and a reader at work."""
 
     def __init__(
         self, root: Path, processes: Processes, expected: Expected, server: Server, database: str
@@ -83,7 +83,7 @@ class Scene:
         self._runs.append(self._reader)
 
     def ingest(self, *options: str, seconds: float = 0, cable: bool = False) -> Running:
-        """Begin an ingest, with an embedder that takes some seconds for each call."""
+        """Start an ingest with an embedder that takes some seconds per call."""
         dsn = self._dsn
         if cable:
             dsn = make_url(dsn).set(port=self.cable.port).render_as_string(hide_password=False)
@@ -94,14 +94,14 @@ class Scene:
         return self._runs[-1]
 
     def begin(self, case: random.Random, *, cable: bool = False) -> Running:
-        """An ingest that has come to a random moment, perhaps to its end."""
+        """Start an ingest, and return it at a random moment, perhaps after its end."""
         run = self.ingest(seconds=0.02, cable=cable)
         self.wait(run, case.randrange(CALLS))
         time.sleep(case.uniform(0, 0.05))
         return run
 
     def follow(self) -> Running:
-        """An ingest that is let in, perhaps only when another one's lease has expired."""
+        """Start an ingest; try again until no other ingest's lease prevents it."""
         deadline = time.monotonic() + SOON
         while True:
             run = self.ingest()
@@ -113,7 +113,7 @@ class Scene:
             time.sleep(0.2)
 
     def wait(self, run: Running, calls: int) -> None:
-        """Until the ingest that was begun last has called its embedder so often, or has ended."""
+        """Wait until the last ingest has called its embedder this many times or has ended."""
         log = self._logs[-1]
         deadline = time.monotonic() + SOON
         while run.code() is None:
@@ -123,10 +123,10 @@ class Scene:
             time.sleep(0.005)
 
     def check(self, *runs: Running) -> list[tuple[int, str]]:
-        """All that holds when these ingests have ended, of which one at least completed.
+        """Check everything that holds when these ingests have ended and at least one completed.
 
         Returns:
-            their exit codes and what they printed.
+            Their exit codes and outputs.
         """
         results = [run.result() for run in runs]
         for code, printed in results:
@@ -163,7 +163,7 @@ class Scene:
 
 
 def make_monday(folder: Path, processes: Processes, server: Server) -> dict[str, Path]:
-    """Projects with Friday's documents in which Monday's are ingested, by their database."""
+    """Create projects with Friday's documents and an index of Monday's, by kind of database."""
     with server.connect() as db:
         db.execute("create database monday")
     roots = {}
@@ -190,7 +190,7 @@ def making_scenes(
     expected: Expected,
     server: Server,
 ) -> Iterator[Callable[[str], Scene]]:
-    """What makes scenes by the kind of their database; the one before is ended."""
+    """Yield a function that creates a scene for a kind of database and ends the previous one."""
     made: list[Scene] = []
 
     def make(kind: str) -> Scene:

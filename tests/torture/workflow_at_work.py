@@ -1,7 +1,7 @@
-"""A workflow that works through a list, in a process that may be killed.
+"""A workflow that processes a list, in a process that may be killed.
 
-It notes what it does where a kill loses nothing of it: each item that it begins in `began`, and the
-events in `events.jsonl`.
+It records its work where a kill cannot lose it: each item that it starts in `began`, and the events
+in `events.jsonl`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-# All of these are imported once, and not in every process.
+# These are imported once, before the processes are forked.
 import langgraph.checkpoint.postgres
 import langgraph.checkpoint.sqlite
 import langgraph.pregel  # noqa: F401
@@ -81,7 +81,7 @@ async def last(all: list[int]) -> int:  # noqa: A002
 
 
 def main() -> None:
-    """Run the thread `t` of the project in the current folder, or resume it."""
+    """Run or resume the thread `t` of the project in the current folder."""
     verb = sys.argv[1]
     random.seed()
     print(json.dumps(asyncio.run(_main(verb))))

@@ -1,7 +1,7 @@
-"""Random graphs of tasks, and what they do by the slowest and plainest reading of their rules.
+"""Random graphs of tasks, and a slow and simple model of their execution.
 
-Nothing here knows how the runtime works. A graph is interpreted task by task in a topological
-order: a task runs if an edge to it was taken. A program with loops is interpreted as a program.
+The model does not use the runtime. It interprets a graph task by task in topological order: a task
+runs if an edge to it was taken. A program with loops is interpreted as a program.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class Node:
     kind: str
     """`python`, `router` or `parallel`."""
     targets: dict[str, list[str]] = field(default_factory=dict)
-    """What follows, by the field that says so: `on_success`, `on_error`, a route, `default`."""
+    """The next tasks by the field that names them: `on_success`, `on_error`, a route, `default`."""
     condition: bool | None = None
     route: str = ""
-    """What a router chooses: one of its routes, or what is none."""
+    """The value of a router's condition: one of its routes, or another value."""
     fails: str = "never"
-    """`always`, which an edge handles; `once`, before the run is resumed. A parallel task fails by
-    a branch of its own."""
+    """`always` fails and is handled by an edge; `once` fails until the run is resumed. A parallel
+    task fails because of an additional branch."""
     branches: list[Graph] = field(default_factory=list)
     before: set[str] = field(default_factory=set)
-    """The tasks that may come before it."""
+    """The tasks that may run before it."""
 
 
 @dataclass
 class Graph:
     nodes: list[Node]
-    """Each before those that it leads to."""
+    """The tasks, each before those that it leads to."""
     order: list[int] = field(default_factory=lambda: [0])
-    """In which they are declared; the first one is the first."""
+    """The order in which they are declared; the first task is always the first."""
 
     def every(self) -> Iterator[Node]:
         for node in self.nodes:
@@ -52,7 +52,7 @@ class Graph:
 
 @st.composite
 def graphs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0) -> Graph:
-    """Graphs without loops, and in their parallel tasks others."""
+    """Draw graphs without loops, whose parallel tasks contain further graphs."""
     names = names or count()
     size = draw(st.integers(1, 3 if depth else 8))
     nodes = [Node(f"t{next(names)}", "python") for _ in range(size)]
@@ -96,21 +96,21 @@ def _connect(draw: st.DrawFn, node: Node, later: list[str]) -> None:
 
 @dataclass
 class Expected:
-    """What a graph does."""
+    """The expected execution of a graph."""
 
     status: dict[str, str] = field(default_factory=dict)
-    """By task, also of those in parallel tasks that fail."""
+    """The status of each task, including those in parallel tasks that fail."""
     past: dict[str, set[str]] = field(default_factory=dict)
-    """By task that ran: all that it may see, which are those that led to it and what they held."""
+    """The tasks that each task that ran may see: those that led to it, and those inside them."""
     completed: set[str] = field(default_factory=set)
     values: dict[str, Any] = field(default_factory=dict)
-    """By task: its output."""
+    """The output of each task."""
     output: Any = None
     _held: dict[str, set[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> Expected:
-        """What a graph does, in whichever order its tasks run."""
+        """Return the expected execution, which does not depend on the order of tasks."""
         found = cls()
         led_by: dict[str, set[str]] = {graph.nodes[0].name: set()}
         last = -1
@@ -130,7 +130,7 @@ class Expected:
         return found
 
     def _run(self, node: Node) -> str:
-        """Run a task; the field that says what follows."""
+        """Run a task, and return the field that names the next tasks."""
         name = node.name
         self._held[name] = set()
         if node.condition is False:
@@ -156,7 +156,7 @@ class Expected:
         return node.route if node.route in node.targets else "default"
 
 
-# Programs: what can be said with sequences, choices, forks and loops.
+# Programs: graphs that consist of sequences, choices, forks and loops.
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Step:
 
 @dataclass
 class Choice:
-    """One of several, by a router; another one each time, in turn."""
+    """A router that selects one of several parts, the next one each time."""
 
     name: str
     arms: list[list[Any]]
@@ -176,7 +176,7 @@ class Choice:
 
 @dataclass
 class Fork:
-    """Several at a time, which are joined."""
+    """Several concurrent parts that are joined."""
 
     name: str
     arms: list[list[Any]]
@@ -184,7 +184,7 @@ class Fork:
 
 @dataclass
 class Loop:
-    """The same so many times."""
+    """A part that runs several times."""
 
     name: str
     body: list[Any]
@@ -213,13 +213,13 @@ def programs(draw: st.DrawFn, names: Iterator[int] | None = None, depth: int = 0
 
 @dataclass
 class Trace:
-    """All executions of a program, each with those right before it."""
+    """All executions of a program, each with its direct predecessors."""
 
     before: list[tuple[str, set[int]]] = field(default_factory=list)
     turns: dict[str, int] = field(default_factory=dict)
 
     def play(self, statements: list[Any], front: set[int]) -> set[int]:
-        """Interpret a program after some executions; which are the last ones then."""
+        """Interpret a program after some executions, and return the last executions."""
         for one in statements:
             match one:
                 case Step(name):

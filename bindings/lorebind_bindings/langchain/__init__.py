@@ -1,1 +1,1 @@
-"""What LangChain sees of the bindings: a retriever, a prompt, a tool, and an agent's middleware."""
+"""The LangChain integration: a retriever, a prompt, a tool and an agent middleware."""

@@ -1,4 +1,4 @@
-"""What a message that answers says of its citations, in `response_metadata["lorebind"]`."""
+"""The citations of an answer, stored in its `response_metadata["lorebind"]`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 def checked(
     message: AIMessage, offered: Sequence[Citation], verdict: Verdict, structured: Any = None
 ) -> AIMessage:
-    """A copy of a message that says which of the passages it cites.
+    """Return a copy of a message whose metadata lists the passages that it cites.
 
     Args:
-        message: what the model answered; where other middleware has checked it, what that found
-            is kept.
+        message: the model's answer. Citations that other middleware has found in it are included.
         offered: the passages that the model was given.
-        verdict: what became of the search.
-        structured: the answer where it is no text: the markers are then in its texts.
+        verdict: the verdict of the search.
+        structured: the answer if it is not text; the markers are then read from its strings.
     """
     text = str(message.text) if structured is None else "\n\n".join(texts_in(structured))
     found = check(text, [*citations_in([message]), *offered])

@@ -1,4 +1,4 @@
-"""The end of a chain: what a model said, as an answer with its citations."""
+"""The last step of a chain: a model's message as an answer with its citations."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 AskedInRuns: TypeAlias = WeakKeyDictionary[UUID, Asked]
-"""What prompts have asked, by the id of the chain's run, for as long as that run goes on.
+"""The requests that prompts have made, by the run id of the chain, for as long as the run lasts.
 
-All steps of a chain are given the same object as the id of its run, and nobody keeps it afterwards.
+All steps of a chain receive the same object as the id of its run. Nothing else holds a reference to
+it, so an entry disappears when the run ends.
 """
 
 
 class CitationParser(Runnable[Any, Answer]):
     """Turns the message of a model into an `Answer`, as in `prompt | model | citations`.
 
-    The passages are those that the prompt of the same chain gave. So neither the prompt nor the
-    parser may be in a chain or wrapper of its own, such as `prompt.with_retry()`; the whole chain
-    may be. A message that an agent's middleware has checked needs no prompt: it tells which
-    passages it cites, and no others. A stream gives the answer at its end.
+    The passages are those that the prompt of the same chain offered. So neither the prompt nor the
+    parser may have a chain or wrapper of its own, such as `prompt.with_retry()`. Wrap the whole
+    chain instead. A message that an agent's middleware has checked needs no prompt: it lists the
+    passages that it cites, and only those are in the answer. When streaming, the answer is yielded
+    once, at the end.
     """
 
     def __init__(self, asked_in_runs: AskedInRuns) -> None:
         """
         Args:
-            asked_in_runs: where the prompts of the project leave what they asked.
+            asked_in_runs: where the prompts of the project store their requests.
         """
         self._asked_in_runs = asked_in_runs
 
     @property
     def OutputType(self) -> Any:  # noqa: N802  # the name that LangChain gives it
-        """Any: pydantic can make no schema of an `Answer`."""
+        """`Any`, because pydantic cannot make a schema of `Answer`."""
         return Any
 
     def invoke(
@@ -51,10 +53,11 @@ class CitationParser(Runnable[Any, Answer]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Answer:
-        """The answer that a message gives.
+        """Return the answer that a message contains.
 
         Raises:
-            UsageError: it is no message of a model, or nothing tells which passages were given.
+            UsageError: the input is not a message of a model, or it is unknown which passages the
+                model was given.
         """
         return self._call_with_config(self._answer, input, config, run_type="parser")
 
@@ -77,8 +80,8 @@ class CitationParser(Runnable[Any, Answer]):
         message = AIMessage(given) if isinstance(given, str) else given
         if not isinstance(message, AIMessage):
             raise UsageError(
-                f"citations are read in the message of a model, not in a {type(given).__name__}; "
-                "put project.citations() right behind the model"
+                f"citations are read from a model's message, not from a {type(given).__name__}; "
+                "put project.citations() directly after the model"
             )
         run_id = run_manager.parent_run_id
         asked = None if run_id is None else self._asked_in_runs.get(run_id)
@@ -87,9 +90,9 @@ class CitationParser(Runnable[Any, Answer]):
         said = message.response_metadata.get(METADATA_KEY)
         if said is None:
             raise UsageError(
-                "no prompt of this project stands in the same chain; write it as one chain, "
+                "no prompt of this project is in the same chain; write it as one chain, "
                 "project.prompt('docs') | model | project.citations(), and put wrappers such as "
-                "with_retry() around the whole of it"
+                "with_retry() around the whole chain"
             )
         cited = list(citations_in([message]))
         return Answer(

@@ -1,4 +1,4 @@
-"""Numbers that mean one passage each in a whole conversation, whichever way it was given."""
+"""Passage numbers that are unique in a conversation, for passages of prompts and of tools."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 STATE_KEY: Final = "lorebind_numbers"
-"""Where the state of an agent holds, by the name of each middleware, what it has numbered."""
+"""Key in the state of an agent: the numbers that each middleware has used, by its name."""
 METADATA_KEY = "lorebind"
-"""Under this an answer's `response_metadata` says `verdict`, `citations` and `unknown_markers`."""
+"""Key in an answer's `response_metadata`: `verdict`, `citations` and `unknown_markers`."""
 MOST_KEY = "lorebind_most"
-"""Under this a tool's `metadata` says how many passages a call may give."""
+"""Key in a tool's `metadata`: the maximum number of passages that a call returns."""
 
 _FIELDS = {"marker", "id", "uri", "title", "score", "metadata", "also"}
 
 
 class Numbers(TypedDict):
-    """What a middleware has numbered for a question. No text: a checkpointer saves it."""
+    """The passage numbers of a middleware for a question. No text: checkpointers save this."""
 
     asked: str | None
     """The id of the user's message."""
     first: int
     last: int
-    """Before `first`, where nothing was offered."""
+    """Less than `first` if nothing was offered."""
 
 
 def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
-    """The passages that tools have given in a conversation, and those that its answers cite."""
+    """Yield the passages that tools returned in a conversation and those that its answers cite."""
     for message in messages:
         said: Any = None
         if isinstance(message, ToolMessage):
@@ -49,11 +49,11 @@ def citations_in(messages: Sequence[BaseMessage]) -> Iterator[Citation]:
 
 
 def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] = {}) -> int:
-    """The first number that stands for no passage yet.
+    """Return the first number that is not used by a passage yet.
 
     Args:
         messages: the conversation.
-        numbers: what the state of an agent holds under `STATE_KEY`.
+        numbers: the value under `STATE_KEY` in the state of an agent.
     """
     given = [citation.number for citation in citations_in(messages)]
     given += [one["last"] for one in numbers.values()]
@@ -61,10 +61,10 @@ def next_marker(messages: Sequence[BaseMessage], numbers: Mapping[str, Numbers] 
 
 
 def first_marker(runtime: Any) -> int:
-    """Where a call of a tool numbers from.
+    """Return the first passage number for a tool call.
 
-    Calls that are made at once do not see each other's passages, and so each leaves room for the
-    most that those before it may give.
+    Parallel calls do not see each other's passages. Each call therefore reserves the maximum number
+    of passages that the calls before it may return.
 
     Args:
         runtime: LangGraph's `ToolRuntime`; None outside of an agent.
@@ -89,7 +89,7 @@ def _most(tool: BaseTool) -> int:
 
 
 def _is_ours(data: Any) -> bool:
-    """Other tools may give artifacts with `citations` too."""
+    """Check whether this is a citation of Lorebind: other tools may use `citations` too."""
     if not (isinstance(data, dict) and data.keys() >= _FIELDS and isinstance(data["also"], list)):
         return False
     numbered = re.fullmatch(r"\[[0-9]{1,9}\]", str(data["marker"]))

@@ -1,7 +1,7 @@
-"""Knowledge for agents made by `langchain.agents.create_agent`: passages at each call of the model.
+"""Knowledge for agents made by `langchain.agents.create_agent`: passages for each model call.
 
-They stand before the user's last message for the length of the call. The agent's state, what is
-streamed of it, and what a checkpointer saves, never hold them: only which numbers were given.
+The passages are put before the user's last message for that call only. The agent's state, its
+streamed updates and its checkpoints never contain them, only the passage numbers that were used.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
 
 class KnowledgeState(AgentState[Any]):
-    """The state of an agent, with what its middleware has numbered, by their names."""
+    """The state of an agent, with the passage numbers of its middleware, by middleware name."""
 
     lorebind_numbers: NotRequired[Annotated[dict[str, Numbers], PrivateStateAttr]]
 
 
 class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
-    """Puts what an agent may know before its model.
+    """Gives the model of an agent the passages that match the user's message.
 
-    The knowledge is searched once for each of the user's messages. A miss leaves the agent's tools
-    alone; where a binding says `tool_fallback`, it adds a tool that searches the knowledge, which
-    the model may use (`auto`) or has to before it answers (`escalate`). The message of the answer
-    says in its `response_metadata`, under `lorebind`, what it cites. Several may serve one agent.
+    The knowledge is searched once per user message. By default, a miss does not change the agent's
+    tools. If a binding sets `tool_fallback`, a miss adds a tool that searches the knowledge. The
+    model may use it (`auto`) or has to use it before it answers (`escalate`). The `lorebind` entry
+    of the answer's `response_metadata` lists the cited passages. An agent can have several of
+    these.
     """
 
     state_schema = KnowledgeState
@@ -66,10 +67,10 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         """
         Args:
             service: the project's knowledge.
-            bindings: what is searched.
+            bindings: the knowledge bases to search.
             counter: counts the tokens of the agent's model.
             max_tokens: the budget of all passages together, see `inject`.
-            description: what is in there, for the tool that `tool_fallback` adds.
+            description: the content of the knowledge, for the tool that `tool_fallback` adds.
         """
         super().__init__()
         self._service = service
@@ -86,7 +87,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
 
     @property
     def name(self) -> str:
-        """What tells it from other middleware of the same agent."""
+        """A name that differs from that of other middleware of the same agent."""
         return "_".join(["LorebindKnowledge", *(binding.id for binding in self._bindings)])
 
     def before_model(self, state: KnowledgeState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -95,7 +96,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
     async def abefore_model(
         self, state: KnowledgeState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Search for the user's last message, once."""
+        """Search for the user's last message, once per message."""
         numbers = state.get(STATE_KEY, {})
         asked, question, history = _question(state["messages"])
         before = numbers.get(self.name)
@@ -117,17 +118,17 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Give the model what was found beside the messages, and check what it cites."""
+        """Add the passages to the model's messages, and check the citations of its answer."""
         found = await self._found(request.state)
         return self._checked(request, await handler(self._injected(request, found)), found)
 
     async def _found(self, state: Mapping[str, Any]) -> Found | None:
-        """What was found for the question; where it is not remembered, or was edited, now.
+        """Return what was found for the question; search again if it was forgotten or edited.
 
-        The state's messages tell the question: in the request others may have put their blocks.
+        The question is read from the state: other middleware may have added blocks to the request.
         """
         asked, question, history = _question(state["messages"])
-        gone = asked is None  # summarised away meanwhile
+        gone = asked is None  # the message was summarized away
         numbers: Numbers | None = state.get(STATE_KEY, {}).get(self.name)
         if numbers:
             asked, first = numbers["asked"], numbers["first"]
@@ -158,7 +159,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         escalated = found is not None and found.injection.verdict == "escalated"
         changes: dict[str, Any] = {}
         if self.tools and not escalated:
-            # Not by name: the agent may have been given one like it, which stays.
+            # Compared by identity: a tool with the same name may be the agent's own, and stays.
             own = {id(tool) for tool in self.tools}
             changes["tools"] = [tool for tool in request.tools if id(tool) not in own]
         if found is None:
@@ -166,7 +167,7 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
         texts = [block.text for block in found.injection.blocks]
         changes["messages"] = put_before_question(request.messages, texts)
         forced = is_forced(found.injection)
-        # Once a tool has answered, the model may; it would else never come to an end.
+        # Forced only before the first tool call: the model could never answer otherwise.
         if escalated and forced and isinstance(request.messages[-1], HumanMessage):
             changes["tool_choice"] = "any"
         return request.override(**changes)
@@ -190,9 +191,9 @@ class KnowledgeMiddleware(AgentMiddleware[KnowledgeState, Any]):
 
 
 def _question(messages: Sequence[BaseMessage]) -> tuple[str | None, str, Sequence[BaseMessage]]:
-    """The id and text of the user's last message, and the messages before it.
+    """Return the id and text of the user's last message, and the messages before it.
 
-    The text is empty if the user has not said anything.
+    The text is empty if there is no user message.
     """
     at = last_question(messages)
     if at is None:

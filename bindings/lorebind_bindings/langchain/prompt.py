@@ -1,4 +1,4 @@
-"""A prompt that brings its knowledge along, to put before any chat model."""
+"""A prompt that adds passages to a question, for any chat model."""
 
 from __future__ import annotations
 
@@ -43,10 +43,13 @@ MESSAGES = "messages"
 class KnowledgePrompt(Runnable[Any, PromptValue]):
     """Turns a question into the messages of a prompt, with the passages found for it.
 
-    It is given a question, as a text; or messages, of which the user's last one is the question; or
-    a mapping with `question` (or `messages`), and perhaps `history`, what was said before, and
-    `documents`, passages that a retriever has found, which are then taken instead of a search.
-    Whatever else is in the mapping may be named by the template.
+    The input is one of:
+
+    - the question as a string.
+    - messages; the user's last message is the question.
+    - a mapping with `question` or `messages`. It may also have `history`, the earlier messages, and
+      `documents`, passages from a retriever that replace the search. The template can name all
+      other keys.
     """
 
     def __init__(
@@ -63,16 +66,16 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         """
         Args:
             service: the project's knowledge.
-            bindings: what is searched.
+            bindings: the knowledge bases to search.
             counter: counts the tokens of the model that is asked.
-            template: the user's message, as in `Answer in French: {{ .question }}`; a place that
-                `inject_as` names may stand in it too. None means the question alone.
+            template: the user's message, as in `Answer in French: {{ .question }}`. It may also
+                contain places that `inject_as` names. None means the question alone.
             instructions: the system message.
             max_tokens: the budget of all passages together, see `inject`.
-            asked_in_runs: where a `CitationParser` of the same chain finds what was asked.
+            asked_in_runs: where a `CitationParser` of the same chain finds the request.
 
         Raises:
-            MalformedTemplateError: a template that is opened and not closed, and the like.
+            MalformedTemplateError: the template is malformed, for example not closed.
         """
         references(template or "")
         self._service = service
@@ -89,11 +92,11 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> PromptValue:
-        """The prompt for a question, see the class.
+        """Return the prompt for a question; the class lists the possible inputs.
 
         Raises:
-            UsageError: there is no question in what is given.
-            LorebindError: a search failed whose binding does not say `on_error` otherwise.
+            UsageError: the input contains no question.
+            LorebindError: a search failed and the `on_error` of its binding is `fail`.
         """
         return self._call_with_config(
             lambda given, run_manager, config: run(self._prompt(given, run_manager, config)),
@@ -152,7 +155,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
     async def _injected(self, messages: list[BaseMessage], config: RunnableConfig) -> Asked:
         at = last_question(messages)
         if at is None:
-            raise UsageError("there is no message of the user's among those given")
+            raise UsageError("the messages include no user message; add one with the question")
         first = next_marker(messages)
         injection = await self._found(str(messages[at].text), None, messages[:at], first, config)
         texts = [block.text for block in injection.blocks]
@@ -162,7 +165,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
 
     def _asked(self, messages: list[BaseMessage], injection: Injection) -> Asked:
         earlier: dict[str, Citation] = {}
-        for citation in citations_in(messages):  # a tool's, and again where an answer cites it
+        for citation in citations_in(messages):  # an answer repeats the citations of its tools
             earlier.setdefault(citation.marker, citation)
         return Asked(messages, injection, self._counter, earlier=list(earlier.values()))
 
@@ -191,7 +194,7 @@ class KnowledgePrompt(Runnable[Any, PromptValue]):
 
 
 def _values(given: Any) -> dict[str, Any]:
-    """What is given, by name."""
+    """Return the input as a mapping."""
     if isinstance(given, str):
         return {QUESTION: given}
     if isinstance(given, PromptValue):
@@ -207,4 +210,4 @@ def _values(given: Any) -> dict[str, Any]:
 
 def _no_question(values: Mapping[str, Any]) -> UsageError:
     hint = did_you_mean(QUESTION, values) if values else "give a text, messages, or a mapping"
-    return UsageError(f"there is no text under {QUESTION!r}, nor are there messages; {hint}")
+    return UsageError(f"the input has neither text under {QUESTION!r} nor messages; {hint}")

@@ -1,4 +1,4 @@
-"""What was found for questions of late, kept beside an agent: its state is shown and saved."""
+"""Recent search results of an agent, stored outside its state, which is displayed and saved."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found for a question."""
+    """The search results for a question."""
 
     question: str
     injection: Injection
 
 
 class Remembered:
-    """The last few things found, by tenant, the id of the user's message, and its first number.
+    """The most recent results, by tenant, id of the user's message, and first passage number.
 
-    What is forgotten has to be searched for again, nothing else. Safe to share among threads.
+    Results that were removed are searched for again. Thread-safe.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The same knowledge as a LangChain retriever."""
+"""The bound knowledge bases as a LangChain retriever."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class LorebindRetriever(BaseRetriever):
-    """Searches what is bound and gives the passages of all bindings, best first.
+    """Searches the bound knowledge bases and returns the passages of all of them, best first.
 
-    Each document carries its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title`,
-    the span (`start`, `end`, `line_start`, `line_end`), and `verdict`, which is `weak` where even
-    the best passage is not likely to answer. What another face would not give a model, as fewer
-    than `min_results`, is not returned here either.
+    Each document has its id, and in its metadata `score`, `scores`, `kb_id`, `uri`, `title`, the
+    span (`start`, `end`, `line_start`, `line_end`), and `verdict`, which is `weak` if even the best
+    passage probably does not answer the question. Passages that a model would not be given, such as
+    fewer than `min_results`, are not returned either.
     """
 
     service: SkipValidation[Any] = Field(exclude=True, repr=False)
     """The project's knowledge, a `KnowledgeService`."""
     bindings: SkipValidation[Any] = Field(exclude=True, repr=False)
-    """What is searched: `ResolvedBinding`s."""
+    """The `ResolvedBinding`s to search."""
     k: int | None = None
-    """The most documents to return, whatever the bindings' `top_k`; None leaves it to that."""
+    """Maximum number of documents to return, used instead of `top_k`; None means `top_k`."""
     strategy: str | None = None
-    """In place of the bindings' own."""
+    """Overrides the strategy of the bindings."""
     min_score: float | None = None
-    """In place of the bindings' own."""
+    """Overrides the `min_score` of the bindings."""
     filters: dict[str, Any] | None = None
-    """In place of the bindings' own."""
+    """Overrides the filters of the bindings."""
 
     def __init__(
         self, service: KnowledgeService, bindings: Sequence[ResolvedBinding], **fields: Any
@@ -86,7 +86,7 @@ class LorebindRetriever(BaseRetriever):
 
 
 def document_of(match: DocumentMatch, result: QueryResult) -> Document:
-    """A passage that a search found, as LangChain knows it."""
+    """Convert a search result into a LangChain document."""
     metadata = {
         **match.metadata,
         "score": match.score,

@@ -1,4 +1,4 @@
-"""Knowledge as a tool: an agent searches it with words of its own."""
+"""A tool with which an agent searches knowledge bases, using queries of its own."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def knowledge_tool(
     description: str = "",
     max_tokens: int | None = None,
 ) -> BaseTool:
-    """A LangChain tool with one argument, `query`, that gives a block of passages.
+    """Return a LangChain tool with one argument, `query`, that returns a block of passages.
 
-    Its artifact is `{"verdict": …, "citations": […]}`, of plain values. Within an agent its
-    passages are numbered on from those that earlier calls gave, so that a number means one passage
-    in a whole conversation. Arguments that are none, and a blank query, are for the model to mend:
-    an agent goes on.
+    Its artifact is `{"verdict": …, "citations": […]}`, made of plain values. Within an agent, the
+    numbering of passages continues after earlier calls, so that a number means one passage in a
+    whole conversation. Invalid arguments and blank queries do not raise an error in an agent: the
+    model is told about them and can correct them.
 
     Args:
         service: the project's knowledge.
-        bindings: what is searched.
+        bindings: the knowledge bases to search.
         counter: counts the tokens of the model.
-        name: what the model calls it; None means `search_` and the ids.
-        description: what is in there, for the model.
+        name: the name of the tool; None means `search_` and the ids.
+        description: a description of the knowledge, for the model.
         max_tokens: the budget of all passages of a call, see `inject`.
     """
 

@@ -1,4 +1,4 @@
-"""A search as a run of LangChain's: callbacks and traces see the question and what was found."""
+"""A search as a LangChain run, so that callbacks and traces see the question and its results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def traced_retrieve(
     config: RunnableConfig | None,
     history: Sequence[BaseMessage] = (),
 ) -> list[BoundResult]:
-    """The same as `retrieve`, as a run of type `retriever`.
+    """Call `retrieve` as a run of type `retriever`.
 
     Args:
         service, bindings, question, history: see `retrieve`.
-        config: whose callbacks are told; None means that of the run around this one, if any.
+        config: its callbacks are notified; None means the config of the surrounding run, if any.
     """
     manager = get_async_callback_manager_for_config(ensure_config(config))
     ids = [binding.id for binding in bindings]

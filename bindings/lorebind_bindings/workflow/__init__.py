@@ -1,1 +1,1 @@
-"""The runtime of workflows: a declared graph of tasks, run on LangGraph's threads."""
+"""The workflow runtime: declared graphs of tasks, run on LangGraph threads."""

@@ -1,4 +1,4 @@
-"""What a thread is told while it is suspended: answers, and that a paused task may begin."""
+"""Records that a resume writes for a suspended thread: answers, and that a paused task may run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
 
 
 def answered(path: str, answer: Any) -> dict[str, Any]:
-    """The record of what was answered to a task."""
+    """Return the record of an answer to a task."""
     return {"key": f"{path}|answer", "answer": answer}
 
 
 def passed_key(path: str) -> str:
-    """The key of the record that lets a paused task begin."""
+    """Return the key of the record that lets a paused task start."""
     return f"{path}|passed"
 
 
 def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
-    """
+    """Check an answer against the schema of its question.
+
     Raises:
-        UsageError: the answer is not what the schema of the question says.
+        UsageError: the answer does not match the schema.
     """
     if question["schema"] is None:
         return
     if why := mismatch(answer, question["schema"]):
         if isinstance(answer, str) and "is not of type" in why:
-            why += "; it is text, as is all on the command line that is not JSON"
+            why += "; it is text, as is everything on the command line that is not JSON"
         raise UsageError(
             f"the answer to task {question['path']!r} does not match its schema: {why}; the thread "
             "still waits, answer it again",
@@ -42,9 +43,9 @@ def check_answer(answer: Any, question: Mapping[str, Any]) -> None:
 def answer_to(
     question: Mapping[str, Any], records: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """The record of what was answered to a question; None if nothing was that fits its schema.
+    """Return the record of the answer to a question; None if there is none that fits its schema.
 
-    The schema may have changed since it was answered.
+    The schema may have changed since the question was answered.
     """
     record = records.get(f"{question['path']}|answer")
     if record is None or question["schema"] is None:
@@ -55,14 +56,15 @@ def answer_to(
 def answers_by_path(
     waiting: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Answers that name tasks, by the paths of those that wait.
+    """Return answers by the paths of the tasks that wait for them.
 
     Args:
         waiting: the questions.
-        answers: by the ids of tasks, or their paths.
+        answers: the answers, by task id or path.
 
     Raises:
-        UsageError: nobody waits for one, several do, it is no JSON, or it does not fit.
+        UsageError: no task waits for an answer of this name, several do, or the answer is not JSON
+            or does not match its schema.
     """
     found: dict[str, Any] = {}
     for name, answer in answers.items():

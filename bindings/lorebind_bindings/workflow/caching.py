@@ -1,4 +1,4 @@
-"""Outputs that are used again for the same work, where a task says for how long."""
+"""Reuse of task outputs for the same input, for as long as the task's `cache` says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def cached(context: Context) -> Outcome | None:
-    """What the same work of the same tenant gave before, as long as it may be used again."""
+    """Return the cached outcome for the same input and tenant, if it has not expired."""
     if context.task.cache is None:
         return None
     found = context.run.parts.cache.get(_key(context))
@@ -32,13 +32,13 @@ def cached(context: Context) -> Outcome | None:
 
 
 def remember(context: Context, outcome: Outcome) -> None:
-    """Keep what a task gave, if it says so."""
+    """Store the outcome of a task if the task declares a cache."""
     if context.task.cache is not None:
         context.run.parts.cache.put(_key(context), replace(outcome), context.task.cache.ttl_seconds)
 
 
 def _references(task: TaskBase) -> Iterator[Reference]:
-    """What the templates and conditions of a task name, and of those that it holds."""
+    """Yield the names in the templates and conditions of a task and of its nested tasks."""
     for inner in with_nested([task]):
         for field in inner.templated:
             for _, text in texts(getattr(inner, field)):
@@ -49,11 +49,11 @@ def _references(task: TaskBase) -> Iterator[Reference]:
 
 
 def _key(context: Context) -> str:
-    """Of the tenant, the task as declared, and the values that its templates name."""
+    """Return a key made of the tenant, the declared task and the values that its templates use."""
     task, scopes = context.task, {**context.values(), **context.scopes()}
     named: list[Any] = []
     for reference in _references(task):
-        # What is not there yet is the place of a block of passages, or within the task.
+        # A missing name is a place for passages, or is defined only within the task.
         with suppress(TemplateError):
             named.append([reference, look_up(reference, scopes)])
     return digest(

@@ -24,7 +24,7 @@ _PLAIN = " _-.,:()"
 
 
 def as_text(workflow: WorkflowOutline) -> list[str]:
-    """Lines: the tasks as they are declared, each with what it holds and what follows it."""
+    """Return lines of text: the tasks in declared order, with nested tasks and next tasks."""
     lines = [f"{workflow.id}: {workflow.description}" if workflow.description else workflow.id]
     if workflow.inputs:
         lines.append(f"inputs: {', '.join(workflow.inputs)}")
@@ -47,7 +47,7 @@ def _flow_lines(flow: FlowOutline, indent: str, end: str) -> Iterator[str]:
 
 
 def _next_lines(flow: FlowOutline, task: TaskOutline, end: str) -> Iterator[str]:
-    """What follows a task, the targets of one label together."""
+    """Yield the tasks that follow a task, one line per edge label."""
     targets: dict[str, list[str]] = {}
     for edge in flow.edges:
         if edge.source == task.id:
@@ -63,7 +63,7 @@ def _by_label(edge: EdgeOutline) -> str:
 
 
 def as_mermaid(workflow: WorkflowOutline) -> str:
-    """A Mermaid flowchart. Tasks that hold others are subgraphs."""
+    """Return a Mermaid flowchart in which tasks with nested tasks are subgraphs."""
     flow, ids = workflow.flow, dict[str, str]()
     lines = ["flowchart TD", '  start(["start"])', *_nodes(flow, ids, "  ", "")]
     lines += ['  finish(["end"])', f"  start --> {ids[flow.entry]}"]
@@ -73,7 +73,7 @@ def as_mermaid(workflow: WorkflowOutline) -> str:
 
 
 def _nodes(flow: FlowOutline, ids: dict[str, str], indent: str, prefix: str) -> Iterator[str]:
-    """The tasks; their ids in the drawing are made up, as words such as `end` cannot be one."""
+    """Yield the tasks with generated ids: words such as `end` are not allowed as Mermaid ids."""
     for task in flow.tasks:
         name = ids[f"{prefix}{task.id}"] = f"t{len(ids)}"
         said = [task.type, task.about, f"if {task.condition}" if task.condition else ""]
@@ -98,5 +98,5 @@ def _edges(flow: FlowOutline, ids: dict[str, str], prefix: str) -> Iterator[str]
 
 
 def escaped(text: str) -> str:
-    """Text for a label in quotes: what Mermaid might read otherwise stands as its number."""
+    """Escape text for a quoted label: special characters become character codes."""
     return "".join(one if one.isalnum() or one in _PLAIN else f"#{ord(one)};" for one in text)

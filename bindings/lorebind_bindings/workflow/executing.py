@@ -1,4 +1,7 @@
-"""One task: its condition, its tries, and its record, durable before anybody hears of it."""
+"""Execution of one task: its condition, its attempts, and its record.
+
+The record is stored before any event reports the result.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ if TYPE_CHECKING:
 
 
 async def execute(context: Context) -> Done:
-    """Run a task, unless it has ended before; what is returned is durable.
+    """Run a task unless it has ended before. The result is stored before it is returned.
 
     Raises:
-        TaskFailed: it failed, and says nothing of errors; that is durable too.
-        Suspended: it waits, or the run is paused before it.
-        NotKept: its record could not be written.
+        TaskFailed: the task failed and has no `on_error`; the failure is stored too.
+        Suspended: the task waits for an answer, or the run is paused before it.
+        NotKept: the record could not be written.
     """
     run, task, path = context.run, context.task, context.path
     if (ended := _ended(context)) is not None:
@@ -48,7 +51,8 @@ async def execute(context: Context) -> Done:
             attempts, outcome = await _tried(context)
             done = Done(path, "completed", outcome, attempts=attempts)
     except TaskFailed as failed:
-        within, failed.within = failed.within or Outcome(), None  # that of this task, not around
+        # `within` belongs to this task, not to the tasks around it.
+        within, failed.within = failed.within or Outcome(), None
         done = Done(path, "failed", within, failed.error, failed.attempts)
         if task.on_error is None:
             unhandled = failed
@@ -76,11 +80,11 @@ async def execute(context: Context) -> Done:
 
 
 def _ended(context: Context) -> Done | None:
-    """What a task gave that has ended before; None for one that is to run, maybe once more.
+    """Return the stored result of a task; None for a task that is to run, possibly again.
 
     Raises:
-        TaskFailed: it failed, and what is around it handles that: another try could give the run
-            another result.
+        TaskFailed: the task failed and an outer task handles its failure. It is not run again,
+            because another attempt could change the result of the run.
     """
     record = context.run.journal.records.get(context.path)
     if record is None:
@@ -96,7 +100,7 @@ def _ended(context: Context) -> Done | None:
 
 
 async def _is_left_out(context: Context) -> bool:
-    """Whether the task's condition is false; a router's chooses its route."""
+    """Check whether the task's condition is false; the condition of a router selects a route."""
     task = context.task
     if task.condition is None or task.type == "router":
         return False
@@ -109,7 +113,7 @@ async def _is_left_out(context: Context) -> bool:
 
 
 async def _tried(context: Context) -> tuple[int, Outcome]:
-    """How often it was tried, and what the task gave in the end."""
+    """Return the number of attempts and the outcome of the last one."""
     task = context.task
     context.emit("task_start", attempt=1)
     for attempt in range(1, task.retry.attempts + 1):
@@ -127,15 +131,15 @@ async def _tried(context: Context) -> tuple[int, Outcome]:
 
 
 def _is_transient(cause: BaseException) -> bool:
-    """Whether an error is an outage or a timeout, which another try may not meet."""
+    """Check whether an error is an outage or a timeout, so that a retry may succeed."""
     return classify(cause, time.time()).kind == "again"
 
 
 async def _once(context: Context) -> Outcome:
-    """One try.
+    """Run one attempt.
 
     Raises:
-        TaskFailed: whatever the task's own work raised.
+        TaskFailed: the task's own work raised an error.
     """
     task = context.task
     try:
@@ -152,8 +156,8 @@ async def _once(context: Context) -> Outcome:
     except asyncio.CancelledError as error:
         if (this := asyncio.current_task()) is None or this.cancelling():
             raise
-        # Something that it waited for was cancelled; nobody has cancelled the run.
-        raise failure(context, RuntimeError("what it waited for was cancelled")) from error
+        # An awaitable of the task was cancelled, not the run.
+        raise failure(context, RuntimeError("an operation of the task was cancelled")) from error
     except TimeoutError as error:
         tries = task.retry.attempts
         which = f" in attempt {context.attempt} of {tries}" if tries > 1 else ""
@@ -161,25 +165,25 @@ async def _once(context: Context) -> Outcome:
             f"it took longer than {task.timeout_seconds} s{which}; raise timeout_seconds"
         )
         raise failure(context, late if limit.expired() else error) from error
-    except Exception as error:  # whatever functions of a project, models and searches raise
+    except Exception as error:  # project functions, models and searches raise anything
         raise failure(context, _explained(error)) from error
     return outcome
 
 
 def _explained(error: Exception) -> Exception:
-    """The error, or what to do instead of what it is a signal of."""
+    """Return the error; for a LangGraph interrupt, return one that says what to do instead."""
     from langgraph.errors import GraphBubbleUp
 
     if not isinstance(error, GraphBubbleUp):
         return error
     return UsageError(
-        "LangGraph's interrupts cannot stop a task; ask in a task of its own before it: "
+        "LangGraph interrupts cannot suspend a task; ask in a separate task before it: "
         "{ id: ask, type: wait, prompt: ... }"
     )
 
 
 def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:
-    """What a task of this kind does; its module is named after it, and loaded when it is used."""
+    """Return the function that runs tasks of this kind, from the module named after the kind."""
     kind = getattr(task, task.kind_key)
     module = import_module(f"lorebind_bindings.workflow.tasks.{kind}")
     work: Callable[[Context], Awaitable[Outcome]] = module.work
@@ -187,7 +191,7 @@ def _work_of(task: TaskBase) -> Callable[[Context], Awaitable[Outcome]]:
 
 
 def _updates(context: Context, output: Any) -> list[Update]:
-    """What the declaration writes into channels."""
+    """Return the values that the task's `update` writes into channels."""
     if not context.task.update:
         return []
     values = context.fill(dict(context.task.update), output=output)
@@ -195,7 +199,7 @@ def _updates(context: Context, output: Any) -> list[Update]:
 
 
 def failure(context: Context, error: Exception) -> TaskFailed:
-    """A task's error, as `on_error` and users see it."""
+    """Return a task's error in the form that `on_error` and users see."""
     message = context.run.said(error)
     told = {
         "task": context.task.id,

@@ -1,4 +1,4 @@
-"""The command or the request that goes on with a thread, for messages."""
+"""The command or request that resumes a thread, for messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.configuration import LoadedProject
 
 served_at: ContextVar[str] = ContextVar("served_at", default="")
-"""Where the REST API serves workflows; empty for callers who do not use it."""
+"""Path under which the REST API serves workflows; empty for other callers."""
 
 
 def how_to_resume(
@@ -28,11 +28,13 @@ def how_to_resume(
     thread_id: str,
     waiting: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """What to type, to send, or to write for a project that no file declares.
+    """Return the command, the REST request or the Python call that resumes a thread.
+
+    The Python call is for projects that are not declared in a file.
 
     Args:
-        loaded, workflow, thread_id: of the thread.
-        waiting: what it waits for.
+        loaded, workflow, thread_id: the project, the workflow and the thread.
+        waiting: the questions that the thread waits for.
     """
     if place := served_at.get():
         return f"POST {place}/{quote(workflow)}/threads/{quote(thread_id, safe='')}/resume"
@@ -43,7 +45,7 @@ def how_to_resume(
 
 
 def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The command without what names the project."""
+    """Return the command without the options that select the project and the tenant."""
     words = ["lorebind", "run", workflow, "--thread", thread_id, "--resume"]
     line = " ".join(map(shlex.quote, words))
     for name, question in zip(_names(waiting), waiting, strict=True):
@@ -52,7 +54,7 @@ def resume_command(workflow: str, thread_id: str, waiting: Sequence[Mapping[str,
 
 
 def how_to_list(workflow: str, tenant: str) -> str:
-    """What lists the threads of a tenant's workflow."""
+    """Return the command or request that lists the threads of a tenant's workflow."""
     if place := served_at.get():
         return f"`GET {place}/{quote(workflow)}/threads`"
     whose = f" --tenant {shlex.quote(tenant)}" if tenant != DEFAULT_TENANT else ""
@@ -60,7 +62,7 @@ def how_to_list(workflow: str, tenant: str) -> str:
 
 
 def which_project(loaded: LoadedProject) -> str:
-    """The options by which a command finds the same project and tenant, where it needs them."""
+    """Return the command line options that select the project and tenant, if they are needed."""
     options = ""
     if loaded.file is not None:
         place = loaded.file.parent if loaded.file.name == PROJECT_FILE else loaded.file
@@ -74,13 +76,13 @@ def which_project(loaded: LoadedProject) -> str:
 
 
 def _names(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each is answered by: the task's id, or the path where several have that id."""
+    """Return the name to answer each question by: the task's id, or its path if ids repeat."""
     ids = [one["task"] for one in waiting]
     return [one["task"] if ids.count(one["task"]) == 1 else one["path"] for one in waiting]
 
 
 def _form(schema: Any) -> str:
-    """What an answer looks like, without proposing one: nobody is to approve by pasting."""
+    """Return the form of an answer, not a valid answer, so that pasting it approves nothing."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not properties:
         return "VALUE"

@@ -1,9 +1,9 @@
-"""Which task may run now: a join waits for every edge that was taken, however deep, and runs once.
+"""The rule for when a task may start: a join waits for all edges taken to it, and runs once.
 
-A taken edge puts a token on the task that it leads to. A task with a token starts as soon as no
+An edge that is taken puts a token on its target task. A task with a token starts as soon as no
 other token, and no running or waiting task, can still reach it. Tasks that no token can reach any
-more are skipped. This is the OR-join of workflow languages (van der Aalst et al., "Workflow
-Patterns", 2003, synchronising merge). In a cycle with several entries, the first task in the list
+longer are skipped. This is the OR-join of workflow languages (van der Aalst et al., "Workflow
+Patterns", 2003, synchronizing merge). In a cycle with several entries, the first task in the list
 breaks a tie.
 """
 
@@ -18,24 +18,24 @@ T = TypeVar("T")
 
 
 class Tokens(Generic[T]):
-    """The tokens of one run of a flow; each carries what happened on its way."""
+    """The tokens in one run of a flow; each carries what happened before it."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.rounds = dict.fromkeys(flow.names, 0)
-        """How often each task was started."""
+        """The number of times each task was started."""
         self._here: dict[str, list[T]] = {}
         self._coming_back: set[str] = set()
-        """Tasks whose tokens all came back around a circle, for its next round."""
+        """Tasks whose tokens all came back through a cycle and wait for its next round."""
         self._busy: set[str] = set()
         self._skipped: set[str] = set()
 
     def enter(self, token: T) -> None:
-        """Put the first token where the flow begins."""
+        """Put the first token on the entry task of the flow."""
         self._here[self.flow.entry] = [token]
 
     def take(self, edge: Edge, token: T) -> None:
-        """An edge is taken."""
+        """Take an edge: put a token on its target."""
         back = self.flow.comes_back(edge)
         if not back:
             self._coming_back.discard(edge.target)
@@ -44,7 +44,7 @@ class Tokens(Generic[T]):
         self._here.setdefault(edge.target, []).append(token)
 
     def ready(self) -> list[str]:
-        """The tasks that may start now, in their order."""
+        """Return the tasks that may start now, in declared order."""
         if not self._busy and len(self._here) == 1:
             return list(self._here)
         here = [name for name in self.flow.names if name in self._here]
@@ -53,18 +53,18 @@ class Tokens(Generic[T]):
         return found if found or self._busy else here[:1]
 
     def start(self, name: str) -> list[T]:
-        """A task starts; its tokens."""
+        """Start a task and return its tokens."""
         self._busy.add(name)
         self._coming_back.discard(name)
         self.rounds[name] += 1
         return self._here.pop(name)
 
     def end(self, name: str) -> None:
-        """A task has ended, and the edges that it takes were taken. One that waits has not."""
+        """End a task, after its edges were taken. A task that waits has not ended."""
         self._busy.discard(name)
 
     def skipped(self) -> list[str]:
-        """The tasks that can no longer run, each told once."""
+        """Return the tasks that can no longer run, each only once."""
         live = [*self._here, *self._busy]
         found = [
             name
@@ -83,9 +83,9 @@ class Tokens(Generic[T]):
         )
 
     def _holds_up(self, other: str, name: str) -> bool:
-        """Whether a task must wait for another one, which runs or has a token too."""
+        """Check whether a task must wait for another task that runs or has a token too."""
         if name in self._coming_back and self.flow.is_in_round(other, name):
-            return True  # the round is not over
+            return True  # the current round has not ended
         if other in self._coming_back and self.flow.is_in_round(name, other):
-            return False  # its next round begins when this one is over
+            return False  # the other task waits for this round to end
         return self.flow.precedes(other, name)

@@ -1,4 +1,4 @@
-"""Plain JSON, which is all that tasks hand on and threads keep."""
+"""Plain JSON, the only form of values that tasks pass on and threads store."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from lorebind_knowledge.errors import UsageError
 
 _MAX_DEPTH = 200
-"""How deep lists and mappings may be nested; what holds itself has no end."""
+"""Maximum depth of nested lists and mappings; also stops values that contain themselves."""
 
 
 def checked(value: Any, what: str) -> Any:
-    """A value that JSON can say, with tuples as lists.
+    """Return a value as plain JSON, with tuples as lists.
 
     Raises:
-        UsageError: it cannot be said; names the place within it.
+        UsageError: the value is not JSON; the message names the location within it.
     """
     return _checked(value, what, ())
 
 
 def copied(value: Any) -> Any:
-    """The same JSON, which may be changed without changing what others see."""
+    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value

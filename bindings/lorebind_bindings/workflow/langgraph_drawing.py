@@ -1,4 +1,4 @@
-"""The graph of a workflow as LangGraph draws graphs: `graph.get_graph().draw_mermaid()`."""
+"""The graph of a workflow in LangGraph's form: `graph.get_graph().draw_mermaid()`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _WORDS = {
     *("end", "graph", "subgraph", "flowchart", "style", "linkStyle", "class", "classDef"),
     *("click", "call", "href", "default", "interpolate"),
 }
-"""Words of Mermaid, which LangChain takes for names as they are."""
+"""Reserved words of Mermaid, which LangChain does not escape."""
 
 
 def drawn(workflow: WorkflowOutline, xray: int | bool = False) -> Graph:
-    """The tasks and edges of a workflow.
+    """Return the tasks and edges of a workflow as a LangChain graph.
 
     Args:
         workflow: its outline.
-        xray: whether the tasks that others hold are drawn too; a number is how deep.
+        xray: whether to draw nested tasks; a number is the depth.
     """
     drawing = _Drawing()
     drawing.graph.nodes[START] = Node(START, START, None, None)
@@ -43,13 +43,13 @@ class _Drawing:
         self._subgraphs: set[str] = set()
 
     def add(self, flow: FlowOutline, prefix: str, depth: int) -> tuple[str, list[str]]:
-        """Add the tasks of a flow; gives the node where it begins, and those where it ends."""
+        """Add the tasks of a flow; return its first node and its last nodes."""
         begins: dict[str, str] = {}
         ends: dict[str, list[str]] = {}
         for task in flow.tasks:
             begins[task.id], ends[task.id] = self._add_task(task, prefix, depth)
         for edge in flow.edges:
-            # A failure is one of the whole task.
+            # A failure is that of the whole task, so its edge starts at the task's first node.
             sources = [begins[edge.source]] if edge.on == "error" else ends[edge.source]
             self.connect(sources, begins[edge.target], edge.label)
         return begins[flow.entry], [end for name in flow.ends for end in ends[name]]
@@ -59,10 +59,10 @@ class _Drawing:
             self.graph.edges.append(Edge(source, target, escaped(label) or None, bool(label)))
 
     def _add_task(self, task: TaskOutline, prefix: str, depth: int) -> tuple[str, list[str]]:
-        """The nodes where a task begins and ends; a colon in them is what makes subgraphs."""
+        """Return the first and last nodes of a task; a colon in their names makes subgraphs."""
         inside = prefix
         if task.flows and depth > 0:
-            # LangChain draws no two subgraphs of one name, wherever they are.
+            # LangChain needs unique subgraph names, even in different subgraphs.
             name = _name(task.path, self._subgraphs)
             self._subgraphs.add(name)
             inside = f"{prefix}{name}:"
@@ -79,7 +79,7 @@ class _Drawing:
 
 
 def _name(name: str, taken: set[str]) -> str:
-    """A name that Mermaid can read, and that is not taken."""
+    """Return a name that is valid in Mermaid and not taken."""
     found = re.sub(r"[^A-Za-z0-9]+", "_", name)
     while found in _WORDS or found in taken:
         found += "_"

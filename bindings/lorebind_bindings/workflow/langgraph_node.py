@@ -1,8 +1,8 @@
-"""A workflow as a graph of LangGraph: for a node of the user's own graph, or to be run itself.
+"""A workflow as a LangGraph graph: to be a node of your own graph, or to run by itself.
 
-Its steps are `run` and `resume`, which let the workflow run until it completes or waits, and `ask`
-between them, which is LangGraph's `interrupt`. Each is a superstep of its own, so that one that
-LangGraph executes again finds what the thread of the workflow has come to, and does nothing twice.
+Its steps are `run` and `resume`, which run the workflow until it completes or waits, and `ask`
+between them, which is LangGraph's `interrupt`. Each is a separate superstep. When LangGraph
+executes a step again, the step reads the status of the workflow's thread and repeats nothing.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ _LONGEST = 100
 
 
 class GraphInput(TypedDict, total=False):
-    """What the graph is given."""
+    """The input of the graph."""
 
     input: dict[str, Any]
     """The inputs of the workflow, by name."""
     messages: Annotated[list[AnyMessage], add_messages]
-    """What was said before: `{{ .state.messages }}` of the workflow."""
+    """Earlier messages, which the workflow sees as `{{ .state.messages }}`."""
 
 
 class GraphOutput(TypedDict, total=False):
-    """What the graph gives."""
+    """The output of the graph."""
 
     output: Any
-    """The workflow's output."""
+    """The output of the workflow."""
     messages: Annotated[list[AnyMessage], add_messages]
-    """The same messages, and those that tasks have added."""
+    """The input messages and those that tasks have added."""
 
 
 class _Thread(TypedDict):
-    """How far the workflow has come."""
+    """The progress of the workflow's thread."""
 
     id: str
     waiting: list[dict[str, Any]]
-    """What is asked; empty once it has completed."""
+    """The open questions; empty when the workflow has completed."""
     answers: dict[str, Any]
-    """What was answered, by path."""
+    """The answers, by path."""
 
 
 class _State(GraphInput, GraphOutput, total=False):
@@ -75,10 +75,10 @@ def workflow_graph(
     workflow: str,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The graph of a workflow, see `Project.graph`.
+    """Return the graph of a workflow, see `Project.graph`.
 
     Raises:
-        NotFoundError: no such workflow.
+        NotFoundError: there is no such workflow.
     """
     steps = _Steps(workflows, workflow)
     graph = StateGraph(_State, input_schema=GraphInput, output_schema=GraphOutput)
@@ -105,7 +105,7 @@ class _Steps:
         self._workflow = workflow
 
     async def run(self, state: _State, config: RunnableConfig) -> dict[str, Any]:
-        """Begin a thread; or go on with it, where this was executed before."""
+        """Start a thread, or resume it if this step was executed before."""
         return await self._until_it_stops(state, _thread_id(config), {})
 
     async def resume(self, state: _State, config: RunnableConfig) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class _Steps:
         return await self._until_it_stops(state, thread["id"], thread["answers"])
 
     def ask(self, state: _State) -> dict[str, Any]:
-        """Wait for answers, until there are some that fit."""
+        """Wait until all given answers are valid."""
         thread, problem = state["lorebind"], ""
         asked = {
             "workflow": self._workflow,
@@ -121,7 +121,7 @@ class _Steps:
             "waiting": thread["waiting"],
         }
         while True:
-            # LangGraph gives what was answered before once more, the ones that did not fit too.
+            # LangGraph returns earlier answers again, including those that were invalid.
             given = interrupt({**asked, "problem": problem} if problem else asked)
             try:
                 answers = _answers(thread["waiting"], given)
@@ -133,10 +133,10 @@ class _Steps:
     async def _until_it_stops(
         self, state: _State, thread_id: str, answers: dict[str, Any]
     ) -> dict[str, Any]:
-        """Let the workflow run until it completes or waits, from wherever its thread is.
+        """Run the workflow until it completes or waits, from the current state of its thread.
 
         Raises:
-            LorebindError: as `Project.arun` and `Project.aresume`.
+            LorebindError: see `Project.arun` and `Project.aresume`.
         """
         workflows, name = self._workflows, self._workflow
         info = await workflows.find(name, thread_id)
@@ -163,7 +163,7 @@ class _Steps:
 
 
 def _blocking(step: Any) -> Any:
-    """The same for callers that block."""
+    """Return a sync version of a step."""
 
     def blocking(state: _State, config: RunnableConfig) -> dict[str, Any]:
         found: dict[str, Any] = run_blocking(step(state, config))
@@ -176,17 +176,17 @@ def _inputs(state: _State) -> dict[str, Any]:
     given = state.get("input") or {}
     if not isinstance(given, dict):
         raise UsageError(
-            f"`input` in the state of a workflow's graph maps inputs to values, got a "
+            f"`input` in the state of a workflow's graph must map inputs to values, got a "
             f"{type(given).__name__}"
         )
     return given
 
 
 def _thread_id(config: RunnableConfig) -> str:
-    """The id of the workflow's thread: the same whenever LangGraph executes this node again.
+    """Return the id of the workflow's thread: the same each time LangGraph executes this node.
 
-    The namespace of a node names each of its executions; so every turn of the caller's thread, and
-    every branch of it, has a thread of its own.
+    The checkpoint namespace differs per execution of a node. So every turn of the caller's thread,
+    and every branch of it, has its own workflow thread.
     """
     place = config.get("configurable", {})
     around = str(place.get("thread_id") or uuid.uuid4().hex)
@@ -196,16 +196,16 @@ def _thread_id(config: RunnableConfig) -> str:
 
 
 def _answers(waiting: Sequence[dict[str, Any]], given: Any) -> dict[str, Any]:
-    """What `Command(resume=...)` holds, by paths.
+    """Return the answers in `Command(resume=...)` by path.
 
     Raises:
-        UsageError: it answers nothing, or does not fit.
+        UsageError: there are no answers, or one does not match its schema.
     """
     form = f"Command(resume={{{waiting[0]['path']!r}: ...}})"
     if not isinstance(given, dict):
-        raise UsageError(f"answers are a mapping by task, as in {form}")
+        raise UsageError(f"answers must be a mapping by task, as in {form}")
     if not given:
-        raise UsageError(f"there is no answer in it; give one, as in {form}")
+        raise UsageError(f"the mapping contains no answer; give one, as in {form}")
     return answers_by_path(waiting, given)
 
 
@@ -213,7 +213,7 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 
 def _plain(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
-    """Messages as workflows keep them."""
+    """Return messages in the form that workflows store."""
     return [
         {"role": _ROLES.get(one.type, one.type), "content": str(one.text), "id": one.id}
         for one in messages
@@ -221,9 +221,9 @@ def _plain(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
 
 
 def _class_drawn_as(workflow: WorkflowOutline) -> type[CompiledStateGraph[Any, Any, Any, Any]]:
-    """Compiled graphs that are drawn as the tasks of a workflow.
+    """Return a class of compiled graphs that are drawn as the tasks of a workflow.
 
-    This needs a class: LangGraph copies a graph by making another one of its class.
+    It has to be a class: LangGraph copies a graph by creating another instance of its class.
     """
 
     class WorkflowGraph(CompiledStateGraph[Any, Any, Any, Any]):

@@ -1,4 +1,4 @@
-"""The graph of a workflow as data: its tasks, what they hold, and what follows what."""
+"""The graph of a workflow as data: its tasks, their nested tasks, and the edges between them."""
 
 from __future__ import annotations
 
@@ -26,54 +26,54 @@ _LONGEST = 80
 
 @dataclass(frozen=True, slots=True)
 class EdgeOutline:
-    """One task that may follow another of the same flow."""
+    """An edge between two tasks of the same flow."""
 
     source: str
     target: str
     on: str
     """`success`, `error`, `route` or `default`."""
     label: str = ""
-    """What decides for it: the route, `error`, `default`; empty for success."""
+    """The name of the route, `error` or `default`; empty for success."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowOutline:
-    """A list of tasks."""
+    """A list of tasks with the edges between them."""
 
     entry: str
     """The task that runs first."""
     tasks: list[TaskOutline]
     edges: list[EdgeOutline]
     in_order: bool
-    """Whether the tasks run in order, as no edge is written."""
+    """Whether the tasks run in order because no edge is declared."""
 
     @property
     def ends(self) -> list[str]:
-        """The tasks after which nothing follows in the flow."""
+        """The tasks after which nothing follows in the flow, except on an error."""
         going_on = {edge.source for edge in self.edges if edge.on != "error"}
         return [task.id for task in self.tasks if task.id not in going_on]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutline:
-    """One task."""
+    """A task with its nested tasks."""
 
     id: str
     path: str
-    """Its id after those of the tasks that hold it: `answers.answer`."""
+    """The id of the task, prefixed with those of the tasks that contain it: `answers.answer`."""
     type: str
     about: str
-    """What is most telling of its kind: the agent, the function, the condition, the list."""
+    """The most important setting of its kind: the agent, function, condition, list or prompt."""
     condition: str = ""
-    """When it runs; empty means always."""
+    """The condition under which it runs; empty means always."""
     final: bool = False
     flows: list[FlowOutline] = field(default_factory=list)
-    """The tasks that it holds: a list for each branch, or those that run for each item."""
+    """The nested tasks: one list per branch, or the list that runs for each item."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOutline:
-    """A workflow."""
+    """A workflow with its graph."""
 
     id: str
     description: str
@@ -82,7 +82,7 @@ class WorkflowOutline:
 
 
 def summary(declared: WorkflowDeclaration) -> dict[str, Any]:
-    """A workflow in a list: `id`, `description`, `inputs` by name, and the ids of its `tasks`."""
+    """Return a workflow's `id`, `description`, `inputs` by name, and the ids of its `tasks`."""
     return {
         "id": declared.id,
         "description": declared.description,
@@ -95,10 +95,10 @@ def summary(declared: WorkflowDeclaration) -> dict[str, Any]:
 
 
 def outline(loaded: LoadedProject, workflow: str) -> WorkflowOutline:
-    """The graph of a workflow, with those of the workflows that it runs.
+    """Return the graph of a workflow, including the workflows that its tasks run.
 
     Raises:
-        NotFoundError: no such workflow.
+        NotFoundError: there is no such workflow.
     """
     declared = loaded.workflow(workflow)
     flow = _flow(loaded, declared.tasks, "")
@@ -113,7 +113,7 @@ def _flow(loaded: LoadedProject, tasks: Sequence[TaskBase], prefix: str) -> Flow
 
 
 def _kind(field_: str) -> tuple[str, str]:
-    """What an edge goes by, and its label."""
+    """Return the kind of an edge and its label."""
     if field_.startswith("routes."):
         return "route", field_.removeprefix("routes.")
     if field_ == "default":
@@ -154,6 +154,6 @@ def _about(task: TaskBase) -> str:
 
 
 def _short(value: Any) -> str:
-    """One line; where it was cut it says so."""
+    """Return the value as one line, cut with `...` if it is too long."""
     line = " ".join(str(value).split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

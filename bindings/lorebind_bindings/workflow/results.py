@@ -1,4 +1,4 @@
-"""What a run of a workflow gives, and what is kept of each of its tasks."""
+"""The results of a workflow run, and the stored records of its tasks."""
 
 from __future__ import annotations
 
@@ -16,48 +16,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one task of a run gave."""
+    """The result of one task of a run."""
 
     output: Any
-    """Plain JSON; None where the task was skipped, or failed and was handled."""
+    """Plain JSON. None if the task was skipped, or failed and its failure was handled."""
     verdict: str
+    """The verdict of the task's searches, see `Verdict`."""
     citations: list[Citation]
+    """The passages that the task cites."""
     unknown_markers: list[str]
+    """Markers in its answer that belong to no passage."""
     status: str = "completed"
-    """`completed`, `skipped`, `failed` where an `on_error` or a strategy has handled it, or
-    `cancelled` where a strategy went on without it."""
+    """`completed`, `skipped`, `failed` if an `on_error` or a strategy has handled the failure, or
+    `cancelled` if a strategy continued without it."""
     error: dict[str, str] | None = None
     """`task`, `path`, `type` and `message` of the failure."""
     attempts: int = 1
+    """Number of attempts; 0 if the task was skipped."""
     items: list[TaskResult] = field(default_factory=list)
-    """What each item of a collection gave, in their order."""
+    """The result of each item of a collection, in the order of the items."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a workflow's run gave."""
+    """The result of a workflow run."""
 
     output: Any
-    """The declared outputs by name; without any, the output of the last task that ran."""
+    """The declared outputs by name; the output of the last task that ran if none is declared."""
     tasks: dict[str, TaskResult]
-    """By id, all tasks of the workflow, and those in its parallel tasks."""
+    """The results of all tasks of the workflow and of its parallel branches, by id."""
     citations: list[Citation]
-    """All that the tasks cite, each once."""
+    """The citations of all tasks, without duplicates."""
     thread_id: str
-    """By which the run is resumed, and its history is told."""
+    """The id with which the run can be resumed and its history read."""
     usage: dict[str, Any]
-    """By task id: the prompt's tokens, and what the model reported."""
+    """The prompt tokens, and the usage that the model reported, by task id."""
     status: str = "completed"
-    """`completed`; `waiting` for answers; `paused` before a task."""
+    """`completed`, `waiting` for answers, or `paused` before a task."""
     waiting: list[dict[str, Any]] = field(default_factory=list)
-    """What is waited for: `task`, `path`, `prompt` and `schema` of each question."""
+    """`task`, `path`, `prompt` and `schema` of each open question."""
     paused: list[str] = field(default_factory=list)
-    """The paths of the tasks before which it was asked to pause."""
+    """The paths of the tasks of `interrupt_before` that the run paused before."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a task's own work gives, before it is written down."""
+    """The outcome of a task's own work, before it is stored."""
 
     output: Any = None
     verdict: Verdict = "none"
@@ -65,16 +69,16 @@ class Outcome:
     unknown_markers: list[str] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
     updates: list[Update] = field(default_factory=list)
-    """What it writes into channels, in order."""
+    """The values that it writes into channels, in order."""
     blocks: dict[str, str] = field(default_factory=dict)
-    """Passages that later tasks may name as `{{ .workflow.vars.x }}`, by name."""
+    """Blocks of passages by name, which later tasks can use as `{{ .workflow.vars.x }}`."""
     parts: dict[str, Done] = field(default_factory=dict)
-    """The tasks that it holds, by id, where each ran once."""
+    """The nested tasks that ran once, by id."""
     items: list[dict[str, Any]] = field(default_factory=list)
-    """For each item of a collection: `status`, `error`, `attempts`, and of one that failed as a
-    whole `output`."""
+    """`status`, `error` and `attempts` of each item of a collection; also `output` if the
+    collection failed as a whole."""
     route: str = ""
-    """The field of a router that names what follows."""
+    """The field of a router that names the next tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,12 @@ class Update:
     channel: str
     value: Any
     path: str
-    """The task that wrote it."""
+    """The path of the task that wrote it."""
 
 
 @dataclass(slots=True)
 class Done:
-    """A task that has ended, as it is written down: plain JSON."""
+    """The stored record of a task that has ended; plain JSON."""
 
     key: str
     status: str
@@ -98,9 +102,9 @@ class Done:
     attempts: int = 1
     seconds: float = 0.0
     at: str = ""
-    """When it ended, in UTC."""
+    """The time at which it ended, in UTC."""
     step: int = 0
-    """How many had ended before in the same turn."""
+    """Number of tasks that had ended before in the same turn."""
 
     def result(self) -> TaskResult:
         outcome = self.outcome
@@ -128,7 +132,7 @@ class Done:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON, not copied."""
+        """Return the record as plain JSON; values are not copied."""
         outcome = self.outcome
         written = {name: getattr(outcome, name) for name in _OUTCOME}
         written["citations"] = [asdict(one) for one in outcome.citations]
@@ -138,10 +142,10 @@ class Done:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Done:
-        """What `as_json` gave.
+        """Return the record that `as_json` was called on.
 
         Raises:
-            KeyError, TypeError: it is something else.
+            KeyError, TypeError: the data has another form.
         """
         written = dict(data["outcome"])
         written["citations"] = [_citation(one) for one in written["citations"]]
@@ -159,12 +163,12 @@ def _citation(data: Mapping[str, Any]) -> Citation:
 
 
 def skipped(key: str) -> Done:
-    """A task that did not run."""
+    """Return the record of a task that did not run."""
     return Done(key, "skipped", Outcome(), attempts=0)
 
 
 def together(parts: Iterable[Outcome]) -> Outcome:
-    """What several tasks found, as far as it can be said of all of them."""
+    """Combine the outcomes of several tasks."""
     every = list(parts)
     cited = {one.id: one for part in every for one in part.citations}
     return Outcome(

@@ -1,4 +1,4 @@
-"""A run of a workflow as it happens: its events, and then its result."""
+"""A run of a workflow as a stream: first its events, then its result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class RunStream:
-    """A run as it happens: events, to be iterated over once with `for` or `async for`.
+    """The events of a run while it runs. Iterate over it once, with `for` or `async for`.
 
-    The run begins when you begin to read, and goes on at its own speed: if you fall behind by more
-    than 1024 events you lose the oldest, and a `diagnostic` says how many. After the last event,
-    `result` holds what the run gave; if it failed, its error is raised instead. If you stop reading
-    early, the run is cancelled. It runs for the tenant that made the stream, wherever it is read.
+    The run starts when the iteration starts, and does not wait for the reader. A reader that falls
+    behind by more than 1024 events loses the oldest ones, and a `diagnostic` event says how many.
+    After the last event, `result` holds the result. If the run failed, the iteration raises its
+    error instead. If you stop reading early, the run is cancelled. It runs for the tenant that
+    created the stream, even if it is read as another tenant.
     """
 
     def __init__(
@@ -35,21 +36,21 @@ class RunStream:
     ) -> None:
         """
         Args:
-            start: runs the workflow and emits its events, `run_end` last; the bus is closed then.
-            thread_id: None means a new one.
+            start: runs the workflow and emits its events, `run_end` last; the bus is closed after.
+            thread_id: the id of the thread; None creates a new one.
         """
         self.thread_id = uuid.uuid4().hex if thread_id is None else thread_id
         self._bus = EventBus(self.thread_id)
         self._start = start
-        self._tenant = current_tenant()  # it is often read where another is, or none
+        self._tenant = current_tenant()  # the stream may be read with another tenant, or none
         self._begun = False
         self._ended = False
-        """Whether the reader has seen the end of the run, so that there is nothing to cancel."""
+        """Whether the reader has reached the end of the run, so that nothing is cancelled."""
         self._run: asyncio.Task[RunResult] | None = None
 
     @property
     def result(self) -> RunResult:
-        """What the run gave.
+        """The result of the run.
 
         Raises:
             UsageError: the stream has not been read to its end.
@@ -62,7 +63,7 @@ class RunStream:
 
     @property
     def health(self) -> list[SinkHealth]:
-        """How many events each sink of the run has written, and its last error."""
+        """The number of events that each sink of the run has written, and its last error."""
         return self._bus.health
 
     async def __aiter__(self) -> AsyncGenerator[RunEvent, None]:
@@ -92,13 +93,13 @@ class RunStream:
         self._raise()
 
     def _raise(self) -> None:
-        """Raise what the run raised."""
+        """Raise the error of the run, if it failed."""
         if self._run is not None:
             self._run.result()
 
     def _begin(self) -> None:
         if self._begun:
-            raise UsageError("a stream is read once; start another run to read it again")
+            raise UsageError("a stream can be read only once; start another run to read it again")
         self._begun = True
 
     async def _launch(self) -> None:
@@ -112,11 +113,11 @@ class RunStream:
                 await self._bus.close()
 
     async def _settle(self) -> None:
-        """Wait until the run is over; a run that has not come to its `run_end` is cancelled."""
+        """Wait until the run has ended. Cancel it first if its end was not reached."""
         if self._run is None:
             return
         if not self._ended:
             self._run.cancel()
         await asyncio.wait([self._run])
         if not self._run.cancelled():
-            self._run.exception()  # else the event loop logs an error that no reader took
+            self._run.exception()  # otherwise the event loop logs an error that nobody retrieved

@@ -1,4 +1,4 @@
-"""A workflow from its first task to its outputs, whether it is run or is a task of another."""
+"""Run a workflow from its first task to its outputs, by itself or as a task of another workflow."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ async def run_tasks(run: Run, frame: Frame) -> FlowResult:
 
 
 def outputs_of(run: Run, frame: Frame, found: FlowResult) -> Any:
-    """The declared outputs by name; without any, the output of the last task that ran.
+    """Return the declared outputs by name; the output of the last task that ran if there are none.
 
     Raises:
-        TemplateError: an output names what a task did not give.
+        TemplateError: an output names something that a task did not return.
     """
     declared = frame.workflow
     if not declared.outputs:

@@ -1,4 +1,4 @@
-"""One run of a workflow as its tasks see it: what they may use, and where they are."""
+"""The context of running tasks: the parts of the project, the run, and the values they can use."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ NO_ITEM: Any = object()
 
 
 class Suspended(Exception):  # noqa: N818  # a signal, as LangGraph's GraphBubbleUp
-    """Nothing can go on before somebody answers, or lets a task begin."""
+    """The run cannot continue until a question is answered or a paused task may start."""
 
     def __init__(self, waiting: Sequence[dict[str, Any]] = (), paused: Sequence[str] = ()) -> None:
         self.waiting = list(waiting)
         """`task`, `path`, `prompt` and `schema` of each question."""
         self.paused = list(paused)
-        """The paths of the tasks that were asked to be stopped before."""
+        """The paths of the tasks that the run was asked to pause before."""
         super().__init__("a run is suspended")
 
     @classmethod
@@ -53,11 +53,11 @@ class Suspended(Exception):  # noqa: N818  # a signal, as LangGraph's GraphBubbl
 
 
 class NotKept(Exception):  # noqa: N818  # a signal, as no task is to handle it
-    """What a task gave could not be written down; `__cause__` says why."""
+    """The record of a task could not be stored; `__cause__` is the reason."""
 
 
 class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
-    """A task failed, and nothing handles it where it is."""
+    """A task failed and no `on_error` of it handles the failure."""
 
     def __init__(self, error: dict[str, str], cause: BaseException) -> None:
         self.error = error
@@ -65,12 +65,12 @@ class TaskFailed(Exception):  # noqa: N818  # a signal; users get a TaskError
         self.cause = cause
         self.attempts = 1
         self.within: Outcome | None = None
-        """What became of the items or branches of the task that raises this."""
+        """The outcomes of the items or branches of the task that raises this."""
         super().__init__(f"{error['path']} failed: {error['type']}: {error['message']}")
 
 
 class Parts:
-    """What all runs of a project share; what is made of declarations is made once."""
+    """Objects that all runs of a project share; each is created from its declaration once."""
 
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
         self.loaded, self.service, self.models = loaded, service, models
@@ -80,14 +80,14 @@ class Parts:
         self._bound: dict[tuple[str, str], list[ResolvedBinding]] = {}
 
     def flow(self, tasks: Sequence[TaskBase]) -> Flow:
-        """The graph of a list of tasks of the project's declarations."""
-        key = tuple(map(id, tasks))  # the list may be a new one at every run
+        """Return the graph of a list of declared tasks."""
+        key = tuple(map(id, tasks))  # each run may pass another list of the same tasks
         if key not in self._flows:
             self._flows[key] = Flow(tasks)
         return self._flows[key]
 
     def bindings(self, workflow: str, task: str) -> list[ResolvedBinding]:
-        """The knowledge that a task may use."""
+        """Return the bindings of a task."""
         from lorebind_bindings.resolver import resolve
 
         if (workflow, task) not in self._bound:
@@ -96,15 +96,16 @@ class Parts:
         return self._bound[workflow, task]
 
     def function(self, task: Any) -> Callable[..., Any]:
-        """What a `python` task calls.
+        """Return the function that a `python` task calls.
 
         Raises:
-            UsageError: it cannot be imported, or belongs to the standard library or to Lorebind.
+            UsageError: the function cannot be imported, or belongs to the standard library or to
+                Lorebind.
         """
         if id(task) not in self._functions:
             try:
                 named = named_part(task, self.loaded.environment, ("call",))
-            except UsageError as error:  # messages on tasks that fail name the task already
+            except UsageError as error:  # the messages of failed tasks name the task already
                 raise UsageError(str(error).replace(f"task {task.id!r}: ", "", 1)) from error
             self._functions[id(task)] = named
         return self._functions[id(task)]
@@ -125,24 +126,24 @@ class Run:
     journal: Journal
     bus: EventBus
     turn: str
-    """Names the turn, also when it is resumed."""
+    """The id of the turn, which stays the same when the turn is resumed."""
     interrupt_before: Collection[str] = ()
-    """The ids of the tasks before which it is paused."""
+    """The ids of the tasks before which the run pauses."""
     environment: PartEnvironment = field(init=False)
 
     def __post_init__(self) -> None:
         self.environment = PartEnvironment(self.parts.loaded.environment)
 
     def said(self, error: Exception) -> str:
-        """The words of an error, without the secrets that the run has looked up."""
+        """Return the message of an error, without the secrets that the run has looked up."""
         return without(str(error) or type(error).__name__, self.environment.told)
 
 
 async def keep(run: Run, record: dict[str, Any]) -> None:
-    """Write a record down.
+    """Store a record.
 
     Raises:
-        NotKept: it could not be written.
+        NotKept: the record could not be stored.
     """
     try:
         await run.journal.put(record)
@@ -152,57 +153,57 @@ async def keep(run: Run, record: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a list of tasks runs: the workflow, the item, and what happened around it."""
+    """The surroundings of a list of tasks: the workflow, the item, and earlier results."""
 
     workflow: WorkflowDeclaration
     inputs: Mapping[str, Any]
     channels: Channels
     state: State
-    """Before the first task of the list."""
+    """The state before the first task of the list."""
     prefix: str = ""
-    """What the paths of its tasks begin with: `answers[3].`."""
+    """The prefix of the paths of its tasks: `answers[3].`."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the tasks around it gave, by id."""
+    """The outputs of the tasks around it, by id."""
     blocks: Mapping[str, str] = field(default_factory=dict)
     item: Any = NO_ITEM
     index: int = 0
     error: dict[str, str] | None = None
-    """The failure that led here, where the tasks are within one that handles it."""
+    """The failure that the surrounding task handles, if it does."""
     failures_are_final: bool = False
-    """Whether something around the tasks handles their failures, so that none runs again."""
+    """Whether an outer task handles failures of these tasks, so that failed ones do not rerun."""
     converted: Converted | None = None
-    """What the conditions of all items of a collection share, as long as it runs."""
+    """Converted values that the conditions of all items of a collection share while it runs."""
 
     def at_item(self, path: str, index: int, item: Any) -> Frame:
-        """The same for an item of a collection."""
+        """Return the frame for an item of a collection."""
         return replace(self, prefix=f"{path}[{index}].", item=item, index=index)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One execution of a task."""
+    """The context of one execution of a task."""
 
     run: Run
     frame: Frame
     task: Any
-    """Its declaration."""
+    """The declaration of the task."""
     path: str
     past: Past
     led_by: Any = None
-    """The output of the task that led here."""
+    """The output of the task whose edge led to this one."""
     error: dict[str, str] | None = None
-    """The failure that led here."""
+    """The failure that led to this task."""
     attempt: int = 1
 
     def state(self) -> State:
-        """The channels as the task sees them."""
+        """Return the channels as the task sees them."""
         return self.past.state(self.frame.channels, self.frame.state)
 
     def take(self, updates: Sequence[Update]) -> None:
-        """Refuse what the task writes, if a channel is not there or does not take it.
+        """Check that the channels exist and accept the values that the task writes.
 
         Raises:
-            UsageError: naming the channel.
+            UsageError: a channel does not exist or rejects a value; the message names the channel.
         """
         for update in updates:
             self.frame.channels.check(update.channel)
@@ -210,12 +211,12 @@ class Context:
             self.frame.channels.updated(self.state(), updates)
 
     def outputs(self) -> dict[str, Any]:
-        """What the tasks before it and around it gave, null where they did not run."""
+        """Return the outputs of earlier and outer tasks by id; None for tasks that did not run."""
         own = {name: one for name, (_, one) in self.past.outputs.items()}
         return {**self.frame.outputs, **own}
 
     def values(self) -> dict[str, Any]:
-        """What conditions know: no variable of the environment."""
+        """Return the values that conditions can use, which exclude environment variables."""
         frame = self.frame
         inputs = dict(frame.inputs)
         known: dict[str, Any] = {
@@ -231,7 +232,7 @@ class Context:
         return known
 
     def scopes(self) -> dict[str, Any]:
-        """What templates may name."""
+        """Return the values that templates can use."""
         known = self.values()
         del known["output"]
         if known["error"] is None:
@@ -242,15 +243,15 @@ class Context:
         return {**self.run.environment.scopes(), **known, "workflow": workflow}
 
     def fill(self, value: Any, **more: Any) -> Any:
-        """A value with its templates filled in.
+        """Return a value with its templates filled in.
 
         Raises:
-            TemplateError: a name that is not there.
+            TemplateError: a template uses a name that is not defined.
         """
         return fill(value, {**self.scopes(), **more})
 
     def inside(self, prefix: str, **changes: Any) -> Frame:
-        """Where the tasks run that this one holds."""
+        """Return the frame for the nested tasks of this one."""
         return replace(
             self.frame,
             prefix=prefix,
@@ -263,12 +264,12 @@ class Context:
         )
 
     def handles_failures(self) -> bool:
-        """Whether the failures of the tasks that this one holds are handled, here or around it."""
+        """Check whether this task or an outer one handles failures of the nested tasks."""
         task = self.task
         if getattr(task, "strategy", "") == "best_effort":
             return True
         if task.retry.attempts > 1:
-            return False  # another try runs them again
+            return False  # another attempt runs them again
         return task.on_error is not None or self.frame.failures_are_final
 
     def emit(self, type_: Any, **data: Any) -> None:

@@ -1,4 +1,4 @@
-"""Workflows of a project: run, resumed, listed, replayed."""
+"""Run, resume, list and replay the workflows of a project."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class Workflows:
-    """The workflows of a project, and the threads that their runs leave.
+    """The workflows of a project, and the threads of their runs.
 
-    A thread belongs to a tenant and a workflow: that of another is not found.
+    A thread belongs to a tenant and a workflow. Other tenants and workflows cannot find it.
     """
 
     def __init__(self, loaded: LoadedProject, service: KnowledgeService, models: ModelPool) -> None:
@@ -63,20 +63,20 @@ class Workflows:
         seed: Sequence[dict[str, Any]] = (),
         kept: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """Begin a thread, or a new turn of one that has completed.
+        """Start a thread, or a new turn of a completed one.
 
         Args:
-            workflow: its id.
+            workflow: the id of the workflow.
             inputs: its declared inputs, by name.
-            thread_id: any text; None makes a new one.
+            thread_id: any text; None creates a new id.
             interrupt_before: ids of tasks before which the run is paused.
-            bus: where the run tells its events.
-            seed, kept: records and state to begin with, see `replay`.
+            bus: receives the events of the run.
+            seed, kept: records and state to start with, see `replay`.
 
         Raises:
-            NotFoundError: no such workflow.
-            UsageError: an input or a task of `interrupt_before` that is not there.
-            ThreadRefusedError: the thread runs, waits or has failed.
+            NotFoundError: there is no such workflow, or no such task in `interrupt_before`.
+            UsageError: an input is unknown, missing or invalid.
+            ThreadRefusedError: the thread is running or waiting, or has failed.
             TaskError: a task failed; the thread can be resumed.
             MissingDependencyError: LangGraph is not installed.
         """
@@ -87,7 +87,7 @@ class Workflows:
         async with store.claimed(thread) as info:
             if info is not None and info.status != "completed":
                 raise ThreadRefusedError(_still_open(self._loaded, thread, info))
-            # Only now: for a thread that waits the answer is missing, and no input.
+            # Checked after the status: a waiting thread needs an answer, not inputs.
             values = checked(check_inputs(declared, inputs), f"the input of workflow {workflow!r}")
             given = {"input": values, "status": "running", **(kept or {})}
             bus = bus or EventBus(thread.id)
@@ -108,16 +108,19 @@ class Workflows:
         Finished tasks do not run again.
 
         Args:
-            workflow: its id.
-            thread_id: of the run.
-            answers: for tasks that wait, by their id or path. Others go on waiting.
+            workflow: the id of the workflow.
+            thread_id: the id of the thread.
+            answers: answers for waiting tasks, by their id or path. Tasks without an answer stay
+                waiting.
             interrupt_before: ids of tasks before which the run is paused.
-            bus: where the run tells its events.
+            bus: receives the events of the run.
 
         Raises:
-            NotFoundError: no such workflow or thread.
-            UsageError: an answer that nobody waits for, or that does not fit its schema.
-            ThreadRefusedError: it has completed, runs, or its workflow's graph has changed.
+            NotFoundError: there is no such workflow or thread, or no such task in
+                `interrupt_before`.
+            UsageError: no task waits for an answer, or an answer does not match its schema.
+            ThreadRefusedError: the thread has completed or is running, or its workflow's graph has
+                changed.
             TaskError: a task failed.
         """
         declared = self._loaded.workflow(workflow)
@@ -143,28 +146,28 @@ class Workflows:
             return await self._play(turn, None, {}, resumed=True)
 
     async def find(self, workflow: str, thread_id: str) -> ThreadInfo | None:
-        """The status of a thread; None if there is no such thread.
+        """Return the status of a thread; None if there is no such thread.
 
         Raises:
-            NotFoundError: no such workflow.
+            NotFoundError: there is no such workflow.
         """
         store = await self._store(self._loaded.workflow(workflow))
         return await store.find(self._thread(workflow, thread_id))
 
     async def thread(self, workflow: str, thread_id: str) -> ThreadInfo:
-        """The status of a thread that is there.
+        """Return the status of an existing thread.
 
         Raises:
-            NotFoundError: no such workflow or thread.
+            NotFoundError: there is no such workflow or thread.
         """
         store = await self._store(self._loaded.workflow(workflow))
         return await self._found(store, self._thread(workflow, thread_id))
 
     async def state(self, workflow: str, thread_id: str) -> dict[str, Any]:
-        """`output`, `messages`, `extra`, `errors` and `channels`, as the last turn left them.
+        """Return `output`, `messages`, `extra`, `errors` and `channels` after the last turn.
 
         Raises:
-            NotFoundError: no such workflow or thread.
+            NotFoundError: there is no such workflow or thread.
         """
         store = await self._store(self._loaded.workflow(workflow))
         return await store.state(self._thread(workflow, thread_id))
@@ -177,10 +180,10 @@ class Workflows:
         before: str | None = None,
         after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads of a workflow, the newest first, see `ThreadStore.list`.
+        """Return the threads of a workflow, the newest first, see `ThreadStore.list`.
 
         Raises:
-            NotFoundError: no such workflow.
+            NotFoundError: there is no such workflow.
         """
         declared = self._loaded.workflow(workflow)
         store = await self._store(declared)
@@ -188,13 +191,13 @@ class Workflows:
         return await store.list(thread.tenant, thread.project, workflow, limit, before, after)
 
     async def history(self, workflow: str, thread_id: str) -> list[dict[str, Any]]:
-        """The tasks that ended in a thread, in that order.
+        """Return the tasks that ended in a thread, in the order in which they ended.
 
-        Each with its `turn` and `step`, both from 1, its `path`, `status`, `output`, `error`,
-        `attempts`, `seconds`, and the time `at` which it ended.
+        Each has its `turn` and `step`, both counted from 1, its `path`, `status`, `output`,
+        `error`, `attempts`, `seconds`, and the time `at` which it ended.
 
         Raises:
-            NotFoundError: no such workflow or thread.
+            NotFoundError: there is no such workflow or thread.
         """
         thread = self._thread(workflow, thread_id)
         store = await self._store(self._loaded.workflow(workflow))
@@ -224,17 +227,17 @@ class Workflows:
         new_id: str | None = None,
         bus: EventBus | None = None,
     ) -> RunResult:
-        """Run the last turn of a thread again from after a step, as a thread of its own.
+        """Run the last turn of a thread again after a given step, as a new thread.
 
         Args:
-            workflow, thread_id: of the thread, which stays as it is.
-            step: how many of the tasks that ended are kept, see `history`; 0 keeps none.
-            new_id: of the new thread; None makes one up.
-            bus: where the run tells its events.
+            workflow, thread_id: the thread to replay, which does not change.
+            step: number of ended tasks whose results are reused, see `history`; 0 reuses none.
+            new_id: the id of the new thread; None creates one.
+            bus: receives the events of the run.
 
         Raises:
-            NotFoundError: no such workflow or thread.
-            UsageError: it has no such step.
+            NotFoundError: there is no such workflow or thread.
+            UsageError: the turn has no such step.
             ThreadRefusedError: the workflow's graph has changed.
             TaskError: a task failed.
         """
@@ -257,18 +260,19 @@ class Workflows:
         )
 
     def _refuse_changed(self, info: ThreadInfo) -> None:
-        """
+        """Check that the workflow's graph is the same as when the thread was started.
+
         Raises:
-            ThreadRefusedError: the workflow's graph is another one than that of the thread.
+            ThreadRefusedError: the graph has changed.
         """
         if changed := differences(info.graph or {}, signature(self._loaded, info.workflow)):
             raise ThreadRefusedError(
                 f"workflow {info.workflow!r} has changed since thread {info.thread_id!r} was "
-                f"begun: {', '.join(map(repr, changed))}; restore its graph, or start a new thread"
+                f"started: {', '.join(map(repr, changed))}; restore its graph or start a new thread"
             )
 
     async def close(self) -> None:
-        """Close what threads are kept in."""
+        """Close the stores of the threads."""
         for store in self._stores.values():
             await store.close()
         self._stores.clear()
@@ -278,7 +282,7 @@ class Workflows:
     async def _play(
         self, turn: Turn, given: Any, inputs: Mapping[str, Any], *, resumed: bool
     ) -> RunResult:
-        """Let LangGraph run the turn, emit its first and last event, and return its result."""
+        """Run the turn with LangGraph, emit its first and last events, and return its result."""
         thread, bus, began = turn.thread, turn.bus, time.monotonic()
         workflow = turn.declared.id
         bus.emit("run_start", workflow=workflow, resumed=resumed, inputs=sorted(inputs))
@@ -343,7 +347,7 @@ class Workflows:
         return info
 
     async def _store(self, declared: WorkflowDeclaration) -> ThreadStore:
-        """What keeps the threads of a workflow, opened once."""
+        """Return the thread store of a workflow; each is opened once."""
         kept = declared.checkpointer or self._loaded.project.checkpointer
         key = kept.model_dump_json()
 
@@ -372,7 +376,7 @@ def _check_tasks(declared: WorkflowDeclaration, names: Collection[str]) -> None:
 
 
 def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
-    """Why a thread takes no new input, and how it goes on."""
+    """Explain why a thread accepts no new input, and how to resume it."""
     what = {
         "waiting": "waits for answers",
         "paused": "is paused",
@@ -381,26 +385,26 @@ def _still_open(loaded: LoadedProject, thread: Thread, info: ThreadInfo) -> str:
     }.get(info.status, "was interrupted")
     hint = f"resume it: {how_to_resume(loaded, thread.workflow, thread.id, info.waiting)}"
     return (
-        f"thread {thread.id!r} of workflow {thread.workflow!r} {what}, and takes no new input "
+        f"thread {thread.id!r} of workflow {thread.workflow!r} {what} and accepts no new input "
         f"before it has completed; {hint}"
     )
 
 
 def _steps(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Records of tasks that ended, in that order."""
+    """Return the records of ended tasks, in the order in which they ended."""
     ended = (record for record in records if "outcome" in record)
     return sorted(ended, key=lambda record: (record["step"], record["at"]))
 
 
 def _with_parts(tasks: Mapping[str, Done]) -> Iterator[tuple[str, Done]]:
-    """Tasks, each followed by those of its branches."""
+    """Yield tasks, each followed by the tasks of its branches."""
     for name, done in tasks.items():
         yield name, done
         yield from _with_parts(done.outcome.parts)
 
 
 def _cited(results: Iterable[TaskResult]) -> list[Citation]:
-    """All that tasks cite, each once."""
+    """Return the citations of all results, without duplicates."""
     cited = {citation.id: citation for result in results for citation in result.citations}
     return list(cited.values())
 
@@ -411,8 +415,8 @@ def _task_error(loaded: LoadedProject, failed: TaskFailed, thread: Thread) -> Ta
     said = error["message"] if known else f"{error['type']}: {error['message']}"
     how = how_to_resume(loaded, thread.workflow, thread.id)
     return TaskError(
-        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {said}; what "
-        f"ended before is kept, resume with: {how}",
+        f"task {error['path']!r} of workflow {thread.workflow!r} failed: {said}; finished tasks "
+        f"are saved, resume with: {how}",
         task=error["task"],
         path=error["path"],
         thread_id=thread.id,

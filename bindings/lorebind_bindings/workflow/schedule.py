@@ -1,4 +1,4 @@
-"""A list of tasks, run as its graph says: each as soon as what leads to it has ended."""
+"""Run a list of tasks along its graph; each starts when the tasks that lead to it have ended."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """What a list of tasks gave."""
+    """The result of a list of tasks."""
 
     tasks: dict[str, Done]
-    """By id; of a task that ran several times the last."""
+    """The records by id; the last one for a task that ran several times."""
     output: Any
-    """That of the last task that ran and ended its path."""
+    """The output of the last task that ran and took no edge."""
     updates: list[Update]
     state: State
-    """After all of it."""
+    """The state after all tasks."""
 
 
 async def run_flow(run: Run, frame: Frame, tasks: Sequence[TaskBase]) -> FlowResult:
     """Run the tasks of a workflow, a branch or an item.
 
     Raises:
-        TaskFailed: one failed and has no `on_error`; those that ran beside it have ended. Or
-            `max_steps`, or two tasks write a channel that has no reducer.
-        Suspended: some wait for answers, and the others cannot go on without them.
+        TaskFailed: a task failed and has no `on_error`. Tasks that ran at the same time have
+            ended. Also raised for more than `max_steps` tasks, and for two tasks that write a
+            channel without a reducer.
+        Suspended: some tasks wait for answers, and the others cannot continue without them.
     """
     flow = run.parts.flow(tasks)
     outputs = {**frame.outputs, **dict.fromkeys(flow.names)}
@@ -52,13 +53,13 @@ async def run_flow(run: Run, frame: Frame, tasks: Sequence[TaskBase]) -> FlowRes
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An edge that was taken."""
+    """A token for an edge that was taken."""
 
     past: Past
     output: Any = None
-    """What the task gave that it leads away from."""
+    """The output of the task at the start of the edge."""
     number: int = -1
-    """The place of that task."""
+    """The position of that task in the flow."""
     error: dict[str, str] | None = None
 
 
@@ -136,7 +137,7 @@ class _FlowRun:
             case TaskFailed() as failed:
                 self.failures.append(failed)
             case Suspended() as suspended:
-                self.suspended[name] = suspended  # and goes on holding up what it leads to
+                self.suspended[name] = suspended  # the tasks that it leads to keep waiting
             case error:
                 raise error
 
@@ -154,7 +155,7 @@ class _FlowRun:
         self.tokens.end(name)
 
     def _after(self, name: str, past: Past, done: Done) -> Past:
-        """What happened before the tasks that follow one."""
+        """Return what the tasks that follow a task see as their past."""
         number, rounds = self.flow.number[name], self.tokens.rounds[name]
         bit = 1 << ((rounds - 1) * len(self.flow.names) + number)
         writes, known = past.writes, past.known
@@ -162,7 +163,7 @@ class _FlowRun:
             own = Write(past.level, number, bit, past.seen, tuple(updates))
             writes = (*writes, own)
             self.writes.append(own)
-            # Apply only the new updates, so that the cost of a loop's round does not grow.
+            # Apply only the new updates, so that the cost per round of a loop stays constant.
             known = [self.frame.channels.updated(state, updates) for state in known]
         return Past(
             {**past.outputs, name: (past.level, done.outcome.output)},

@@ -1,4 +1,4 @@
-"""Several lists of tasks at a time: branches and items, and what happens if one of them fails."""
+"""Run several lists of tasks concurrently, such as branches and items, with a failure strategy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class JobResult:
-    """What became of one branch or item."""
+    """The result of one branch or item."""
 
     value: FlowResult | None = None
     error: TaskFailed | None = None
     suspended: Suspended | None = None
 
     def updates(self, path: str) -> list[Update]:
-        """What it wrote into channels; a failure that is let pass is told in `errors`."""
+        """Return what it wrote into channels; a tolerated failure is added to `errors`."""
         if self.error is not None:
             return [Update("errors", self.error.error, path)]
         return self.value.updates if self.value is not None else []
@@ -45,21 +45,21 @@ class JobResult:
 async def side_by_side(
     jobs: Sequence[Job], workers: int, strategy: Strategy
 ) -> tuple[list[JobResult], TaskFailed | None]:
-    """Run several lists of tasks, a few at a time, started in their order.
+    """Run several lists of tasks concurrently, started in their order.
 
     Args:
-        jobs: each raises TaskFailed or Suspended, or gives a result.
-        workers: how many at a time.
-        strategy: `wait_all` ends all and then fails if one failed, `fail_fast` cancels the others
-            at once, `best_effort` goes without what failed, `race` takes the first that succeeds
-            and cancels the others.
+        jobs: each raises TaskFailed or Suspended, or returns a result.
+        workers: maximum number of concurrent jobs.
+        strategy: `wait_all` ends all jobs and then fails if one failed, `fail_fast` cancels the
+            others immediately, `best_effort` continues without failed jobs, `race` takes the first
+            job that succeeds and cancels the others.
 
     Returns:
-        What became of each, and what the task that holds them fails with: the first failure in the
-        order of the jobs; with `race` only if all failed.
+        The results of all jobs, and the failure of the task that contains them, if it fails: the
+        first failure in the order of the jobs. With `race`, it fails only if all jobs failed.
 
     Raises:
-        Suspended: some wait, and the others have ended.
+        Suspended: some jobs wait, and the others have ended.
     """
     given = [JobResult() for _ in jobs]
     numbered = iter(enumerate(jobs))
@@ -73,7 +73,7 @@ async def side_by_side(
                 value = await job()
                 if strategy == "race":
                     if enough.is_set():
-                        return  # another was faster, and this one not cancelled yet
+                        return  # another job was faster, but has not cancelled this one yet
                     enough.set()
                 given[index].value = value
             except Suspended as suspended:
@@ -97,7 +97,7 @@ async def side_by_side(
 
 
 async def _until(enough: asyncio.Event, workers: list[asyncio.Task[None]]) -> None:
-    """Wait for all workers; those that still work once it is enough are cancelled."""
+    """Wait for all workers, or until `enough` is set; then cancel those that still run."""
     stop = asyncio.create_task(enough.wait())
     try:
         left = set(workers)

@@ -1,4 +1,4 @@
-"""A fingerprint of a workflow's graph. Each thread stores it; a resume refuses a changed graph."""
+"""A fingerprint of a workflow's graph, stored with each thread to detect a changed graph."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def signature(loaded: LoadedProject, workflow: str) -> dict[str, str]:
-    """A hash of the kind and the edges of each task, by the task's path.
+    """Return a hash of the kind and the edges of each task, by the task's path.
 
-    Prompts, models, knowledge, conditions and settings are no part of it: they may change while a
+    Prompts, models, knowledge, conditions and settings are not included: they may change while a
     thread waits.
     """
     return dict(_signed(loaded, loaded.workflow(workflow).tasks, ""))
@@ -39,5 +39,5 @@ def _signed(
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The paths of the tasks that are new, gone or other than before."""
+    """Return the paths of the tasks that were added, removed or changed."""
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))

@@ -1,8 +1,8 @@
 """The state that tasks share: channels, and how updates change them.
 
-A task sees what the tasks before it wrote, in the order in which they led to each other, and
-nothing of those that run beside it. So the state depends on the graph alone, not on which task was
-faster.
+A task sees what the tasks before it wrote, in the order in which they led to each other. It does
+not see writes of tasks that run concurrently. So the state depends on the graph alone, not on which
+task was faster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ State = dict[str, Any]
 
 
 class ChannelError(UsageError):
-    """A channel cannot take what a task wrote, at `path`."""
+    """A channel rejects a value that the task at `path` wrote."""
 
     def __init__(self, message: str, path: str) -> None:
         self.path = path
@@ -36,12 +36,12 @@ class ChannelError(UsageError):
 
 
 class Channels:
-    """The channels of a workflow."""
+    """The channels of a workflow, with their reducers."""
 
     def __init__(self, declared: WorkflowDeclaration, environment: Environment) -> None:
         """
         Raises:
-            UsageError: a reducer cannot be imported, or is no function.
+            UsageError: a reducer cannot be imported, or is not a function.
         """
         self._declared = declared
         self._reducers: dict[str, Sequence[Reducer]] = {}
@@ -52,7 +52,7 @@ class Channels:
             ]
 
     def start(self, kept: Mapping[str, Any] | None = None) -> State:
-        """The state before the first task; `messages` and `extra` are kept of an earlier turn."""
+        """Return the state before the first task, with `messages` and `extra` of earlier turns."""
         kept = kept or {}
         own = {name: channel.default for name, channel in self._declared.channels.items()}
         return {
@@ -63,7 +63,8 @@ class Channels:
         }
 
     def check(self, name: str) -> None:
-        """
+        """Check that a channel exists.
+
         Raises:
             UsageError: there is no such channel.
         """
@@ -72,15 +73,15 @@ class Channels:
             raise UsageError(f"there is no channel {name!r}; {did_you_mean(name, known)}")
 
     def is_shared(self, name: str) -> bool:
-        """Whether several tasks may write a channel side by side."""
+        """Check whether concurrent tasks may write a channel."""
         return name in _OWN or bool(self._reducers[name])
 
     def updated(self, state: State, updates: Iterable[Update]) -> State:
-        """The state after some updates, in their order.
+        """Return the state after some updates, applied in their order.
 
         Raises:
-            UsageError: an update is of another form than its channel takes, or a reducer gives what
-                is no JSON.
+            UsageError: an update does not have the form that its channel accepts, or a reducer
+                returns a value that is not JSON.
         """
         before, state = state, dict(state)
         writers: dict[str, str] = {}
@@ -91,7 +92,7 @@ class Channels:
                 own.setdefault(name, []).append(copied(update.value))
                 continue
             if name not in writers:
-                state[name] = copied(before[name])  # a reducer may change what it is given
+                state[name] = copied(before[name])  # a reducer may change its arguments
             writers[name] = update.path
             state[name] = self._reduced(state[name], update)
         for name, path in writers.items():
@@ -109,27 +110,28 @@ class Channels:
                 value = reduce(value, copied(update.value))
             except UsageError:
                 raise
-            except Exception as error:  # whatever a reducer of the project raises
+            except Exception as error:  # reducers of the project raise anything
                 raise ChannelError(
-                    f"channel {name!r} does not take what task {update.path!r} wrote: "
+                    f"channel {name!r} does not accept what task {update.path!r} wrote: "
                     f"{type(error).__name__}: {error}",
                     update.path,
                 ) from error
         return value
 
     def refuse_two(self, name: str, one: str, other: str) -> None:
-        """
+        """Reject concurrent writes to a channel.
+
         Raises:
-            ChannelError: two tasks wrote a channel side by side that has no reducer.
+            ChannelError: two concurrent tasks wrote a channel that has no reducer.
         """
         raise ChannelError(
-            f"tasks {one!r} and {other!r} both write channel {name!r}, and neither is before the "
+            f"tasks {one!r} and {other!r} both write channel {name!r}, and neither runs before the "
             f"other; declare how to combine them: channels: {{ {name}: {{ reducers: [...] }} }}",
             other,
         )
 
     def side_by_side(self, groups: Iterable[Sequence[Update]]) -> list[Update]:
-        """The updates of tasks that ran side by side, group after group.
+        """Return the updates of concurrent tasks, group after group.
 
         Raises:
             UsageError: two groups write a channel that has no reducer.
@@ -147,12 +149,12 @@ class Channels:
 
 
 def _listed(updates: Iterable[Any]) -> list[Any]:
-    """What several updates add to a list: each is one item, or a list of them."""
+    """Return the items that updates add to a list: each update is one item or a list of them."""
     return [one for update in updates for one in (update if isinstance(update, list) else [update])]
 
 
 def _by_id(messages: list[Any], updates: Iterable[Any]) -> list[Any]:
-    """Messages and some more; one with the id of another takes its place."""
+    """Append messages; one with the id of an earlier message replaces it."""
     places = {one["id"]: at for at, one in enumerate(messages) if "id" in one}
     messages = list(messages)
     for message in _listed(updates):
@@ -175,7 +177,7 @@ def _by_id(messages: list[Any], updates: Iterable[Any]) -> list[Any]:
 
 
 def _merged(extra: dict[str, Any], updates: Iterable[Any]) -> dict[str, Any]:
-    """A mapping with the keys of others; null deletes one. As RFC 7396, for the first level."""
+    """Merge mappings; null deletes a key. Like RFC 7396, but only for the first level."""
     merged = dict(extra)
     for update in updates:
         if not isinstance(update, dict):
@@ -193,51 +195,51 @@ _OWN: dict[str, Callable[[Any, Iterable[Any]], Any]] = {
     "extra": _merged,
     "errors": _appended,
 }
-"""How the channels that every workflow has take updates, all of them at once."""
+"""The functions with which the built-in channels apply all their updates together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The updates of one execution, and where they stand among those of others."""
+    """The updates of one execution, and its position among the executions."""
 
     level: int
-    """How many executions led to it, one after the other."""
+    """Length of the longest chain of executions that led to it."""
     number: int
-    """The place of the task in its flow."""
+    """The position of the task in its flow."""
     bit: int
     before: int
-    """The executions that led to it, as bits."""
+    """The executions that led to it, as a bit set."""
     updates: tuple[Update, ...]
 
 
 def in_order(writes: Iterable[Write]) -> tuple[Write, ...]:
-    """Writes as they led to each other; those side by side in the order of their tasks."""
+    """Sort writes in the order in which they led to each other, concurrent ones by their tasks."""
     return tuple(sorted(writes, key=lambda write: (write.level, write.number)))
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What happened before a task, as the task sees it."""
+    """The executions and writes before a task, as the task sees them."""
 
     outputs: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
-    """By task: the level of its last execution, and what it gave."""
+    """The level and output of the last execution of each task."""
     blocks: Mapping[str, str] = field(default_factory=dict)
     writes: tuple[Write, ...] = ()
     seen: int = 0
-    """The executions, as bits."""
+    """The executions as a bit set."""
     level: int = 0
     known: list[State] = field(default_factory=list, compare=False)
-    """The state, once somebody has asked for it."""
+    """The state, empty until it is first computed."""
 
     def state(self, channels: Channels, start: State) -> State:
-        """The channels after all of it, which nobody changes.
+        """Return the channels after all updates. The result must not be changed.
 
         Args:
-            channels: of the workflow.
+            channels: the channels of the workflow.
             start: their state before the first task of the flow.
 
         Raises:
-            UsageError: as `updates`.
+            UsageError: as for `updates`.
         """
         if not self.known:
             self.known.append(channels.updated(start, self.updates(channels)))
@@ -245,7 +247,7 @@ class Past:
 
     @classmethod
     def of_all(cls, pasts: Sequence[Past]) -> Past:
-        """What happened before a task that several led to."""
+        """Merge the pasts of several tasks that lead to the same task."""
         if len(pasts) == 1:
             return pasts[0]
         outputs: dict[str, tuple[int, Any]] = {}
@@ -266,10 +268,10 @@ class Past:
         )
 
     def updates(self, channels: Channels) -> list[Update]:
-        """All updates, in order.
+        """Return all updates, in order.
 
         Raises:
-            UsageError: two executions, none before the other, write a channel without a reducer.
+            UsageError: two concurrent executions write a channel without a reducer.
         """
         last: dict[str, tuple[Write, Update]] = {}
         every = []

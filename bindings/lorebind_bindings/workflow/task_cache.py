@@ -1,4 +1,4 @@
-"""The outputs of tasks that may be used again, in the memory of the process."""
+"""An in-memory cache of task outcomes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.results import Outcome
 
 _MOST = 1024
-"""Outputs that a project remembers at a time."""
+"""Maximum number of outcomes that a project caches."""
 
 
 class TaskCache:
-    """Outcomes by what they are of, each until its time is over."""
+    """Outcomes by cache key, each with an expiry time."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[float, Outcome]] = {}

@@ -1,8 +1,8 @@
 """One turn of a thread: the node of the LangGraph graph that every workflow compiles to.
 
-LangGraph keeps the thread, carries interrupts, and ends the turn. All tasks of a turn are one
-superstep of it, each finished one a pending write of its checkpoint: so a join never waits for
-tasks that have nothing to do with it, and what has ended is written once.
+LangGraph stores the thread, handles interrupts, and ends the turn. All tasks of a turn are one
+superstep, and each finished task is a pending write of its checkpoint. So a join never waits for
+unrelated tasks, and each finished task is stored once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TurnState(TypedDict, total=False):
-    """What LangGraph keeps of a thread between turns; plain JSON."""
+    """The state of a thread that LangGraph stores between turns; plain JSON."""
 
     status: str
     """`running`, and `completed` at the end."""
@@ -38,12 +38,12 @@ class TurnState(TypedDict, total=False):
     extra: dict[str, Any]
     errors: list[dict[str, Any]]
     channels: dict[str, Any]
-    """Those that the workflow declares."""
+    """The channels that the workflow declares."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """What a turn needs beside its state."""
+    """The objects that a turn needs in addition to its state."""
 
     parts: Parts
     store: ThreadStore
@@ -52,15 +52,15 @@ class Turn:
     bus: EventBus
     interrupt_before: Collection[str] = ()
     seed: Sequence[dict[str, Any]] = ()
-    """Records to begin with: the answers of a resume, the tasks that a replay keeps."""
+    """Records to start with: the answers of a resume, or the tasks that a replay reuses."""
     tasks: dict[str, Done] = field(default_factory=dict)
-    """What the tasks gave, once it has ended."""
+    """The records of the tasks, available when the turn has ended."""
 
     async def play(self, state: TurnState) -> TurnState:
-        """Run the workflow from wherever it is to its end.
+        """Run the workflow from its current position to its end.
 
         Raises:
-            GraphInterrupt: it waits for answers, or is paused.
+            GraphInterrupt: the workflow waits for answers, or is paused.
             TaskFailed: a task failed.
         """
         journal = await self.store.journal(self.thread)
@@ -87,11 +87,11 @@ class Turn:
 
 
 def _suspend(suspended: Suspended) -> NoReturn:
-    """End the node until somebody answers, or lets the tasks begin.
+    """End the node until a question is answered or paused tasks may start.
 
     Raises:
-        GraphInterrupt: always. What is answered is a record of the turn that goes on, see
-            `Workflows.resume`; so LangGraph is told no answers.
+        GraphInterrupt: always. `Workflows.resume` stores answers as records of the turn, so
+            LangGraph itself receives no answers.
     """
     from langgraph.types import interrupt
 
@@ -100,11 +100,11 @@ def _suspend(suspended: Suspended) -> NoReturn:
 
 
 playing: ContextVar[Turn] = ContextVar("playing")
-"""The turn that the node of this context plays."""
+"""The turn that the node in this context runs."""
 
 
 def compile_host(declared: WorkflowDeclaration, saver: Any) -> Any:
-    """The graph of LangGraph that hosts a workflow's runs.
+    """Return the LangGraph graph that hosts a workflow's runs.
 
     Raises:
         MissingDependencyError: LangGraph is not installed.

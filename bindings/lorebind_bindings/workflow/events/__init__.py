@@ -1,1 +1,1 @@
-"""What happens in a run of a workflow, for those who watch it."""
+"""Events of workflow runs, for subscribers and sinks."""

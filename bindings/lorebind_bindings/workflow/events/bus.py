@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CAPACITY = 1024
 CLOSE_SECONDS = 5.0
-"""How long `close` waits for sinks."""
+"""Maximum number of seconds that `close` waits for sinks."""
 
 
 class EventBus:
@@ -34,40 +34,40 @@ class EventBus:
 
     @property
     def seq(self) -> int:
-        """How many events there were."""
+        """Number of events so far."""
         return self._ring.seq
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is told."""
+        """Whether the bus is closed, so that further events are ignored."""
         return self._ring.is_closed
 
     @property
     def is_heard(self) -> bool:
-        """Whether anyone listens; models are streamed only then."""
+        """Whether anyone has subscribed. Models are streamed only in this case."""
         return bool(self._ring.readers)
 
     def emit(self, kind: EventType, /, task: str = "", path: str = "", **data: Any) -> None:
-        """Tell all subscribers. It never waits for them, and never raises; any thread may call it.
+        """Send an event to all subscribers. It never waits and never raises. Thread-safe.
 
         Args:
             kind: the type of the event.
             task: the id of the task.
-            path: where the task runs.
-            data: plain JSON, which nobody changes afterwards. For keys that others choose, and
-                that may be `task` or `path`, see `publish`.
+            path: the path of the task.
+            data: plain JSON, which must not change afterwards. For keys that users choose, which
+                may be `task` or `path`, see `publish`.
         """
         self.publish(kind, task, path, data)
 
     def publish(self, kind: EventType, task: str, path: str, data: Mapping[str, Any]) -> None:
-        """The same with the data as one mapping, which nobody changes afterwards."""
+        """Send an event whose data is one mapping, which must not change afterwards."""
         self._ring.add(kind, task, path, data)
 
     def subscribe(self, capacity: int | None = None) -> Subscription:
-        """Listen from now on.
+        """Subscribe to all later events.
 
         Args:
-            capacity: how many events it holds; None means that of the bus.
+            capacity: maximum number of unread events; None means that of the bus.
 
         Raises:
             UsageError: the capacity is below 1.
@@ -78,7 +78,7 @@ class EventBus:
         return Subscription(self._ring, size)
 
     def attach(self, sink: Sink) -> None:
-        """Write all events from now on to a sink, in a thread of its own."""
+        """Write all later events to a sink, in a separate thread."""
 
         def tell(message: str, name: str) -> None:
             self.emit("diagnostic", message=message, sink=name)
@@ -87,16 +87,16 @@ class EventBus:
 
     @property
     def health(self) -> list[SinkHealth]:
-        """How many events each sink has written, and its last error, in the order of `attach`."""
+        """The counts and the last error of each sink, in the order of `attach`."""
         return [worker.health for worker in self._workers]
 
     async def close(self) -> None:
-        """End the run's events, after `run_end`; nothing is emitted afterwards.
+        """Close the bus after `run_end`. Events that are emitted later are ignored.
 
-        Subscribers receive what is left, and then their end. Sinks have written and flushed
-        everything when this returns. It waits for them for a few seconds; a sink that takes longer
-        is given up, and its health says so. A `diagnostic` of a sink that fails only now comes
-        after `run_end`. Closing again does nothing.
+        Subscribers receive the remaining events, and then the end. When this returns, sinks have
+        written and flushed everything. A sink that takes longer than a few seconds is given up, and
+        its health says so. If a sink fails only now, its `diagnostic` comes after `run_end`.
+        Closing again does nothing.
         """
         try:
             if any(not worker.is_done for worker in self._workers):
@@ -106,7 +106,7 @@ class EventBus:
 
     def _finish_sinks(self) -> None:
         deadline = time.monotonic() + CLOSE_SECONDS
-        # Subscriptions are still open, so that the others hear of a sink that fails meanwhile.
+        # Subscriptions stay open until here, so that they receive the errors of failing sinks.
         while any(worker.is_busy for worker in self._workers) and time.monotonic() < deadline:
             time.sleep(0.001)
         self._ring.close()

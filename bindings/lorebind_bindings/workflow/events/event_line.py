@@ -1,4 +1,4 @@
-"""An event as a line for people."""
+"""An event as a line of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RED, _YELLOW, _GREEN, _FAINT = 31, 33, 32, 2
 
 
 def event_line(event: RunEvent) -> str:
-    """One line without control characters, which a model might say to a terminal; no line break."""
+    """Return an event as one line, without control characters that could affect a terminal."""
     where = event.path or event.task
     text = f"{where} {_said(event)}" if where else _said(event)
     line = "".join(one if one.isprintable() else " " for one in text)
@@ -22,7 +22,7 @@ def event_line(event: RunEvent) -> str:
 
 
 def styled(line: str, event: RunEvent) -> str:
-    """The line in the colour of the event, for a terminal."""
+    """Return the line with the color of the event, for a terminal."""
     code = _colour(event)
     return f"\x1b[{code}m{line}\x1b[0m" if code else line
 
@@ -44,7 +44,7 @@ def _said(event: RunEvent) -> str:
     data = event.data
     match event.type:
         case "run_start":
-            verb = "goes on" if data["resumed"] else "starts"
+            verb = "resumes" if data["resumed"] else "starts"
             return f"{data['workflow']} {verb}, thread {event.thread_id}"
         case "task_start":
             return "starts" if data["attempt"] == 1 else f"starts again, attempt {data['attempt']}"

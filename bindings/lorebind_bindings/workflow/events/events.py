@@ -1,4 +1,4 @@
-"""What an event of a run is, and its JSON Schema."""
+"""The events of a run, and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ EventType: TypeAlias = Literal[
 ]
 
 VERSION = 1
-"""Of the shape of events. It changes when a program that reads them has to change."""
+"""Version of the event format. It changes when programs that read events have to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Something that happened in a run of a workflow.
+    """An event in a run of a workflow.
 
-    Events hold the outputs of tasks and the texts of models: whoever asks for events sees what the
-    run produces. They hold no values of inputs, and no secret that a task does not output.
+    Events contain the outputs of tasks and the texts of models, so subscribers see what the run
+    produces. They do not contain input values, nor secrets that no task outputs.
     """
 
     type: EventType
     version: int
     seq: int
-    """Counts the events of a run from 1. A notice of lost events has the number of the last one
-    that was lost."""
+    """Number of the event in the run, counted from 1. A notice of lost events has the number of the
+    last lost event."""
     thread_id: str
     task: str
     """The id of the task; empty for events of the run."""
     path: str
-    """Where the task runs, as in `answers[3].answer`."""
+    """Path of the task, as in `answers[3].answer`."""
     data: Mapping[str, Any]
     """Plain JSON; `event_schema()` describes it for each type."""
 
@@ -63,12 +63,12 @@ class RunEvent:
 
     @property
     def dropped(self) -> int:
-        """How many events the subscriber lost before this one; 0 unless this is such a notice."""
+        """Number of events that the subscriber lost before this notice; 0 for other events."""
         return int(self.data.get("dropped", 0)) if self.type == "diagnostic" else 0
 
 
 def event_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of one event, with what `data` holds for each type."""
+    """Return the JSON Schema (draft 2020-12) of an event, with the `data` of each type."""
     text = (files(__package__) / "event_schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema

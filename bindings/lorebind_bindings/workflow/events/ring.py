@@ -1,4 +1,4 @@
-"""The last events of a run, and how far each reader has read."""
+"""The most recent events of a run, in a ring buffer that all readers share."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from lorebind_bindings.workflow.events.events import EventType
 
 Record: TypeAlias = "tuple[EventType, str, str, Mapping[str, Any]]"
-"""Type, task, path and data. Readers make it into a `RunEvent`, which costs much more."""
+"""Type, task, path and data. Readers create the `RunEvent`, which costs much more."""
 
 
 class EventRing:
-    """Holds as many events as its readers may fall behind; readers remember how far they read.
+    """A ring buffer for as many events as the readers may fall behind.
 
-    So telling an event costs the same whether nobody, one or ten listen, and whether they are
-    awake. Readers call its methods while they hold the lock.
+    Each reader remembers its own position. So adding an event costs the same for any number of
+    readers, active or idle. Readers hold the lock while they call the methods.
     """
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
         self.seq = 0
-        """How many events there were."""
+        """Number of events so far."""
         self.is_closed = False
-        # Reentrant: a reader that the garbage collector finds is closed wherever that runs.
+        # Reentrant: the garbage collector may close a reader in a thread that holds the lock.
         self.lock = threading.RLock()
         self.readers: list[object] = []
         self._ring: list[Record | None] = [None]
-        """As long as the largest capacity; one place if nobody listens, so that it holds little."""
+        """As long as the largest capacity, or a single entry without readers, to save memory."""
         self._wakers: list[Callable[[], object]] = []
 
     def add(self, kind: EventType, task: str, path: str, data: Mapping[str, Any]) -> None:
@@ -48,14 +48,14 @@ class EventRing:
                 self._wake()
 
     def close(self) -> None:
-        """Readers receive what is left, and then their end."""
+        """End the events: readers receive the remaining ones, and then the end."""
         with self.lock:
             self.is_closed = True
             self.readers.clear()
             self._wake()
 
     def admit(self, reader: object, capacity: int) -> None:
-        """Hold this many events for a reader from now on."""
+        """Add a reader, for which this many events are stored from now on."""
         if not self.is_closed:
             self.readers.append(reader)
             self._resize(max(capacity, len(self._ring)))
@@ -68,14 +68,14 @@ class EventRing:
         self._wake()
 
     def event(self, seq: int) -> RunEvent:
-        """One of the last events that the ring holds."""
+        """Return an event that is still in the ring."""
         record = self._ring[seq % len(self._ring)]
         assert record is not None
         kind, task, path, data = record
         return RunEvent(kind, VERSION, seq, self.thread_id, task, path, data)
 
     def wake_with(self, wake: Callable[[], object]) -> None:
-        """Call this once, as soon as there is another event or the end."""
+        """Call `wake` once, as soon as there is another event or the end."""
         self._wakers.append(wake)
 
     def no_longer_wake_with(self, wake: Callable[[], object]) -> None:

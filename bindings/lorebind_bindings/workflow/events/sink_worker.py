@@ -1,4 +1,4 @@
-"""The thread that feeds one sink, so that a slow or failing one never holds up the run."""
+"""A thread that writes events to one sink, so that a slow or failing sink never blocks the run."""
 
 from __future__ import annotations
 
@@ -29,42 +29,43 @@ _FLUSH_AFTER = 256
 
 @dataclass(frozen=True, slots=True)
 class SinkHealth:
-    """What became of the events that a sink was to write.
+    """The counts of events that a sink has written, and its last error.
 
-    Once the bus is closed, the three counts add up to the events since the sink was attached.
-    Notices of lost events are not counted.
+    When the bus is closed, the three counts add up to the number of events since the sink was
+    attached. Notices of lost events are not counted.
     """
 
     sink: str
-    """Its name."""
+    """The name of the sink."""
     written: int
+    """Number of events that were written and flushed."""
     failed: int
-    """The sink raised an error."""
+    """Number of events for which the sink raised an error."""
     dropped: int
-    """The sink was too slow, or was given up."""
+    """Number of events that were lost because the sink was too slow or was given up."""
     last_error: str
-    """Empty if there was none."""
+    """The last error; empty if there was none."""
 
 
 class SinkWorker:
-    """Writes events to a sink until they end."""
+    """Writes events to a sink until the events end."""
 
     def __init__(
         self, events: Subscription, sink: Sink, tell: Callable[[str, str], object]
     ) -> None:
         """
         Args:
-            events: what is written.
-            sink: where to.
-            tell: is told once if the sink fails: a message, and the sink's name.
+            events: the events to write.
+            sink: the sink.
+            tell: called once if the sink fails, with a message and the sink's name.
         """
         self._tell = tell
         self._sink = sink
         self._name = str(getattr(sink, "name", type(sink).__name__))
         self._events = events
         self._loop = callers_loop()
-        """Where asynchronous sinks run; None means a loop of this thread."""
-        self._own_loop = asyncio.Runner()  # it has no loop yet
+        """The event loop of async sinks; None means a loop in this thread."""
+        self._own_loop = asyncio.Runner()  # creates its event loop at its first use
         self._awaited: Future[SystemExit | None] | None = None
         self._written = self._failed = self._unflushed = 0
         self._last_error = ""
@@ -78,12 +79,12 @@ class SinkWorker:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is written: the sink is closed, or was given up."""
+        """Whether the sink is closed or was given up."""
         return self._given_up is not None or not self._thread.is_alive()
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is something left to write."""
+        """Whether there are events left to write."""
         return not (self.is_done or self._events.is_waiting)
 
     @property
@@ -93,7 +94,7 @@ class SinkWorker:
         )
 
     def finish(self, deadline: float) -> None:
-        """Wait until the sink is closed; after the deadline, give it up."""
+        """Wait until the sink is closed; give it up after the deadline."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self.is_done:
             return
@@ -128,7 +129,7 @@ class SinkWorker:
         self._unflushed = 0
 
     def _does(self, name: str, *arguments: RunEvent) -> bool:
-        """Call a method of the sink, if it has it; whether that went well."""
+        """Call a method of the sink if it has one; return whether it succeeded."""
         method: Callable[..., Awaitable[object] | object] | None = getattr(self._sink, name, None)
         if method is None:
             return True
@@ -136,7 +137,7 @@ class SinkWorker:
             result = method(*arguments)
             if inspect.isawaitable(result):
                 self._wait_for(result)
-        except BaseException as error:  # even SystemExit must not end the thread
+        except BaseException as error:  # even SystemExit must not end this thread
             self._note(error)
             return False
         return True
@@ -145,7 +146,7 @@ class SinkWorker:
         async def awaited() -> SystemExit | None:
             try:
                 await awaitable
-            except SystemExit as error:  # it would end the caller's loop
+            except SystemExit as error:  # it would end the event loop of the caller
                 return error
             return None
 
@@ -163,5 +164,5 @@ class SinkWorker:
             return
         self._has_failed = True
         message = f"sink {self._name} failed: {self._last_error}"
-        log.warning("%s; it goes on with the next event", message)
+        log.warning("%s; it continues with the next event", message)
         self._tell(message, self._name)

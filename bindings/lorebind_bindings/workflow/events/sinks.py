@@ -1,4 +1,4 @@
-"""Where events can be written: the terminal, memory, a file of JSON Lines, a function."""
+"""Sinks that events can be written to: the terminal, memory, a JSON Lines file, a function."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Sink(Protocol):
-    """Somewhere to write events. Each run calls it from one thread of its own.
+    """A destination of events. Each run calls it from one separate thread.
 
-    Two more methods are optional: `flush`, called whenever there is nothing more to write for now,
-    and `close`, called at the end of every run that wrote to it. All three may be asynchronous.
-    They then run on the event loop of the caller, or on one of their own for a caller that blocks.
+    Two more methods are optional. `flush` is called whenever there is nothing more to write for
+    now. `close` is called at the end of each run that wrote to the sink. All three may be async.
+    They then run on the event loop of the caller, or on a loop of their own for sync callers.
 
-    A method that raises is counted, and the next event comes; a sink that is too slow loses the
-    oldest events, see `SinkHealth`. Neither holds up the run.
+    If a method raises, the error is counted and the next event is written. A sink that is too slow
+    loses the oldest events, see `SinkHealth`. Neither blocks the run.
     """
 
     def write(self, event: RunEvent, /) -> Awaitable[None] | None: ...
 
 
 SinkLike: TypeAlias = "Sink | Callable[[RunEvent], object] | str | Path"
-"""What `as_sink` takes."""
+"""The types that `as_sink` accepts."""
 
 
 class MemorySink:
-    """Keeps all events, in `events`."""
+    """Collects all events in the list `events`."""
 
     def __init__(self) -> None:
         self.events: list[RunEvent] = []
@@ -49,7 +49,7 @@ class MemorySink:
 
 
 class StdoutSink:
-    """Prints a line for each event, in colours if that is a terminal."""
+    """Prints each event as a line to standard output, colored if that is a terminal."""
 
     def write(self, event: RunEvent) -> None:
         out = sys.stdout
@@ -64,7 +64,7 @@ class StdoutSink:
 
 
 class CallbackSink:
-    """Calls a function with each event; it may be asynchronous, see `Sink`."""
+    """Calls a sync or async function with each event, see `Sink`."""
 
     def __init__(self, function: Callable[[RunEvent], object]) -> None:
         self.name = getattr(function, "__qualname__", type(function).__name__)
@@ -75,10 +75,13 @@ class CallbackSink:
 
 
 class JsonLinesSink:
-    """Appends events to a file, each as a line of JSON; several runs may share it.
+    """Appends events to a file, each as a line of JSON. Several runs may share the sink.
+
+    Args:
+        path: the file, which is created if it does not exist.
 
     Raises:
-        UsageError: nothing can be written there.
+        UsageError: the file cannot be written.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -90,13 +93,13 @@ class JsonLinesSink:
         self._check()
 
     def write(self, event: RunEvent) -> None:
-        # ASCII: some programs split lines at characters that JSON may hold as they are.
+        # ASCII: some programs split lines at non-ASCII characters that JSON allows.
         line = json.dumps(event.as_json(), allow_nan=False).encode() + b"\n"
         with self._lock:
             self._lines.append(line)
 
     def flush(self) -> None:
-        """Write what has come since; if that fails, those lines are lost."""
+        """Write the events since the last flush; if writing fails, they are lost."""
         with self._lock:
             rest = b"".join(self._lines)
             self._lines.clear()
@@ -105,11 +108,11 @@ class JsonLinesSink:
                 while rest:
                     rest = rest[self._file.write(rest) :]
             except BaseException:
-                self._close()  # opening it again ends a line that was cut off
+                self._close()  # reopening the file terminates an incomplete line
                 raise
 
     def close(self) -> None:
-        """Close the file; the next event opens it again."""
+        """Close the file; the next event reopens it."""
         self.flush()
         with self._lock:
             self._close()
@@ -124,13 +127,13 @@ class JsonLinesSink:
         if self.path.is_file() and self.path.stat().st_size:
             with self.path.open("rb") as before:
                 before.seek(-1, io.SEEK_END)
-                if before.read() != b"\n":  # a process was killed while it wrote
+                if before.read() != b"\n":  # a process was killed while it was writing
                     opened.write(b"\n")
         return opened
 
     def _check(self) -> None:
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
-            return  # opening and closing a pipe would end it for its reader
+            return  # opening and closing a pipe would end it for its readers
         try:
             self.path.open("ab").close()
         except (OSError, ValueError) as error:
@@ -140,26 +143,26 @@ class JsonLinesSink:
 
 
 def as_sink(value: object) -> Sink:
-    """The sink that a value stands for.
+    """Return the sink that a value describes.
 
     Args:
         value: a sink; a function, see `CallbackSink`; the path of a file, see `JsonLinesSink`; or
             `"stdout"`.
 
     Raises:
-        UsageError: it is nothing of these, or the file cannot be written.
+        UsageError: the value is none of these, or the file cannot be written.
     """
     if value == "stdout":
         return StdoutSink()
     if isinstance(value, str | Path) and str(value):
         return JsonLinesSink(value)
-    if isinstance(value, type | io.IOBase):  # both have what a sink or a function has
+    if isinstance(value, type | io.IOBase):  # classes are callable, and files have `write`
         value = repr(value)
     elif isinstance(value, Sink):
         return value
     elif callable(value):
         return CallbackSink(value)
     raise UsageError(
-        f"{value!r} is no sink; give an object with `write(event)`, a function, the path of a "
+        f"{value!r} is not a sink; pass an object with `write(event)`, a function, the path of a "
         'file, or "stdout"'
     )

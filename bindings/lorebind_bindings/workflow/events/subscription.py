@@ -1,4 +1,4 @@
-"""A reader of a bus, which loses the oldest events if it reads too slowly."""
+"""A reader of a bus. It loses the oldest events if it reads too slowly."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Subscription:
-    """Events of one run, from when the subscription was made until their bus is closed.
+    """The events of one run, from the time of the subscription until the bus is closed.
 
-    Iterate over it with `for` or `async for`, in any thread or event loop. It holds no events of
-    its own: it remembers how far it has read in the ring, so that a reader which sleeps
-    costs the producers nothing. A reader that falls behind by more than `capacity` events loses the
-    oldest. It then receives a `diagnostic` that says how many, and after it the next event.
+    Iterate over it with `for` or `async for`, in any thread or event loop. It stores no events: it
+    remembers its position in the ring, so an idle reader costs the producers nothing. A reader that
+    falls behind by more than `capacity` events loses the oldest ones. It then receives a
+    `diagnostic` with the number of lost events, followed by the next event.
 
-    A reader that stops early calls `close`, or uses the subscription as a context manager.
+    To stop early, call `close`, or use the subscription as a context manager.
     """
 
     def __init__(self, ring: EventRing, capacity: int) -> None:
         self.capacity = capacity
         self.dropped = 0
-        """How many events it has lost so far."""
+        """Number of events that it has lost so far."""
         self._ring = ring
         self._after_notice: RunEvent | None = None
         self._waits = False
@@ -39,25 +39,25 @@ class Subscription:
             ring.admit(self, capacity)
 
     def close(self) -> None:
-        """Stop listening. A reader that waits in another thread comes to its end."""
+        """Stop reading. An iteration that waits in another thread ends."""
         with self._ring.lock:
             self._closed = True
             self._ring.forget(self)
 
     @property
     def told(self) -> int:
-        """How many events there were since it was made."""
+        """Number of events since it was created."""
         return self._ring.seq - self._first + 1
 
     @property
     def is_waiting(self) -> bool:
-        """Whether everything was read, and the reader waits for more."""
+        """Whether all events were read and the reader waits for more."""
         with self._ring.lock:
             return self._waits and not self.has_more
 
     @property
     def has_more(self) -> bool:
-        """Whether the next event is there already."""
+        """Whether the next event is available."""
         return self._after_notice is not None or self._next <= self._ring.seq
 
     def __iter__(self) -> Iterator[RunEvent]:
@@ -105,7 +105,7 @@ class Subscription:
         return not self._waits
 
     def _taken(self) -> RunEvent | None:
-        """The next event, if it is there. The lock is held."""
+        """Return the next event if it is available. The caller holds the lock."""
         if self._closed or not self.has_more:
             return None
         self._waits = False
@@ -115,8 +115,8 @@ class Subscription:
         oldest = self._ring.seq - self.capacity + 1
         if (lost := oldest - self._next) <= 0:
             return self._read()
-        # The notice and the event after it are taken at once. If more were lost between the two,
-        # a slow reader of a fast producer would receive nothing but notices.
+        # The notice and the event after it are taken together. If events could be lost between the
+        # two, a slow reader of a fast producer would receive only notices.
         self.dropped += lost
         self._next = oldest
         self._after_notice = self._read()
@@ -133,7 +133,7 @@ def _waker(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[]
     def wake() -> None:
         try:
             loop.call_soon_threadsafe(woken.set)
-        except RuntimeError:  # the loop of the reader is closed: nobody reads any more
+        except RuntimeError:  # the reader's event loop is closed, so nobody waits any longer
             return
 
     return wake

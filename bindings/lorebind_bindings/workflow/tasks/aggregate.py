@@ -1,4 +1,4 @@
-"""`aggregate`: outputs of other tasks, put together."""
+"""`aggregate`: combines the outputs of other tasks."""
 
 from __future__ import annotations
 

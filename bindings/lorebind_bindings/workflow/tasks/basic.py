@@ -1,4 +1,4 @@
-"""`basic`: a prompt, answered with the knowledge that is bound."""
+"""`basic`: a prompt that a model answers with the bound knowledge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Ask the model, and emit events of its answer if somebody subscribed to the run.
+
     Raises:
         LorebindError: retrieval or the model failed.
     """
@@ -79,7 +80,7 @@ def _tell_found(context: Context, results: Sequence[BoundResult]) -> None:
 
 
 def _placed(found: Answer) -> dict[str, str]:
-    """The blocks that were injected as variables of the workflow, by name."""
+    """Return the blocks that were injected as variables of the workflow, by variable name."""
     blocks: dict[str, list[str]] = {}
     for block in found.blocks:
         variable = injected_variable(block.inject_as) if block.inject_as else ()

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Run the tasks for all items.
+
     Raises:
-        UsageError: `items` is no list, or too long a one.
+        UsageError: `items` is not a list, or has more than `max_items` items.
         TaskFailed, Suspended: see `side_by_side`.
     """
     task, run = context.task, context.run
@@ -40,7 +41,7 @@ async def work(context: Context) -> Outcome:
         raise failed
     outcome = together(done.outcome for one in found if one for done in one.tasks.values())
     outcome.updates = frame.channels.side_by_side(part.updates(context.path) for part in given)
-    outcome.blocks = {}  # each item had its own
+    outcome.blocks = {}  # each item has blocks of its own
     outcome.output, outcome.items = outputs, each
     outcome.usage = {
         f"{context.path}[{index}].{name}": done.outcome.usage
@@ -52,7 +53,7 @@ async def work(context: Context) -> Outcome:
 
 
 def _items(context: Context) -> list[tuple[int, Any]]:
-    """The items to be worked on, each with its place in the list."""
+    """Return the items to process, each with its position in the list."""
     task = context.task
     items = context.fill(task.items)
     if not isinstance(items, list):
@@ -62,8 +63,8 @@ def _items(context: Context) -> list[tuple[int, Any]]:
         )
     if len(items) > task.max_items:
         raise UsageError(
-            f"collection {task.id!r} was given {len(items)} items, more than max_items "
-            f"({task.max_items}); raise it, or filter the list before"
+            f"collection {task.id!r} has {len(items)} items, more than max_items "
+            f"({task.max_items}); raise max_items, or filter the list first"
         )
     numbered = list(enumerate(items))
     if task.filter is None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Run the other workflow.
+
     Raises:
         UsageError: an input is missing, unknown, or of another type.
         TaskFailed, Suspended: see `run_flow`.
@@ -36,6 +37,6 @@ async def work(context: Context) -> Outcome:
     found = await run_tasks(run, frame)
     outcome = together(done.outcome for done in found.tasks.values())
     outcome.output = outputs_of(run, frame, found)
-    outcome.updates, outcome.blocks = [], {}  # its state is its own
+    outcome.updates, outcome.blocks = [], {}  # the other workflow has its own state
     outcome.usage = {name: done.outcome.usage for name, done in found.tasks.items()}
     return outcome

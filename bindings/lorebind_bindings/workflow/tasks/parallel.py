@@ -1,4 +1,4 @@
-"""`parallel`: branches that run side by side."""
+"""`parallel`: branches that run concurrently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Run all branches.
+
     Raises:
         TaskFailed, Suspended, UsageError: see `side_by_side`.
     """
@@ -45,7 +46,7 @@ async def work(context: Context) -> Outcome:
 
 
 def _parts(run: Run, frame: Frame, branch: Sequence[TaskBase]) -> dict[str, Done]:
-    """How far the tasks of a branch came that has failed or was cancelled."""
+    """Return the records of a branch that failed or was cancelled; missing ones are cancelled."""
     parts = {}
     for inner in branch:
         path = f"{frame.prefix}{inner.id}"

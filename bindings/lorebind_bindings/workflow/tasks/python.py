@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 class Update:
-    """What a function returns to write into channels: `Update(output, messages=[…])`."""
+    """The return value of a function that writes into channels: `Update(output, messages=[…])`.
+
+    Args:
+        output: the output of the task; plain JSON.
+        channels: the values to write, by the name of the channel.
+    """
 
     def __init__(self, output: Any = None, **channels: Any) -> None:
         self.output, self.channels = output, channels
@@ -33,13 +38,13 @@ class Update:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a function of a `python` task is given as `context`, if it has such a parameter."""
+    """The argument `context` of a `python` task's function, if it has such a parameter."""
 
     attempt: int
-    """1 for the first try."""
+    """The number of the attempt; 1 for the first one."""
     idempotency_key: str
-    """The same for all tries of this task in this run, and when the run is resumed. Hand it to
-    services that do a thing once for a key."""
+    """A key for services that accept one. It is the same for all attempts of this task in this run,
+    including those after a resume."""
     task: str
     path: str
     _state: Callable[[], Mapping[str, Any]] = field(repr=False)
@@ -47,25 +52,26 @@ class TaskContext:
 
     @functools.cached_property
     def state(self) -> Mapping[str, Any]:
-        """The channels as the task sees them, to be read: `context.state["messages"]`."""
+        """A read-only view of the channels as the task sees them: `context.state["messages"]`."""
         return MappingProxyType(copied(self._state()))
 
     def emit(self, data: Any) -> None:
-        """Tell those who listen to the run something: an event `custom`.
+        """Emit an event of type `custom` to the subscribers of the run.
 
         Args:
-            data: plain JSON; what is no mapping stands under `value`.
+            data: plain JSON. A value that is not a mapping is stored under the key `value`.
 
         Raises:
-            UsageError: it is no JSON.
+            UsageError: the data is not JSON.
         """
         self._emit(data)
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Call the function.
+
     Raises:
-        UsageError: the function cannot be imported, or takes other arguments.
+        UsageError: the function cannot be imported, or has other parameters.
     """
     task = context.task
     function = context.run.parts.function(task)
@@ -84,8 +90,10 @@ async def work(context: Context) -> Outcome:
             found = await call_daemon(functools.partial(_called, function, arguments))
             if inspect.isawaitable(found):
                 found = await found
-    except SystemExit as error:  # it would end the event loop, and all runs with it
-        raise RuntimeError(f"{task.call} ended the process: SystemExit({error.code!r})") from error
+    except SystemExit as error:  # it would end the event loop and all its runs
+        raise RuntimeError(
+            f"{task.call} tried to end the process: SystemExit({error.code!r})"
+        ) from error
     if not isinstance(found, Update):
         return Outcome(found)
     updates = []
@@ -96,7 +104,7 @@ async def work(context: Context) -> Outcome:
 
 
 def _misfit(signature: inspect.Signature, arguments: Collection[str], error: TypeError) -> str:
-    """Why a function cannot be called with arguments of these names."""
+    """Return why a function cannot be called with arguments of these names."""
     parameters = signature.parameters.values()
     by_name = {
         one.name: one.default is one.empty
@@ -115,7 +123,7 @@ def _misfit(signature: inspect.Signature, arguments: Collection[str], error: Typ
 def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     try:
         return function(**arguments)
-    except StopIteration as error:  # a future cannot be given one, and would never be done
+    except StopIteration as error:  # a future cannot raise it, and would stay pending forever
         raise RuntimeError("StopIteration: there is no next item") from error
 
 

@@ -1,4 +1,4 @@
-"""`router`: a condition whose value says what follows."""
+"""`router`: a condition whose value selects the next tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Evaluate the condition and select a route.
+
     Raises:
         ConditionError: the condition has no value.
-        UsageError: there is no such route, and no default.
+        UsageError: no route has this value, and there is no default.
     """
     task = context.task
     value = compile_condition(task.condition).value(context.values(), context.frame.converted)
@@ -25,14 +26,14 @@ async def work(context: Context) -> Outcome:
         return Outcome(value, route=f"routes.{route}")
     if task.default is None:
         raise UsageError(
-            f"the condition of router {task.id!r} gave {value!r}, which is no route; "
+            f"the condition of router {task.id!r} returned {value!r}, which is not a route; "
             f"{did_you_mean(route, task.routes)}"
         )
     return Outcome(value, route="default")
 
 
 def _as_text(value: Any) -> str:
-    """A value as the keys of `routes` write it."""
+    """Return a value in the form of the keys of `routes`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""`wait`: the run is suspended until somebody answers."""
+"""`wait`: suspends the run until its question is answered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 async def work(context: Context) -> Outcome:
-    """
+    """Return the answer.
+
     Raises:
-        Suspended: nobody has answered yet.
+        Suspended: there is no answer yet.
     """
     question = {
         "task": context.task.id,

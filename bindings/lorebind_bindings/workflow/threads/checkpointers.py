@@ -1,7 +1,7 @@
-"""LangGraph's checkpointers as asynchronous ones that belong to no event loop.
+"""LangGraph's checkpointers with async methods that work in any event loop.
 
-LangGraph's own asynchronous savers each belong to the loop that they were made in. The blocking
-ones do not, so their methods are called in threads.
+Each of LangGraph's own async savers is tied to the event loop it was created in. The sync savers
+are not, so their methods are called in threads.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ R = TypeVar("R")
 
 
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Await a blocking function, in a thread of its own.
+    """Await a blocking function that runs in a separate thread.
 
-    The loop's own threads run the tasks of workflows, which may keep all of them busy. A cancelled
-    call waits until the function has returned, so that nothing is written afterwards.
+    The event loop's own threads run workflow tasks, which may occupy all of them. A cancelled call
+    waits until the function has returned, so that nothing is written after the cancellation.
     """
     work = asyncio.ensure_future(call_daemon(function, *args, **kwargs))
     try:
@@ -40,12 +40,12 @@ async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if not work.cancelled():
-            work.exception()  # it is not lost silently: the caller was cancelled
+            work.exception()  # retrieved because the cancelled caller cannot do it
         raise
 
 
 class ThreadedSaver(BaseCheckpointSaver[Any]):
-    """A blocking saver, with asynchronous methods that may be awaited in any event loop."""
+    """A sync saver with async methods that can be awaited in any event loop."""
 
     def __init__(self, inner: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=inner.serde)
@@ -66,7 +66,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         found = self.inner.list(config, filter=filter, before=before, limit=limit)
         return iter(
             [_without_past_errors(one) for one in found]
-        )  # some savers hold a lock meanwhile
+        )  # some savers hold a lock during the iteration
 
     def put(
         self,
@@ -75,7 +75,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        # Of the run's metadata, savers keep texts and numbers only, and `graph` is a mapping.
+        # Savers store only text and numbers of the run's metadata, but `graph` is a mapping.
         graph: Any = {"graph": (config.get("metadata") or {}).get("graph")}
         return self.inner.put(config, checkpoint, {**graph, **metadata}, new_versions)
 
@@ -86,7 +86,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        # A run that failed, was resumed and now waits has not failed any more.
+        # A run that waits after a failure and a resume no longer counts as failed.
         past = [(ERROR, None)] if any(channel == INTERRUPT for channel, _ in writes) else []
         self.inner.put_writes(config, [*past, *writes], task_id, task_path)
 
@@ -135,7 +135,7 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         return self.inner.get_next_version(current, channel)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> ThreadedSaver:
-        """No class is ever read, so none is allowed."""
+        """Return self: the serializer never loads classes, so none need to be allowed."""
         return self
 
 
@@ -145,7 +145,7 @@ def _without_past_errors(found: CheckpointTuple) -> CheckpointTuple:
 
 
 class MemoryThreads(InMemorySaver):
-    """Threads in memory, for any thread of the process."""
+    """Threads in memory. Thread-safe."""
 
     name = "threads in memory"
 
@@ -157,7 +157,7 @@ class MemoryThreads(InMemorySaver):
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads`."""
+        """See `KeptThreads.newest`."""
         with self._turn:
             found = {
                 key: max(spaces[""])
@@ -192,4 +192,4 @@ class MemoryThreads(InMemorySaver):
             super().delete_thread(thread_id)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no resources to release."""

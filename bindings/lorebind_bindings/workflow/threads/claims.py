@@ -1,4 +1,4 @@
-"""Locks that let one run at a time use a thread, across all processes."""
+"""Locks that allow only one run at a time to use a thread, across all processes."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 PATIENCE_SECONDS = 0.3
-"""How long a claim waits. A process that only asks whether a thread runs holds its lock for a
-moment, and what a killed one held may take a moment to be free."""
+"""Seconds to wait for a claim. A process that checks whether a thread is running holds its lock for
+a moment, and the lock of a killed process may take a moment to be released."""
 ELSEWHERE = (
-    "keep threads in another place with `checkpointer: { path: ... }`, or only as long as the "
-    "process runs with `checkpointer: { type: memory }`"
+    "store threads in another location with `checkpointer: { path: ... }`, or only in memory "
+    "with `checkpointer: { type: memory }`"
 )
 
 
 class MemoryClaims:
-    """Claims that only this process can have. The methods may be called by any thread."""
+    """Claims within this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._held: dict[str, object] = {}
 
     def take(self, key: str) -> bool:
-        """Whether the claim was free; it is taken now."""
+        """Take the claim if it is free; return whether it was."""
         mine = object()
-        return self._held.setdefault(key, mine) is mine  # in one step, for all threads
+        return self._held.setdefault(key, mine) is mine  # atomic across threads
 
     def free(self, key: str) -> None:
-        """Give back what was taken."""
+        """Release a claim that was taken."""
         del self._held[key]
 
     def is_held(self, key: str) -> bool:
-        """Whether anybody has the claim."""
+        """Return whether the claim is taken."""
         return key in self._held
 
 
 class FileClaims:
-    """Claims by a lock file for each, which the system frees when the process ends."""
+    """Claims with one lock file each, which the system releases when the process ends."""
 
     def __init__(self, database: Path) -> None:
         """
         Args:
-            database: the file that the lock files stand beside.
+            database: the database file; the lock files are created next to it.
         """
         self._database = database
         self._locks: dict[str, FileLock] = {}
@@ -58,7 +58,7 @@ class FileClaims:
         from filelock import Timeout
 
         lock = self._lock(key)
-        # Some file systems give a lock twice to one process.
+        # Some file systems grant a lock twice to the same process.
         mine = _of_this_process.setdefault(lock.lock_file, lock) is lock
         taken = False
         try:
@@ -96,8 +96,8 @@ class FileClaims:
         except Timeout:
             return True
         except OSError:
-            return False  # where nothing can be written, nothing runs
-        _end(lock)  # left by a process that was killed
+            return False  # if nothing can be written, nothing is running
+        _end(lock)  # left behind by a killed process
         return False
 
     def _lock(self, key: str) -> FileLock:
@@ -109,12 +109,12 @@ class FileClaims:
 
 _of_this_process: dict[str, FileLock] = {}
 
-if hasattr(os, "register_at_fork"):  # the child runs none of the parent's threads
+if hasattr(os, "register_at_fork"):  # a child process runs none of the parent's threads
     os.register_at_fork(after_in_child=_of_this_process.clear)
 
 
 def _end(lock: FileLock) -> None:
-    """Remove the file, then release the lock. A process that waited for it opens a new file."""
-    with suppress(OSError):  # an empty file stays, as on Windows
+    """Remove the file, then release the lock. A waiting process then opens a new file."""
+    with suppress(OSError):  # the empty file cannot be removed, as on Windows
         os.unlink(lock.lock_file)
     lock.release()

@@ -1,7 +1,7 @@
 """The records of a turn: each finished task is stored as soon as it ends.
 
-Each finished task leaves a record: a pending write of the turn's checkpoint, so that LangGraph
-keeps, finds and deletes it with the thread.
+A record is a pending write of the turn's checkpoint, so LangGraph stores, finds and deletes it
+together with the thread.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ Record = dict[str, Any]
 
 
 class MemoryJournal:
-    """Records that are kept as long as the object is."""
+    """Records in memory."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
-        """What is finished, by `record["key"]`."""
+        """The records of finished tasks and answers, by `record["key"]`."""
 
     async def put(self, record: Record) -> None:
-        """Keep a record; of two with the same key, the later one counts.
+        """Store a record. It replaces an earlier one with the same key.
 
         Raises:
-            UsageError: it is not plain JSON.
+            UsageError: the record is not plain JSON.
         """
         encoded(record)
         self.records[record["key"]] = record
 
 
 class Journal(MemoryJournal):
-    """Records in a checkpoint, for the tasks of one event loop."""
+    """Records in a checkpoint, for tasks of one event loop."""
 
     def __init__(
         self, saver: ThreadedSaver, config: RunnableConfig, records: dict[str, Record]
     ) -> None:
         """
         Args:
-            saver: what keeps them.
-            config: the checkpoint.
-            records: what it has.
+            saver: stores the records.
+            config: identifies the checkpoint.
+            records: the records that the checkpoint already has.
         """
         self.records = records
         self.turn: str = config["configurable"]["checkpoint_id"]
-        """Names the turn."""
+        """The id of the turn."""
         self._saver, self._config = saver, config
         self._next = _Group()
         self._writer: asyncio.Task[None] | None = None
 
     async def put(self, record: Record) -> None:
-        """Store a record; it survives a crash of the process once this returns.
+        """Store a record. When this returns, the record survives a crash of the process.
 
-        Records that are put during a write are stored together by the next write. A cancelled call
-        waits for its write too, so that nothing is written after the last call has returned.
+        Records that are added during a write are stored together by the next write. A cancelled
+        call waits for its write too, so that nothing is written after the last call has returned.
 
         Raises:
-            UsageError: it is not plain JSON.
-            StoreError: it could not be written, and nor could what was to be written with it.
+            UsageError: the record is not plain JSON.
+            StoreError: the record, and all records of the same write, could not be stored.
         """
         group = self._next
         group.writes.append((CHANNEL, encoded(record)))
@@ -82,13 +82,13 @@ class Journal(MemoryJournal):
             raise
 
     async def _write(self) -> None:
-        """Write group after group until nothing is left."""
+        """Write groups until none is left."""
         from langgraph.checkpoint.base.id import uuid6
 
         try:
             while self._next.writes:
                 group, self._next = self._next, _Group()
-                # Numbered by the time, so that they are read in the order they were written in.
+                # Time-ordered ids, so that records are read in the order of writing.
                 await self._write_group(group, str(uuid6()))
         finally:
             self._writer = None
@@ -98,8 +98,8 @@ class Journal(MemoryJournal):
             await self._saver.aput_writes(self._config, group.writes, task_id)
         except Exception as error:
             group.written.set_exception(error)
-            group.written.exception()  # callers that were cancelled do not ask for it
-        except asyncio.CancelledError:  # the event loop ends
+            group.written.exception()  # retrieved because cancelled callers do not do it
+        except asyncio.CancelledError:  # the event loop is ending
             group.written.cancel()
             self._next.written.cancel()
             raise
@@ -118,5 +118,5 @@ class _Group:
 
 
 def records_of(writes: Iterable[PendingWrite] | None) -> dict[str, Record]:
-    """The records among a checkpoint's pending writes, in the order they were written in."""
+    """Return the records among a checkpoint's pending writes, in the order of writing."""
     return {value["key"]: value for _, channel, value in writes or () if channel == CHANNEL}

@@ -1,7 +1,8 @@
 """Threads in PostgreSQL, for several machines.
 
-One connection writes them and holds the locks of those that run here. When it is lost, the right to
-write and the means to do so are lost at the same moment, and another process may go on.
+One connection writes the threads and holds the locks of those that run here. If the connection is
+lost, this process loses its locks and can no longer write, and another process may resume the
+threads.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ if TYPE_CHECKING:
     from lorebind_knowledge.postgres.address import PostgresAddress
 
 _TRUSTED_SECONDS = 1.0
-"""After that long it is worth a round trip to ask whether the server is still there."""
+"""Seconds after the last use until the connection is checked with a round trip."""
 _SETUP_SECONDS = 60.0
 _NOTICE_LOSS = (
     "set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"
 )
-"""How soon the server frees what a machine held that is gone: after a minute, not after hours."""
+"""Makes the server release the locks of a machine that is gone after a minute, not after hours."""
 _NUMBER = "(%s::bigint # hashtextextended(current_schema(), 0))"
-"""PostgreSQL's locks are known by a number in the database, and each schema has threads."""
+"""The number of a lock. PostgreSQL's locks are per database, but each schema has its threads."""
 
 
 class PostgresThreads(PostgresSaver):
-    """LangGraph's saver, on a connection that is made again when it is lost."""
+    """LangGraph's saver on a connection that is reopened when it is lost."""
 
     conn: psycopg.Connection[Any]
 
     def __init__(self, address: PostgresAddress) -> None:
         """
         Raises:
-            StoreError: the server cannot be reached, or refuses.
+            StoreError: the server cannot be reached, or rejects the connection.
         """
         self.name = f"threads in PostgreSQL at {address}"
         self._address = address
@@ -62,7 +63,7 @@ class PostgresThreads(PostgresSaver):
 
     @property
     def claims(self) -> PostgresThreads:
-        """The locks on threads, which this connection holds too."""
+        """The locks on threads, which are held by the same connection."""
         return self
 
     def put(
@@ -72,8 +73,8 @@ class PostgresThreads(PostgresSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        # Texts and numbers would go into a column of type jsonb, which refuses the character NUL
-        # and writes numbers in its own way. What is encoded is kept as it is.
+        # The saver would store text and numbers in a jsonb column, which rejects the character NUL
+        # and reformats numbers. Encoded values are stored unchanged.
         copy = checkpoint.copy()
         values = checkpoint["channel_values"].items()
         copy["channel_values"] = {name: encoded(value) for name, value in values}
@@ -82,7 +83,7 @@ class PostgresThreads(PostgresSaver):
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads`."""
+        """See `KeptThreads.newest`."""
         order = "desc" if after is None else "asc"
         with self._cursor() as cursor:
             cursor.execute(
@@ -98,25 +99,25 @@ class PostgresThreads(PostgresSaver):
             return keys if after is None else keys[::-1]
 
     def take(self, key: str) -> bool:
-        """Whether the claim was free; it is taken now."""
+        """Take the claim if it is free; return whether it was."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (taken := self._try(key)) and time.monotonic() < deadline:
-            time.sleep(0.02)  # the server may not have noticed yet that a process was killed
+            time.sleep(0.02)  # the server may not have noticed yet that the holder was killed
         return taken
 
     def free(self, key: str) -> None:
-        """Give back what was taken."""
+        """Release a claim that was taken."""
         with self._alone(), suppress(StoreError):
             try:
-                # Where the connection is lost, the server has freed it already.
+                # If the connection is lost, the server has released the lock already.
                 if not self._is_lost:
                     self._ask(f"pg_advisory_unlock({_NUMBER})", [_number(key)])
             finally:
                 self._held.discard(key)
 
     def is_held(self, key: str) -> bool:
-        """Whether anybody has the claim."""
-        # A number of 64 bits is shown in two halves.
+        """Return whether any process has the claim."""
+        # pg_locks shows the 64-bit number of a lock in two halves.
         halves = "classid::bigint = (number >> 32) & 4294967295 and objid::bigint = number"
         return self._ask(
             f"exists (select from pg_locks, (select {_NUMBER} as number) wanted"
@@ -165,8 +166,8 @@ class PostgresThreads(PostgresSaver):
         if self._held:
             if self._is_lost:
                 raise StoreError(
-                    f"{self.name}: the connection was lost while threads ran, and others may run "
-                    "them now; what was finished is kept: resume them"
+                    f"{self.name}: the connection was lost while threads were running, and other "
+                    "processes may run them now; finished tasks are saved, resume the threads"
                 )
             return
         if not self._is_lost and time.monotonic() - self._used > _TRUSTED_SECONDS:
@@ -189,10 +190,10 @@ class PostgresThreads(PostgresSaver):
         return connection
 
     def _make_tables(self, connection: psycopg.Connection[Any]) -> None:
-        """Make LangGraph's tables, one process at a time.
+        """Create LangGraph's tables, in one process at a time.
 
-        It makes indexes concurrently, which waits for all statements. One that waits for a lock
-        would be among them, so the lock is tried again and again.
+        LangGraph creates indexes concurrently, which waits for all running statements. A statement
+        that waits for a lock would be one of them, so the lock is polled instead.
         """
         number = _number("making the tables")
         deadline = time.monotonic() + _SETUP_SECONDS
@@ -207,8 +208,8 @@ class PostgresThreads(PostgresSaver):
                         connection.execute(f"select pg_advisory_unlock({_NUMBER})", [number])
             if time.monotonic() > deadline:
                 raise StoreError(
-                    f"{self.name}: another process has been making the tables for "
-                    f"{_SETUP_SECONDS:g} s; let it end, or stop it"
+                    f"{self.name}: another process has been creating the tables for "
+                    f"{_SETUP_SECONDS:g} s; wait until it ends, or stop it"
                 )
             time.sleep(0.05)
 
@@ -225,11 +226,14 @@ class PostgresThreads(PostgresSaver):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One thread at a time. After a fork, connection, claims and turns are the parent's."""
+        """Exclude other threads. After a fork, do not use the parent's connection and locks."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._turn, self.lock = threading.RLock(), threading.Lock()
-            self._held, self._parents = set(), self.conn  # closing it would end its session
+            self._held, self._parents = (
+                set(),
+                self.conn,
+            )  # closing it would end the parent's session
         with self._turn:
             yield
 

@@ -1,4 +1,4 @@
-"""Threads are stored as plain JSON, and nothing else is read back.
+"""Serialization of threads as plain JSON, the only format that is read back.
 
 LangGraph's own serializer creates objects of any class that the database names, so anyone who can
 write to the database could run code here.
@@ -13,18 +13,19 @@ from lorebind_knowledge.errors import StoreError, UsageError
 from lorebind_knowledge.redaction import said_by
 
 _PLAIN = "json"
-# LangGraph writes these two into channels of its own. They are told by their tag and not by what
-# stands in the value, which may be anything that a task gave.
+# LangGraph writes these two into its own channels. They are recognized by their tag, not by their
+# value, which may be any output of a task.
 _INTERRUPTS = "json:interrupts"
 _ERROR = "json:error"
 
 
 class Encoded(bytes):
-    """A value that `encoded` has written already."""
+    """A value that `encoded` has already serialized."""
 
 
 def encoded(value: Any) -> Encoded:
-    """
+    """Serialize a value as JSON.
+
     Raises:
         UsageError: the value is not plain JSON.
     """
@@ -35,9 +36,9 @@ def encoded(value: Any) -> Encoded:
 
 
 class JsonSerializer:
-    """A `SerializerProtocol` of LangGraph. It needs no lock, and none of its methods runs code.
+    """A LangGraph `SerializerProtocol`. It needs no lock, and none of its methods runs code.
 
-    An exception is read back as the text that says it.
+    An exception is read back as its message.
     """
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -54,15 +55,16 @@ class JsonSerializer:
         return _PLAIN, encoded(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """
+        """Read a value back.
+
         Raises:
-            StoreError: it was not written by Lorebind, or is damaged.
+            StoreError: the value was not written by Lorebind, or is damaged.
         """
         tag, written = data
         if tag not in (_PLAIN, _INTERRUPTS, _ERROR):
             raise StoreError(
-                f"a thread holds a value of the kind {tag!r}, which Lorebind neither writes nor "
-                "reads, as it could run code; delete the thread, or find out who wrote it"
+                f"a thread contains a value of the kind {tag!r}, which Lorebind does not read "
+                "because it could run code; delete the thread, or find out what wrote it"
             )
         try:
             value = json.loads(written, parse_constant=_refuse_constant)
@@ -72,7 +74,7 @@ class JsonSerializer:
                 return tuple(Interrupt(value=one["value"], id=one["id"]) for one in value)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise StoreError(
-                f"a thread holds a damaged value: {error}; delete the thread, or restore a backup"
+                f"a thread contains a damaged value: {error}; delete the thread or restore a backup"
             ) from error
         return value
 

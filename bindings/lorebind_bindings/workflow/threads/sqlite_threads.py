@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
 _PAGES_PER_CHECKPOINT = 250
-"""How far the log grows, 1 MB, before it is written into the file: what a killed process leaves."""
+"""Size of the log, 1 MB, at which it is written into the file. A killed process leaves the log."""
 _TABLES = {"checkpoints", "writes"}
-_MOVE_AWAY = "move the file away, its threads with it, or restore a backup"
+_MOVE_AWAY = "move the file away with its threads, or restore a backup"
 
 
 class SqliteThreads(SqliteSaver):
-    """LangGraph's saver on our transactions: safe among threads and processes, and after a fork.
+    """LangGraph's saver with our transactions: safe across threads, processes and forks.
 
-    The file is made by the first thread; until then there are none.
+    The file is created with the first thread; until then there are no threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class SqliteThreads(SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """A cursor within a transaction of its own, which is committed or did nothing."""
+        """Yield a cursor in its own transaction, which is committed or has no effect."""
         connected = self._database.writing if transaction else self._database.reading
         with connected() as db, closing(db.cursor()) as cursor:
             yield cursor
@@ -73,7 +73,7 @@ class SqliteThreads(SqliteSaver):
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """See `KeptThreads`."""
+        """See `KeptThreads.newest`."""
         order = "DESC" if after is None else "ASC"
         with self.cursor(transaction=False) as cursor:
             cursor.execute(
@@ -104,7 +104,7 @@ class SqliteThreads(SqliteSaver):
             return
         if tables - _TABLES:
             raise StoreError(
-                f"{self.name}: it is a database of something else, with the tables "
+                f"{self.name}: the database belongs to another program, with the tables "
                 f"{', '.join(sorted(tables)[:5])}; {ELSEWHERE}"
             )
         SqliteSaver(db).setup()

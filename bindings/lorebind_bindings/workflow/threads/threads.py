@@ -31,7 +31,7 @@ _READABLE = 24
 
 
 class Thread(NamedTuple):
-    """The four names of a thread; no other thread has the same."""
+    """The identity of a thread: four names that are unique together."""
 
     tenant: str
     project: str
@@ -40,18 +40,18 @@ class Thread(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What LangGraph knows it by."""
+        """The thread id that LangGraph uses."""
         readable = re.sub(r"[^A-Za-z0-9]+", "-", self.id)[:_READABLE]
         return f"{self.prefix}{digest(self.id)[:32]}.{readable}"
 
     @property
     def prefix(self) -> str:
-        """What the keys of all threads of this workflow of this tenant begin with."""
+        """The common prefix of the keys of all threads of this workflow and tenant."""
         return f"{digest(self.tenant, self.project, self.workflow)[:32]}."
 
     @property
     def config(self) -> RunnableConfig:
-        """What a graph is run with; more may be added to `metadata`, as `graph`."""
+        """The config to run a graph with. Callers may add to `metadata`, for example `graph`."""
         return {
             "configurable": {"thread_id": self.key},
             "metadata": {
@@ -63,9 +63,10 @@ class Thread(NamedTuple):
         }
 
     def check(self) -> None:
-        """
+        """Check that the id is printable and of a valid length.
+
         Raises:
-            UsageError: its id cannot be shown in a line.
+            UsageError: the id is invalid.
         """
         if not self.id.strip() or not self.id.isprintable() or len(self.id) > _LONGEST_ID:
             raise UsageError(
@@ -77,25 +78,25 @@ class Thread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadInfo:
-    """What a thread has come to."""
+    """The status of a thread."""
 
     thread_id: str
     workflow: str
     status: str
     """`completed`, `waiting` (for answers), `paused`, `failed`, `running`, or `interrupted`: it
-    began, and nobody runs it now."""
+    has started but is no longer running."""
     updated: str
-    """When the last turn began, or the last record was written, in ISO 8601."""
+    """The time at which the last turn started or the last record was written, in ISO 8601."""
     waiting: list[dict[str, Any]]
-    """What it waits for: `task`, `path`, `prompt`, `schema` of each."""
+    """`task`, `path`, `prompt` and `schema` of each open question."""
     paused: list[str]
-    """The tasks it stopped before."""
+    """The paths of the tasks before which it is paused."""
     turn: str
-    """Names the last turn; that of a thread whose last turn began later is larger."""
+    """The id of the last turn. Turns that started later have larger ids, in all threads."""
     graph: dict[str, str] | None
-    """By the path of a task a hash of it, as the workflow was when the last turn began."""
+    """A hash per task path, of the workflow at the start of the last turn."""
     error: str = ""
-    """What the run failed with."""
+    """The error of a failed run."""
 
 
 class Turn(NamedTuple):
@@ -103,38 +104,39 @@ class Turn(NamedTuple):
 
     checkpoint_id: str
     began: str
-    """In ISO 8601."""
+    """The time at which it started, in ISO 8601."""
     state: dict[str, Any]
-    """The values of the channels once the input was there."""
+    """The values of the channels after the input was added."""
     records: dict[str, Record]
-    """What was finished, by key, in the order of time."""
+    """The records by key, in the order of writing."""
 
 
 class ThreadStore:
-    """The threads of a project, in the place of one checkpointer. For any event loop."""
+    """The threads in the location of one checkpointer. Usable in any event loop."""
 
     def __init__(self, kept: Any) -> None:
         """
         Args:
-            kept: a blocking saver that has `KeptThreads` too.
+            kept: a sync saver that also implements `KeptThreads`.
         """
         from lorebind_bindings.workflow.threads.checkpointers import ThreadedSaver, in_thread
 
         self.saver = ThreadedSaver(kept)
-        """What graphs are compiled with."""
+        """The checkpointer to compile graphs with."""
         self._kept: KeptThreads = kept
         self._in_thread = in_thread
 
     @asynccontextmanager
     async def claimed(self, thread: Thread) -> AsyncIterator[ThreadInfo | None]:
-        """Run a thread inside the block: nobody else does so, in any process.
+        """Lock a thread for the block, so that no other process or task can run it.
 
-        Gives what the thread has come to, None where it is new.
+        Yields:
+            The status of the thread; None if it is new.
 
         Raises:
-            UsageError: its id cannot be one.
-            ThreadRefusedError: it runs already.
-            StoreError: the place cannot be reached or written.
+            UsageError: the id is invalid.
+            ThreadRefusedError: the thread is running.
+            StoreError: the location cannot be reached or written.
         """
         thread.check()
         claims, taken = self._kept.claims, []
@@ -147,7 +149,7 @@ class ThreadStore:
             if taken != [True]:
                 raise ThreadRefusedError(
                     f"thread {thread.id!r} of workflow {thread.workflow!r} is running; wait until "
-                    f"it ends ({how_to_list(thread.workflow, thread.tenant)} shows it), or begin "
+                    f"it ends ({how_to_list(thread.workflow, thread.tenant)} shows it), or start "
                     "another one"
                 )
             yield await self._info(thread, thread.key, running=False)
@@ -156,7 +158,7 @@ class ThreadStore:
                 await self._in_thread(claims.free, thread.key)
 
     async def find(self, thread: Thread) -> ThreadInfo | None:
-        """What a thread has come to; None if this tenant's workflow has no such thread."""
+        """Return the status of a thread; None if this tenant's workflow has no such thread."""
         running = await self._in_thread(self._kept.claims.is_held, thread.key)
         return await self._info(thread, thread.key, running=running)
 
@@ -169,13 +171,13 @@ class ThreadStore:
         before: str | None = None,
         after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads of a tenant's workflow, newest first.
+        """Return the threads of a tenant's workflow, newest first.
 
         Args:
-            tenant, project, workflow: whose threads.
-            limit: how many at most.
-            before: only those whose `turn` is smaller.
-            after: only those whose `turn` is larger, the nearest ones to it.
+            tenant, project, workflow: the owner of the threads.
+            limit: maximum number of threads.
+            before: return only threads with a smaller `turn`.
+            after: return only threads with a larger `turn`, the closest ones to it.
         """
         any_of_them = Thread(tenant, project, workflow, "")
         find = partial(self._kept.newest, any_of_them.prefix, limit, before, after)
@@ -187,7 +189,7 @@ class ThreadStore:
         return sorted(filter(None, found), key=lambda info: info.updated, reverse=True)
 
     async def journal(self, thread: Thread, checkpoint_ns: str = "") -> Journal:
-        """The journal of the newest checkpoint.
+        """Return the journal of the newest checkpoint.
 
         Raises:
             NotFoundError: there is no such thread.
@@ -198,7 +200,7 @@ class ThreadStore:
         return Journal(self.saver, found.config, records_of(found.pending_writes))
 
     async def turns(self, thread: Thread) -> Sequence[Turn]:
-        """All inputs to a thread, oldest first.
+        """Return all turns of a thread, oldest first.
 
         Raises:
             NotFoundError: there is no such thread.
@@ -219,7 +221,7 @@ class ThreadStore:
         ]
 
     async def state(self, thread: Thread) -> dict[str, Any]:
-        """The values of the channels as the newest checkpoint has them.
+        """Return the values of the channels in the newest checkpoint.
 
         Raises:
             NotFoundError: there is no such thread.
@@ -230,9 +232,9 @@ class ThreadStore:
         return found.checkpoint["channel_values"]
 
     async def begin_again(self, thread: Thread) -> None:
-        """A thread that has failed runs again: if it is killed, it was interrupted.
+        """Clear the error of a failed thread: if it is killed now, its status is `interrupted`.
 
-        LangGraph keeps the error beside the checkpoint, and has no way to delete it.
+        LangGraph stores the error next to the checkpoint and cannot delete it.
 
         Raises:
             NotFoundError: there is no such thread.
@@ -247,10 +249,11 @@ class ThreadStore:
                 await self.saver.aput_writes(found.config, [(ERROR, "")], task_id)
 
     async def delete(self, thread: Thread) -> None:
-        """
+        """Delete a thread.
+
         Raises:
             NotFoundError: there is no such thread.
-            ThreadRefusedError: it runs.
+            ThreadRefusedError: the thread is running.
         """
         async with self.claimed(thread) as before:
             if before is None:
@@ -258,7 +261,7 @@ class ThreadStore:
             await self.saver.adelete_thread(thread.key)
 
     async def close(self) -> None:
-        """Give back what is held open."""
+        """Close the files and connections."""
         await self._in_thread(self._kept.close)
 
     async def _newest(self, key: str, checkpoint_ns: str = "") -> CheckpointTuple | None:
@@ -270,20 +273,20 @@ class ThreadStore:
 
 
 class Claims(Protocol):
-    """Locks on threads. The methods block; any Python thread may call them."""
+    """Locks on threads. The methods block, and are thread-safe."""
 
     def take(self, key: str) -> bool:
-        """Whether the claim was free; it is taken now."""
+        """Take the claim if it is free; return whether it was."""
 
     def free(self, key: str) -> None:
-        """Give back what was taken."""
+        """Release a claim that was taken."""
 
     def is_held(self, key: str) -> bool:
-        """Whether anybody has the claim, in any process."""
+        """Return whether any process has the claim."""
 
 
 class KeptThreads(Protocol):
-    """What a saver of LangGraph knows besides: which threads there are, and who runs them."""
+    """The methods that a LangGraph saver needs in addition: a list of its threads, and locks."""
 
     @property
     def claims(self) -> Claims: ...
@@ -291,13 +294,13 @@ class KeptThreads(Protocol):
     def newest(
         self, prefix: str, limit: int, before: str | None = None, after: str | None = None
     ) -> Sequence[str]:
-        """The keys that begin like this, the one whose last turn began last first.
+        """Return the keys with a prefix; those whose last turn started last come first.
 
         Args:
-            prefix: what they begin with.
-            limit: how many at most.
-            before: only those whose last turn has a smaller name.
-            after: only those whose last turn has a larger name, the nearest ones to it.
+            prefix: the start of the keys.
+            limit: maximum number of keys.
+            before: return only keys whose last turn has a smaller id.
+            after: return only keys whose last turn has a larger id, the closest ones to it.
         """
 
     def close(self) -> None: ...
@@ -306,18 +309,18 @@ class KeptThreads(Protocol):
 async def open_threads(
     declaration: CheckpointerDeclaration, environment: Environment
 ) -> ThreadStore:
-    """The threads that a declared checkpointer keeps.
+    """Return the store of threads that a checkpointer declares.
 
     Raises:
-        MissingDependencyError: naming the extra to install.
-        TemplateError: a variable is not set.
-        StoreError: PostgreSQL cannot be reached. A file is opened when it is needed.
+        MissingDependencyError: an extra is missing; the message names it.
+        TemplateError: an environment variable is not set.
+        StoreError: PostgreSQL cannot be reached. A file is opened only when it is needed.
     """
     return ThreadStore(await call(_open, declaration, environment))
 
 
 def _open(declaration: CheckpointerDeclaration, environment: Environment) -> Any:
-    purpose = "keeping threads of workflows"
+    purpose = "storing workflow threads"
     import_extra("langgraph.checkpoint.base", extra="workflow", purpose=purpose)
     if declaration.type == "memory":
         from lorebind_bindings.workflow.threads.checkpointers import MemoryThreads
@@ -344,7 +347,7 @@ def _config(key: str, checkpoint_ns: str = "") -> RunnableConfig:
 def not_found(thread: Thread) -> NotFoundError:
     return NotFoundError(
         f"workflow {thread.workflow!r} has no thread {thread.id!r}; "
-        f"{how_to_list(thread.workflow, thread.tenant)} lists those that it has"
+        f"{how_to_list(thread.workflow, thread.tenant)} lists its threads"
     )
 
 
@@ -361,7 +364,7 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
     paused = [path for path in paused if passed_key(path) not in records]
     error = next((value for _, channel, value in writes if channel == ERROR), "")
     values = found.checkpoint["channel_values"]
-    # A checkpoint of the source `input` holds the next one beside the state of the turn before.
+    # A checkpoint with the source `input` stores the new input with the state of the previous turn.
     completed = metadata.get("source") != "input" and values.get("status") == "completed"
     came_to = {
         "running": running,
@@ -379,7 +382,7 @@ def _info_of(found: CheckpointTuple, thread: Thread, *, running: bool) -> Thread
         paused=paused,
         turn=found.checkpoint["id"],
         graph=metadata.get("graph"),
-        error=error.removeprefix("TaskFailed: "),  # the name of an exception of ours
+        error=error.removeprefix("TaskFailed: "),  # an internal name
     )
 
 
@@ -394,7 +397,7 @@ def _updated(found: CheckpointTuple) -> str:
 
 
 def _time_of(task_id: str) -> datetime:
-    """When a group of records was written: a UUID of version 6 counts from 1582, by 100 ns."""
+    """Return when a group was written: UUIDs of version 6 count 100 ns steps since 1582-10-15."""
     digits = task_id.replace("-", "")
     ticks = int(digits[:12] + digits[13:16], 16)
     return datetime(1582, 10, 15, tzinfo=UTC) + timedelta(microseconds=ticks // 10)
