@@ -56,7 +56,11 @@ def test_each_rule_has_a_threshold(rule: str, threshold: float) -> None:
         ({"strategy": "code"}, "", "'code' needs a language; write for example"),
         ({"strategy": "code", "language": None}, "", "'code' needs a language"),
         ({"strategy": "token", "unit": "characters"}, "unit", "choose the strategy 'fixed'"),
-        ({"strategy": "semantic", "size": 100}, "size", "its bounds are semantic.min_tokens"),
+        (
+            {"strategy": "semantic", "size": 100},
+            "size",
+            "semantic.min_tokens and semantic.max_tokens set the size",
+        ),
         ({"strategy": "semantic", "overlap": 0}, "overlap", "overlap has no effect"),
         ({"strategy": "semantic", "unit": "tokens"}, "unit", "unit has no effect"),
         (
