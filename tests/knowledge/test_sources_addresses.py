@@ -115,5 +115,5 @@ def test_allowed_addresses_and_networks() -> None:
 )
 def test_entries_that_are_nothing(entry: str) -> None:
     """What is no host, address or network is refused, rather than never matching."""
-    with pytest.raises(SourceError, match="is no host name, address or network"):
+    with pytest.raises(SourceError, match="is not a host name, address or network"):
         AddressPolicy([entry])

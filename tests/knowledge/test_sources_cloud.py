@@ -158,13 +158,13 @@ def test_links_out_of_a_folder(tmp_path: Path) -> None:
     os.symlink(tmp_path / "outside", shelf / "linked")
     found = items(tmp_path, provider="file", bucket="shelf")
     assert list(found) == ["file://shelf/a.md"]
-    with pytest.raises(SourceError, match="is a link to a place outside its bucket"):
+    with pytest.raises(SourceError, match="is a link to a location outside its bucket"):
         found["file://shelf/a.md"].read("")
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     """A folder that is not there, as a disk that is not mounted, is an error."""
-    with pytest.raises(SourceError, match="shelf is not there"):
+    with pytest.raises(SourceError, match="shelf does not exist"):
         items(tmp_path, provider="file", bucket="shelf")
 
 

@@ -144,7 +144,7 @@ def test_sizes(cloud: CloudServer) -> None:
 
 def test_a_bucket_that_is_not_there(cloud: CloudServer) -> None:
     """A bucket that is missing is told apart from one in which nothing matches."""
-    with pytest.raises(SourceError, match="://nowhere cannot be listed: there is no such bucket"):
+    with pytest.raises(SourceError, match="://nowhere cannot be listed: the bucket does not exist"):
         list(source(cloud, "bucket: nowhere").items())
     with pytest.raises(SourceError, match=r"no object of \w+://shelf/none/ matches \*\*"):
         list(source(cloud, "prefix: none/").items())
@@ -158,7 +158,7 @@ def test_wrong_credentials(cloud: CloudServer) -> None:
         list(source(cloud, **wrong).items())
     said = str(caught.value)
     assert said.startswith(f"{cloud.scheme}://shelf cannot be listed: ")
-    assert "see the credentials in the source's config: " in said
+    assert "check the credentials in the source's config: " in said
     assert "{{ ." in said
     assert "hidden" not in said
     assert "other-id" not in said
@@ -173,7 +173,9 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
         with pytest.raises(SourceError, match="cannot be read: "):
             listed[name].read("")
     asked = len(cloud.web.asked)
-    with pytest.raises(SourceError, match=r"docs/3\.md: not tried, as those before it failed: "):
+    with pytest.raises(
+        SourceError, match=r"docs/3\.md: not tried, because previous reads failed: "
+    ):
         listed["docs/3.md"].read("")
     assert len(cloud.web.asked) == asked
     cloud.mend()

@@ -276,9 +276,9 @@ async def test_cut_off(server: WebServer) -> None:
 @pytest.mark.parametrize(
     ("body", "encoding", "says"),
     [
-        (b"not gzip", "gzip", "is not the gzip data"),
+        (b"not gzip", "gzip", "is not valid gzip data"),
         (gzip.compress(b"text" * 99, mtime=0)[:-9], "gzip", "ends in the middle"),
-        (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not asked for"),
+        (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not requested"),
         (b"", "", "is empty"),
     ],
 )
@@ -313,7 +313,7 @@ async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", nowhere)
     message = await refusal(Fetcher(), "https://gone.example/a")
-    assert message == "https://gone.example/a: the host 'gone.example' cannot be found"
+    assert message == "https://gone.example/a: the host 'gone.example' was not found"
 
 
 # Tries.
@@ -366,9 +366,9 @@ async def test_redirect_loop(server: WebServer) -> None:
         ("http://[::ffff:169.254.169.254]/", "not at a public address"),
         ("http://127.0.0.2/", "not at a public address"),
         ("http://localhost:1/", "not at a public address"),
-        ("file:///etc/passwd", "is not an address of http or https"),
-        ("ftp://127.0.0.1/", "is not an address of http or https"),
-        ("gopher://127.0.0.1:70/x", "is not an address of http or https"),
+        ("file:///etc/passwd", "is not an http or https address"),
+        ("ftp://127.0.0.1/", "is not an http or https address"),
+        ("gopher://127.0.0.1:70/x", "is not an http or https address"),
         ("http://[::1", "cannot be fetched"),
     ],
 )
@@ -425,7 +425,7 @@ async def test_this_machine(server: WebServer, host: str) -> None:
 @pytest.mark.parametrize("address", ["ftp://example.com/", "file:///etc/passwd", "http://", "x"])
 async def test_what_is_not_the_web(address: str) -> None:
     """Only http and https are fetched."""
-    assert "is not an address" in await refusal(Fetcher(), address)
+    assert "is not an http or https address" in await refusal(Fetcher(), address)
 
 
 async def test_a_name_that_changes(

@@ -87,7 +87,7 @@ def test_no_match(tmp_path: Path) -> None:
 
 def test_missing_folder(tmp_path: Path) -> None:
     """A project folder that is gone is an error, not an empty list."""
-    with pytest.raises(SourceError, match="gone is not there"):
+    with pytest.raises(SourceError, match="gone does not exist"):
         items(tmp_path / "gone", "**/*.md")
 
 
@@ -100,7 +100,7 @@ def test_link_to_the_outside(tmp_path: Path) -> None:
     os.symlink(root / "docs" / "a.md", root / "docs" / "in.md")
     found = items(root, "docs/**/*.md")
     assert data(found["docs/in.md"]) == b"docs/a.md"
-    with pytest.raises(SourceError, match=r"docs/out.md: is a link to a place outside"):
+    with pytest.raises(SourceError, match=r"docs/out.md: is a link to a location outside"):
         data(found["docs/out.md"])
 
 

@@ -125,7 +125,7 @@ def test_size() -> None:
 def test_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that never ends is stopped, though its documents be empty."""
     monkeypatch.setattr(langchain_module, "_MAX_DOCUMENTS", 1000)
-    with pytest.raises(SourceError, match="gives too much for a source"):
+    with pytest.raises(SourceError, match="returns too much for a source"):
         list(source("Endless").items())
 
 
@@ -133,7 +133,7 @@ def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that gives too many bytes is stopped; what is too large to be read is not held."""
     monkeypatch.setattr(langchain_module, "_MAX_BYTES", 3000)
     assert len(listed(*(page("x" * 2000, source="a") for _ in range(9)))) == 9
-    with pytest.raises(SourceError, match="gives too much for a source"):
+    with pytest.raises(SourceError, match="returns too much for a source"):
         listed(*(page("x" * 1000, source="a") for _ in range(9)))
 
 
@@ -212,7 +212,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda prefix: Full())
-    with pytest.raises(SourceError, match="No space left on device; TMPDIR names a folder"):
+    with pytest.raises(SourceError, match="No space left on device; set TMPDIR to a folder"):
         listed(page("x"))
 
 
@@ -240,13 +240,13 @@ def test_failure_on_the_way() -> None:
 
 def test_no_document() -> None:
     """A loader without a document is an error, as a pattern without a file is."""
-    with pytest.raises(SourceError, match="gives no document"):
+    with pytest.raises(SourceError, match="returns no documents"):
         listed()
 
 
 def test_what_is_no_document() -> None:
     """A loader that gives something else fails with its name."""
-    with pytest.raises(SourceError, match="Loader failed: TypeError: it gave a str"):
+    with pytest.raises(SourceError, match="Loader failed: TypeError: it returned a str"):
         listed("text")
 
 

@@ -202,7 +202,7 @@ def test_a_video_by_a_variable(tmp_path: Path) -> None:
     (item,) = made(tmp_path, **declared).items()
     assert item.uri == "https://www.youtube.com/watch?v={{ .env.TOKEN }}"
     wrong = made(tmp_path, environ={"TOKEN": "not/" + "hidden" * 20}, **declared)
-    with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not the id of a video"):
+    with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not a video id"):
         list(wrong.items())
 
 
@@ -242,10 +242,10 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
             {"type": "url", "url": "https://{{ .workflow.input.host }}/"},
             "url: {{ .workflow.input.host }} is not defined: there is no scope 'workflow' here",
         ),
-        ({"type": "url", "url": "{{ .env.EMPTY }}"}, "url: {{ .env.EMPTY }} stands for an empty"),
+        ({"type": "url", "url": "{{ .env.EMPTY }}"}, "url: {{ .env.EMPTY }} is empty"),
         (
             {"type": "cloud_storage", "provider": "memory", "bucket": "{{ .env.EMPTY }}"},
-            "bucket: {{ .env.EMPTY }} stands for an empty text",
+            "bucket: {{ .env.EMPTY }} is empty; expected text",
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"headers": {"X": "{{ .env.GONE }}"}}},
@@ -253,7 +253,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"allow": ["a b"]}},
-            "'a b' under 'allow' is no host name",
+            "'a b' under 'allow' is not a host name",
         ),
         (
             {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.GONE }}"},
@@ -280,7 +280,7 @@ def test_templates_of_other_kinds(tmp_path: Path) -> None:
     """A template that stands for a list where a text belongs is refused."""
     workflow = {"input": {"pages": ["a", "b"]}}
     source = made(tmp_path, workflow, type="url", url="{{ .workflow.input.pages }}")
-    with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
+    with pytest.raises(SourceError, match="expected text, got a value of type list"):
         list(source.items())
 
 

@@ -124,7 +124,7 @@ def test_languages() -> None:
         ({PLAYER: b'{"playabilityStatus": {"status": "OK"}}'}, "TranscriptsDisabled"),
         ({PLAYER: b"{}"}, "AttributeError"),
         ({TRACK: b"<transcript>"}, "ParseError"),
-        ({TRACK: b"<transcript></transcript>"}, "without a word"),
+        ({TRACK: b"<transcript></transcript>"}, "the transcript is empty"),
     ],
 )
 def test_failures(changed: Mapping[str, Any], says: str) -> None:
@@ -155,7 +155,7 @@ def test_size() -> None:
 @pytest.mark.parametrize("video_id", ["https://youtu.be/abc", "", "a b", "../x"])
 def test_what_is_no_id(video_id: str) -> None:
     """The address of a video in the place of its id is refused with the way out."""
-    with pytest.raises(SourceError, match="write what stands behind 'v='"):
+    with pytest.raises(SourceError, match="write the characters after 'v='"):
         YoutubeCaptions("key", video_id, ["en"], timeout_seconds=5, max_bytes=99)
 
 

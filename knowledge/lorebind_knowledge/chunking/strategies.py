@@ -83,7 +83,7 @@ def _usual_overlap(data: dict[str, Any]) -> int:
 
 
 class SemanticDeclaration(Settings):
-    """Settings of the strategy `semantic`."""
+    """Settings that decide where the strategy `semantic` ends a chunk."""
 
     model_config = ConfigDict(
         json_schema_extra={  # the same as `_threshold_fits`
