@@ -101,7 +101,7 @@ def test_binary(data: bytes) -> None:
 
 def test_broken_behind_a_mark() -> None:
     """What a byte order mark announces must follow."""
-    with pytest.raises(SourceError, match=r"a.txt: begins with the .* mark of utf-8, but is not"):
+    with pytest.raises(SourceError, match=r"a.txt: begins with the .* mark of utf-8, but cannot"):
         load_document(codecs.BOM_UTF8 + b"\xff\xfe", "a.txt")
 
 

@@ -151,7 +151,7 @@ def test_entities_are_not_expanded() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an encrypted document, or of Word"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is encrypted, or is a document of Word"),
         (b"text", "a broken Word document"),
         (handbook()[:-40], "is a ZIP archive that is broken"),
     ],

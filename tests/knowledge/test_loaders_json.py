@@ -84,7 +84,7 @@ def test_as_many_lines(values: list[Any]) -> None:
         (b'{"a": 1,\n "b": }', "x.json", r"x.json: line 2, column 7: not JSON: Expecting value"),
         (b"", "x.json", r"x.json: line 1, column 1: not JSON"),
         (b'{"a": 1}\n{"a": \n', "x.jsonl", r"x.jsonl: line 2, column 7: not JSON"),
-        (b"[" * 100_000, "x.json", r"x.json: nested too deeply"),
+        (b"[" * 100_000, "x.json", r"x.json: is nested too deeply"),
         (b'{"a": 1}\n' + b"[" * 100_000, "x.jsonl", r"x.jsonl: .*nested too deeply"),
         (b"1" * 5000, "x.json", r"x.json: a number is too long"),
         (b"1\n" + b"1" * 5000, "x.jsonl", r"x.jsonl: line 2: a number is too long"),

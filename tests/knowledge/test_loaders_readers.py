@@ -108,8 +108,8 @@ def test_too_much_memory(name: str, make: Callable[[], bytes], how: str) -> None
             bomb.result()
         assert str(raised.value).startswith(f"{name}: reading it {how}")
         assert str(raised.value).endswith(
-            "takes more than 128 MiB of memory; it is not read again until it changes or "
-            "loading.max_memory does"
+            "takes more than 128 MiB of memory; it is not read again until it or "
+            "loading.max_memory changes"
         )
         assert good.result().title == "The handbook"
 
@@ -122,7 +122,7 @@ def test_too_much_time() -> None:
         readers.begin("pdf", long, "a.pdf").result()
     assert str(raised.value) == (
         "a.pdf: reading it takes longer than 0.005 seconds; it is not read again until it "
-        "changes or loading.max_seconds does"
+        "or loading.max_seconds changes"
     )
 
 
@@ -181,8 +181,8 @@ def test_it_cannot_be_started(
     with pytest.raises(SourceError) as raised:
         readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     assert str(raised.value) == (
-        "a.pdf: cannot be read, because the process that would read it cannot be started with "
-        f"'{program}': {why}; with loading: {{processes: 0}} none is needed"
+        "a.pdf: cannot be read, because the process for reading it cannot be started with "
+        f"'{program}': {why}; with loading: {{processes: 0}} no process is needed"
     )
     assert not isinstance(raised.value, DocumentLimitError)
 

@@ -99,7 +99,7 @@ def test_srt() -> None:
 @pytest.mark.parametrize(("data", "name"), [(b"Just words\n", "a.srt"), (b"Just words", "a.vtt")])
 def test_not_a_transcript(data: bytes, name: str) -> None:
     """What has another form is refused by the format's name."""
-    with pytest.raises(SourceError, match=f"{name}: not a transcript in the format {name[1:]}"):
+    with pytest.raises(SourceError, match=f"{name}: is not a transcript in the format {name[1:]}"):
         load_document(data, name)
 
 
