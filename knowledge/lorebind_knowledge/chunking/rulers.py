@@ -8,7 +8,7 @@ Unit: TypeAlias = Literal["characters", "tokens"]
 
 
 class Ruler(Protocol):
-    """Measures parts of one text. All offsets are in characters from the start of the text."""
+    """Measure of the parts of one text. All offsets are characters from the start of the text."""
 
     def length(self, start: int, end: int) -> int:
         """Return the approximate length of a part, in constant or logarithmic time, for planning.
@@ -34,7 +34,7 @@ class Ruler(Protocol):
 
 
 class CharacterRuler:
-    """Counts characters: code points, as Python does."""
+    """A ruler that counts characters: code points, as Python does."""
 
     def length(self, start: int, end: int) -> int:
         return end - start

@@ -28,7 +28,7 @@ def count_tokens(text: str) -> int:
 
 
 class TokenRuler:
-    """Counts tokens in parts of a text."""
+    """A ruler that counts tokens."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self._text = _encodable(text)

@@ -80,9 +80,7 @@ class LoadedDocument:
     format: str = "text"
     """The format it was read as: `markdown`, `html`, `pdf` and so on; see `registry`."""
     language: str = ""
-    """For source code, a member of `langchain_text_splitters.Language`, which decides the
-    splits.
-    """
+    """For source code, a member of `langchain_text_splitters.Language`; it decides the splits."""
     places: tuple[Place, ...] = ()
     """Ordered by start; empty if the format has no parts except lines."""
     cues: tuple[Cue, ...] = ()

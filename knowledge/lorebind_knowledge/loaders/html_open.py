@@ -104,9 +104,7 @@ class OpenElements(Generic[T]):
         return self._elements[table - 1], self._elements[table]
 
     def make_room(self, name: str) -> bool:
-        """End the elements that an element of this name closes; return False if it may not
-        begin.
-        """
+        """End the elements that a start tag closes; return False if the new one may not begin."""
         kind = _SAME.get(name, name)
         if kind in _PAGE or (kind == "form" and self.is_between_cells):
             return False

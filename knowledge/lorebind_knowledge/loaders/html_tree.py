@@ -136,9 +136,7 @@ class _Tree:
             self._open.start(name, element)
 
     def _insert(self, child: Element | str, *, before_table: bool) -> Element | None:
-        """Insert a child at the current position and return its parent; None if that is not
-        read.
-        """
+        """Insert a child at the current position and return its parent, or None if unread."""
         if not before_table:
             if parent := self._open.element:
                 parent.children.append(child)

@@ -39,9 +39,7 @@ class InlineCode:
         self._blank_lines = [blank.start() for blank in _BLANK_LINE.finditer(text, start, end)]
 
     def end(self, start: int, after: int) -> int:
-        """Return the end of the code that a run of backticks opens, or the end of the run if
-        none.
-        """
+        """Return the end of the code that a run of backticks opens, or else of the run."""
         runs = self._runs[after - start]
         following = bisect.bisect_right(runs, start)
         blank = bisect.bisect_left(self._blank_lines, after)

@@ -91,7 +91,7 @@ def _versions() -> list[str]:
 
 
 class Readers:
-    """Reads documents in other processes, several at a time, for one ingest or plan.
+    """A pool of processes that read documents for one ingest or plan.
 
     It is a context manager that ends its processes on exit, and is safe to share among threads.
     """

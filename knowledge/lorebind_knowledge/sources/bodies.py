@@ -50,7 +50,7 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> 
 
 
 class _Gunzip:
-    """Decompresses gzip data, of one or several members, up to a size limit."""
+    """A decompressor of gzip data with one or several members, up to a size limit."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_ZLIB_OF_GZIP)

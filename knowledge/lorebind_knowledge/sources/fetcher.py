@@ -67,7 +67,9 @@ class _Hop:
 
 
 class Fetcher:
-    """Fetches documents with http and https. Safe to share among tasks, threads and event loops.
+    """A client that fetches documents with http and https.
+
+    It is safe to share among tasks, threads and event loops.
 
     For each request, including those of redirects, the host name is resolved once, its addresses
     are checked, and only an address that passed is connected to. Proxies from environment variables

@@ -108,7 +108,7 @@ def files_below(
 
 
 class _Walk:
-    """Walks one folder and finds the files whose path relative to it matches a pattern."""
+    """A search for the files below one folder whose path relative to it matches a pattern."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ def make(declaration: InlineSource, environment: SourceEnvironment) -> InlineDoc
 
 
 class InlineDocuments:
-    """Lists each document as `inline:ID`, in the format of its id's extension."""
+    """A source of documents `inline:ID`, in the format of their id's extension."""
 
     def __init__(self, key: str, documents: Sequence[InlineDocument], max_bytes: int) -> None:
         self.key = key

@@ -80,7 +80,7 @@ def make(declaration: LangChainSource, environment: SourceEnvironment) -> LangCh
 
 
 class LangChainDocuments:
-    """Lists the documents of a loader, with their `source` as the uri.
+    """A source of the documents of a LangChain loader, with their `source` as the uri.
 
     The loader is created and run each time the documents are listed, in a worker thread. The
     documents are stored in a temporary file until they are read. If several documents have the same

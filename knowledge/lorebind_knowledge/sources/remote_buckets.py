@@ -228,7 +228,7 @@ def _end(made: list[Any]) -> None:
 
 @dataclass
 class _Outage:
-    """Tracks whether the bucket of a listing has stopped responding."""
+    """A record of whether the bucket of a listing has stopped responding."""
 
     failures: int = 0
     """Number of failures in a row."""

@@ -90,7 +90,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
 
 
 class Transcripts:
-    """Lists the documents of several sources. If one of them cannot be listed, listing fails."""
+    """The documents of several sources. If one of them cannot be listed, listing fails."""
 
     def __init__(self, key: str, parts: Sequence[Source]) -> None:
         self.key = key

@@ -102,7 +102,7 @@ def make(declaration: Web, environment: SourceEnvironment) -> WebSource:
 
 
 class WebSource:
-    """Lists each address as a document.
+    """A source with one document per address.
 
     The uri of a document is its address without user, password and fragment.
     """

@@ -23,7 +23,7 @@ _WATCHED_AT = "https://www.youtube.com/watch?v="
 
 
 class YoutubeCaptions:
-    """Lists one video; its uri is the address of the video's page."""
+    """A source with one video; its uri is the address of the video's page."""
 
     def __init__(
         self,
