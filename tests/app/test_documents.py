@@ -186,7 +186,7 @@ def test_an_index_is_deleted(project: Project) -> None:
 def test_what_is_no_document(project: Project) -> None:
     """It is refused with its place, and nothing is added."""
     wrong: list[tuple[Any, str]] = [
-        ([], "there is no document to add"),
+        ([], "there are no documents to add"),
         (
             [LUNCH, 5],
             r"documents\[1\]: expected a LangChain document or a mapping .* got a int",

@@ -201,7 +201,7 @@ async def test_versions_of_other_sources(server: WebServer, version: str) -> Non
 async def test_not_modified_unasked(server: WebServer) -> None:
     """A 304 response to an unconditional request is an error, not an unchanged document."""
     server.routes["/"] = Answer(status=304)
-    assert "answered 304 Not Modified" in await refusal(Fetcher(allow=HERE), server.url())
+    assert "returned 304 Not Modified" in await refusal(Fetcher(allow=HERE), server.url())
 
 
 # Too large, too slow, missing.
@@ -293,7 +293,7 @@ async def test_other_answers(server: WebServer, status: int) -> None:
     """Any other response is an error that names the status, without a retry."""
     server.routes["/x"] = Answer(b"" if status == 204 else b"body", status=status)
     message = await refusal(Fetcher(allow=HERE), server.url("/x"))
-    assert message.startswith(f"{server.url('/x')}: answered {status}")
+    assert message.startswith(f"{server.url('/x')}: returned {status}")
     assert len(server.asked) == 1
 
 
@@ -326,7 +326,7 @@ async def test_what_passes(server: WebServer, status: int) -> None:
     server.routes["/"] = [busy, busy, Answer(b"at last")]
     assert (await content(Fetcher(allow=HERE), server.url())).data == b"at last"
     server.routes["/"] = busy
-    assert f"answered {status}" in await refusal(Fetcher(allow=HERE), server.url())
+    assert f"returned {status}" in await refusal(Fetcher(allow=HERE), server.url())
     assert len(server.asked) == 6
 
 
@@ -335,7 +335,7 @@ async def test_retry_after(server: WebServer, when: str) -> None:
     """If Retry-After exceeds the remaining time, there is no retry."""
     server.routes["/"] = Answer(b"", {"Retry-After": when, "Date": DAY.format(0)}, 503)
     message = await refusal(Fetcher(allow=HERE, timeout_seconds=30), server.url())
-    assert "answered 503 Service Unavailable" in message
+    assert "returned 503 Service Unavailable" in message
     assert len(server.asked) == 1
 
 
@@ -349,13 +349,15 @@ async def test_redirects(server: WebServer) -> None:
     server.routes["/2"] = Answer(b"end")
     assert (await content(Fetcher(allow=HERE, max_redirects=2), server.url("/0"))).data == b"end"
     message = await refusal(Fetcher(allow=HERE, max_redirects=1), server.url("/0"))
-    assert message == f"{server.url('/0')}: redirects more often than 1 times"
+    assert message == f"{server.url('/0')}: exceeds the limit of redirects, which is 1"
 
 
 async def test_redirect_loop(server: WebServer) -> None:
     """A redirect loop ends at the limit."""
     server.routes["/"] = Answer(status=302, headers={"Location": "/"})
-    assert "more often than 3 times" in await refusal(Fetcher(allow=HERE), server.url())
+    assert "exceeds the limit of redirects, which is 3" in await refusal(
+        Fetcher(allow=HERE), server.url()
+    )
     assert len(server.asked) == 4
 
 
@@ -528,7 +530,7 @@ async def test_messages_hold_no_secret(server: WebServer) -> None:
     address = server.url("/a?token=hidden1").replace("//", "//user:hidden3@")
     message = await refusal(Fetcher(allow=HERE), address)
     home = server.url("/")
-    expected = f"{home}a?... (redirected to {home}b?...): answered 404 Not Found"
+    expected = f"{home}a?... (redirected to {home}b?...): returned 404 Not Found"
     assert message == expected
 
 
@@ -536,10 +538,10 @@ async def test_a_name_that_hides(server: WebServer) -> None:
     """If a name is given for an address, messages use only that name, also after a redirect."""
     server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
     message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
-    assert message == "the manual (redirected): answered 404 Not Found"
+    assert message == "the manual (redirected): returned 404 Not Found"
     partly = server.url("/*")
     message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name=partly)
-    assert message == f"{partly} (redirected to {server.url('')}): answered 404 Not Found"
+    assert message == f"{partly} (redirected to {server.url('')}): returned 404 Not Found"
     assert "the manual: its host is not at a public" in await refusal(
         Fetcher(), server.url(), name="the manual"
     )

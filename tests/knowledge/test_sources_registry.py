@@ -113,7 +113,7 @@ async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
     assert (await read(first)).data == b"text"
     with pytest.raises(SourceError) as caught:
         await read(second)
-    assert str(caught.value) == f"{server.url('/{{ .secrets.TOKEN }}/b')}: answered 404 Not Found"
+    assert str(caught.value) == f"{server.url('/{{ .secrets.TOKEN }}/b')}: returned 404 Not Found"
 
 
 def test_uris_are_the_documents_own(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> Non
     assert item.uri == "{{ .env.PLACE }}/{{ .secrets.TOKEN }}/pages"
     with pytest.raises(SourceError) as caught:
         await read(item)
-    assert str(caught.value) == f"{item.uri}: answered 404 Not Found"
+    assert str(caught.value) == f"{item.uri}: returned 404 Not Found"
     assert server.asked[0].target == "/hidden/1/pages"
 
 

@@ -51,7 +51,7 @@ async def add_documents(
     """
     added = [read_document(one, f"documents[{number}]") for number, one in enumerate(documents)]
     if not added:
-        raise UsageError("there is no document to add")
+        raise UsageError("there are no documents to add")
     await call(corpus.kb.catalog.added.put, corpus.kb.namespace, added)
     return await ingest(corpus, wait=True, added={one.uri for one in added}, run_id=run_id)
 

@@ -19,8 +19,8 @@ _ATTRIBUTE = rf"{_NAME}(?:[ \t\n\f\r]*+={_VALUE})?+"
 _TOKEN = re.compile(
     rf"<(/?)([a-zA-Z][^ \t\n\f\r/>]*+)((?:[ \t\n\f\r/]++|{_ATTRIBUTE})*+)>"
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))"
-    r"|<(?:[!?]|/[^a-zA-Z])[^>]*+>?"  # a doctype, an instruction, or a comment gone wrong
-    r"|(<)/?[a-zA-Z]",  # a tag without end
+    r"|<(?:[!?]|/[^a-zA-Z])[^>]*+>?"  # a doctype, an instruction, or a malformed comment
+    r"|(<)/?[a-zA-Z]",  # an unclosed tag
     re.DOTALL,
 )
 _READ_ATTRIBUTE = re.compile(rf"({_NAME})(?:[ \t\n\f\r]*+=({_VALUE}))?+")

@@ -158,7 +158,7 @@ class Fetcher:
             place = f" to {shown(origin(url) if hidden else str(url))}"
             hop_name = f"{name} (redirected{'' if url.host == hidden_host else place})"
             url = parsed(str(url), hop_name)
-        raise SourceError(f"{name}: redirects more often than {self._max_redirects} times")
+        raise SourceError(f"{name}: exceeds the limit of redirects, which is {self._max_redirects}")
 
     async def _ask(self, hop: _Hop) -> Content | str | None:
         """Return the document, None if it has not changed, or the address of a redirect."""
@@ -205,7 +205,7 @@ class Fetcher:
         if status in _REDIRECTS and "location" in headers:
             return str(headers["location"])
         if status not in (HTTPStatus.OK, HTTPStatus.NON_AUTHORITATIVE_INFORMATION):
-            message = f"{hop.name}: answered {_phrase(status)}"
+            message = f"{hop.name}: returned {_phrase(status)}"
             if status in _TRANSIENT:
                 raise _TransientError(message, _retry_after(headers))
             raise SourceError(message)
@@ -280,7 +280,7 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
         try:
             return await client.send(request, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            failure = httpx.ConnectError(str(error) or "the connection took too long")
+            failure = httpx.ConnectError(str(error) or "the connection timed out")
             failure.__cause__ = error
     raise failure
 
