@@ -23,6 +23,7 @@ _NOT_OURS = ("examples/quickstart/docs/", "tests/knowledge/pages/")
 _VOLATILE = (
     (re.compile(r"\d+\.\d+ s"), "# s"),
     (re.compile(r"\(\d+/s\)"), "(#/s)"),
+    (re.compile(r"\d+\.\d +\d+\.\d *$", re.MULTILINE), "# #"),  # the latencies of an evaluation
     (re.compile(r"\b0\.(\d)\d+\b"), r"0.\1#"),
 )
 
