@@ -24,4 +24,6 @@ class ChannelDeclaration(Declaration):
         "Without reducers, an update replaces the value, and tasks that run at the same time "
         "cannot both write it.",
     )
-    default: JsonValue = Field(None, description="The value at the start of each run of a thread.")
+    default: JsonValue = Field(
+        None, description="The value at the start of every turn of a thread."
+    )

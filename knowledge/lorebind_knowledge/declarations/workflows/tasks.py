@@ -39,8 +39,9 @@ class ParallelTask(TaskBase):
     strategy: Strategy = Field(
         "wait_all",
         description="What happens if a branch fails. `wait_all`: the other branches finish, then "
-        "the task fails; `fail_fast`: the other branches are cancelled; `best_effort`: the branch "
-        "has the output null; `race`: the first branch that succeeds gives the output.",
+        "the task fails; `fail_fast`: the other branches are cancelled; `best_effort`: the outputs "
+        "of the branch are null; `race`: the first branch that succeeds ends the task, and the "
+        "others are cancelled.",
     )
 
     def flows(self) -> Sequence[Sequence[TaskBase]]:
