@@ -40,8 +40,7 @@ class PerProcess(Generic[T]):
         self._loaded: tuple[int, T] | None = None
 
     def get(self) -> T:
-        """Return the loaded object. If loading raises, the error is raised and the next call
-        retries."""
+        """Return the loaded object. If loading fails, raise its error; the next call retries."""
         with self._loading:
             if self._loaded is None or self._loaded[0] != os.getpid():
                 _inherited.append(self._loaded)

@@ -1,4 +1,4 @@
-"""Files below a folder, opened so that no link leads outside, even if links change meanwhile."""
+"""Files below a folder, opened so that no link leads outside, not even a link created later."""
 
 from __future__ import annotations
 
