@@ -245,7 +245,7 @@ def test_run_refuses_the_private_loop() -> None:
     async def inner() -> int:
         return bridge.run(_double(1))
 
-    with pytest.raises(RuntimeError, match="asynchronous twin"):
+    with pytest.raises(RuntimeError, match="async version"):
         bridge.run(inner())
 
 

@@ -146,7 +146,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "lorebind.yaml:20:22: YAML reads 012 as the number 10; write 10, or quote it "
         'to make it a text: "012"',
         "lorebind.yaml:21:5: 'a/b' cannot be an id; an id starts with a letter or "
-        "digit and goes on with letters, digits, '_', '.', '-'",
+        "digit, followed by letters, digits, '_', '.' or '-'",
         "lorebind.yaml:22:5: knowledge base 'a/b' uses unknown embedder 'remoet'; did "
         "you mean 'remote'; known: remote, tests",
         "lorebind.yaml:24:24: top_k is 99; expected 1 to 50",
@@ -160,7 +160,7 @@ def test_a_project_with_mistakes_of_all_kinds(tmp_path):
         "workflows/first.yaml:3:24: type 'int' is not supported; did you mean "
         "'integer'; known: array, boolean, integer, number, object, string",
         "workflows/first.yaml:4:8: expected text, a number, a boolean, a list or a "
-        "mapping, got a date; quote it to make it a text",
+        "mapping, got a date; quote it to make it text",
         "workflows/first.yaml:4:31: YAML reads {{ … }} without quotes as a mapping; "
         'put quotes around it: "{{ .env.NAME }}"',
         "workflows/first.yaml:6:15: unknown key 'embeder'; did you mean 'embedder'; "

@@ -96,27 +96,28 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases: [{{id: a, sources: [{{type: file_glob, path: '{'{a,b}' * 9}'}}]}}]",
-            "2:55: the braces of '{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' stand for more "
-            "than 256 patterns; write '*' for what may be anything, or several patterns",
+            "2:55: the braces of '{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' expand to more "
+            "than 256 patterns; write '*' for a part that can be anything, or write several "
+            "patterns",
         ),
         (
             "knowledge_bases: [{id: a, sources: [{type: cloud_storage, provider: memory, bucket: b,"
             " pattern: '{1..1000000}{{a,b},{c,d}}'}]}]",
-            "2:88: the braces of '{1..1000000}{{a,b},{c,d}}' stand for more than 256 patterns; "
-            "write '*' for what may be anything, or several patterns",
+            "2:88: the braces of '{1..1000000}{{a,b},{c,d}}' expand to more than 256 patterns; "
+            "write '*' for a part that can be anything, or write several patterns",
         ),
         (
             f"autoload: {{include: ['{'{a,' * 65}']}}",
-            f"2:22: '{'{a,' * 20}...' has more than 64 times '{{'; write several patterns",
+            f"2:22: '{'{a,' * 20}...' contains '{{' more than 64 times; write several patterns",
         ),
         (
             "autoload: {include: [a], exclude: ['**/a/**/b/**/c/**/d/*{*,x}/e']}",
-            "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' has more than 4 times '**'; "
-            "name the folders between, or write '*' for one",
+            "2:36: '**/a/**/b/**/c/**/d/*{*,x}/e' contains '**' more than 4 times; "
+            "name the folders, or write '*' for a single folder",
         ),
         (
             f"autoload: {{include: ['{'a' * 5000}']}}",
-            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; write several",
+            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; write several patterns",
         ),
         (
             "autoload: {include: [/etc/*.yaml]}",
@@ -125,8 +126,8 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases: [{{id: a b, {SOURCES}}}]",
-            "2:20: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
-            "letters, digits, '_', '.', '-'",
+            "2:20: 'a b' cannot be an id; an id starts with a letter or digit, followed by "
+            "letters, digits, '_', '.' or '-'",
         ),
         (
             f"knowledge_bases:\n- id: a\n  {SOURCES}\n  retrieval: {{top_k: 0}}",
@@ -142,7 +143,7 @@ def _problems(tmp_path, text):
         ),
         (
             f"knowledge_bases:\n- id: a\n  {SOURCES}\n  metadata: {{x: {{y: 1}}}}",
-            "5:14: metadata holds texts, numbers, booleans, and lists of them",
+            "5:14: metadata values are text, numbers, booleans, or lists of these",
         ),
         (
             "models: [{id: m, provider: openai}]",
@@ -155,7 +156,7 @@ def _problems(tmp_path, text):
         (
             "knowledge: [{id_ref: a, top_k: 5, retrieval: {top_k: 5}}]\n"
             f"knowledge_bases: [{{id: a, {SOURCES}}}]",
-            "2:47: top_k is set twice: here and beside 'retrieval'; keep one of them",
+            "2:47: top_k is set twice: here and next to 'retrieval'; keep one of them",
         ),
         (
             "knowledge: [{id_ref: 3}]",
@@ -168,8 +169,8 @@ def _problems(tmp_path, text):
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], input: {a b: {}}}]",
-            "2:58: 'a b' cannot be an id; an id starts with a letter or digit and goes on with "
-            "letters, digits, '_', '.', '-'",
+            "2:58: 'a b' cannot be an id; an id starts with a letter or digit, followed by "
+            "letters, digits, '_', '.' or '-'",
         ),
         (
             "workflows: [{id: w, tasks: [{id: t, prompt: p}], "

@@ -59,12 +59,12 @@ def test_which_arguments_are_made() -> None:
         (
             "    class: a:B\n    config:\n      x: { factory: 5 }",
             7,
-            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+            "x cannot be created; write { factory: 'package.module:Name', config: { … } }",
         ),
         (
             "    class: a:B\n    config:\n      x: { factory: a:b, config: [1] }",
             7,
-            "x cannot be made; write { factory: 'package.module:Name', config: { … } }",
+            "x cannot be created; write { factory: 'package.module:Name', config: { … } }",
         ),
         (
             "    class: a:B\n    config:\n      x: { class: a:B, config: { y: { class: ab } } }",

@@ -236,7 +236,7 @@ MISSHAPEN = {
         "class y:\n    Declaration = dict\n    make = None",
     ),
     "z": (
-        "its Declaration does not say provider: Literal['z']",
+        "its Declaration does not declare provider: Literal['z']",
         "from typing import Literal\n"
         "from lorebind_knowledge.declarations.embedders import EmbedderBase\n"
         "class D(EmbedderBase):\n    provider: Literal['other']\n"

@@ -10,7 +10,7 @@ from lorebind_knowledge.declarations.base import Declaration
 
 
 class HtmlDeclaration(Declaration):
-    """How HTML pages are converted to text."""
+    """Settings for converting HTML pages to text."""
 
     extractor: Literal["built_in", "trafilatura"] = Field(
         "built_in",
@@ -20,7 +20,7 @@ class HtmlDeclaration(Declaration):
 
 
 class PreprocessDeclaration(Declaration):
-    """How documents are cleaned before they are split into chunks."""
+    """Settings for cleaning documents before they are split into chunks."""
 
     dedupe: bool = Field(
         True,
