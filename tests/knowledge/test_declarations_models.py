@@ -117,7 +117,8 @@ def _problems(tmp_path, text):
         ),
         (
             f"autoload: {{include: ['{'a' * 5000}']}}",
-            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; write several patterns",
+            f"2:22: the pattern '{'a' * 60}...' is longer than 4096 characters; "
+            "write several patterns",
         ),
         (
             "autoload: {include: [/etc/*.yaml]}",
