@@ -1,4 +1,4 @@
-"""The script that writes the reference of the YAML, as a module."""
+"""The script that writes the YAML reference, as a module."""
 
 from __future__ import annotations
 

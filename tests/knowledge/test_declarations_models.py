@@ -1,4 +1,4 @@
-"""The declarations: what is refused, in which words, and at which place."""
+"""The declarations: what is refused, with which message, and at which position."""
 
 import pytest
 from pydantic import ValidationError
@@ -181,12 +181,12 @@ def _problems(tmp_path, text):
     ],
 )
 def test_what_is_refused(tmp_path, text, message):
-    """One fault, one message, at the key that is at fault."""
+    """One fault gives one message, at the faulty key."""
     assert _problems(tmp_path, text) == [message]
 
 
 def test_whole_numbers_are_numbers_and_words_are_not():
-    """Strictness lets an integer be a number, and lets nothing else be what it is not."""
+    """Strict validation accepts an integer as a number, but makes no other conversion."""
     assert RetrievalDeclaration(min_score=1).min_score == 1.0
     assert RetrievalDeclaration(min_score=0).min_score == 0.0
     for wrong in [{"top_k": "5"}, {"top_k": True}, {"min_score": True}, {"top_k": 5.0}]:
@@ -195,7 +195,7 @@ def test_whole_numbers_are_numbers_and_words_are_not():
 
 
 def test_the_overlap_fits_a_size_that_is_given_alone():
-    """It is 120 characters, or an eighth of a size that has no room for them."""
+    """The default overlap is 120 characters, or an eighth of a size that is too small for it."""
     assert ChunkingDeclaration().overlap == 120
     assert ChunkingDeclaration(size=121).overlap == 120
     assert ChunkingDeclaration(size=120).overlap == 15
@@ -203,7 +203,7 @@ def test_the_overlap_fits_a_size_that_is_given_alone():
 
 
 def test_a_binding_overrides_every_field_of_retrieval():
-    """The fields are those of `retrieval`, and each may be null."""
+    """A binding has the fields of `retrieval`, and each can be null."""
     for name in RetrievalDeclaration.model_fields:
         binding = BindingDeclaration.model_validate({"id": "a", name: None})
         assert binding.overrides() == {name: None}
@@ -212,7 +212,7 @@ def test_a_binding_overrides_every_field_of_retrieval():
 
 
 def test_overrides_are_what_was_written_and_know_where(tmp_path):
-    """Flat and nested fields come together, each with its own place."""
+    """Direct and nested overrides are merged, each with its own position."""
     (tmp_path / "lorebind.yaml").write_text(
         f"name: demo\nknowledge_bases: [{{id: a, {SOURCES}}}]\n"
         "knowledge:\n  - id_ref: a\n    min_score: null\n    retrieval:\n      top_k: 3\n"
@@ -227,7 +227,7 @@ def test_overrides_are_what_was_written_and_know_where(tmp_path):
 
 
 def test_a_declaration_from_python_has_no_place():
-    """It says so, and equals the same declaration from a file."""
+    """A declaration from Python has no position, and equals the same declaration from a file."""
     task = BasicTask(id="t", prompt="p")
 
     assert str(task.position("prompt")) == "<python>:0:0"
@@ -235,13 +235,13 @@ def test_a_declaration_from_python_has_no_place():
 
 
 def test_declarations_do_not_change():
-    """They are frozen."""
+    """Declarations are frozen."""
     with pytest.raises(ValidationError):
         ChunkingDeclaration().size = 100  # type: ignore[misc]  # that it is refused is the point
 
 
 def test_pydantic_does_not_repeat_a_secret():
-    """A literal given in Python is refused without being shown."""
+    """A literal secret given in Python is refused without being shown."""
     with pytest.raises(ValidationError) as caught:
         ModelDeclaration(id="m", provider="openai", model="x", api_key="sk-hidden")
     assert "sk-hidden" not in str(caught.value)
@@ -260,12 +260,12 @@ def test_pydantic_does_not_repeat_a_secret():
     ],
 )
 def test_inputs_accept_their_json_type(kind, value, accepted):
-    """A boolean is no number, and an integer is one."""
+    """A boolean is not a number, and an integer is one."""
     assert InputDeclaration(type=kind).accepts(value) is accepted
 
 
 def test_every_field_is_described():
-    """The schema and the reference page are made from the descriptions."""
+    """Every field has a description, for the schema and the reference page."""
     models = [getattr(declarations, name) for name in declarations.__all__]
     for model in models:
         if isinstance(model, type) and issubclass(model, Declaration):

@@ -1,4 +1,4 @@
-"""The reference page says what the declarations say."""
+"""The reference page matches the declarations."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ anchor, reference_page = reference.anchor, reference.reference_page
 
 
 def test_the_page_is_the_generated_one():
-    """What is committed is what the declarations say now."""
+    """The committed page is up to date."""
     committed = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
     assert committed == reference_page(), f"renew the page: {COMMAND}"
 
