@@ -56,7 +56,7 @@ class KnowledgeBaseDeclaration(Declaration):
     )
     ingest: Literal["manual", "on_start"] = Field(
         "manual",
-        description="When documents are ingested. `manual`: only on request; `on_start`: also "
+        description="The time of the ingest. `manual`: only on request; `on_start`: also "
         "before the knowledge base is first used.",
     )
     sources: list[SourceDeclaration] = Field(
@@ -73,15 +73,15 @@ class KnowledgeBaseDeclaration(Declaration):
     )
     chunking: AnyChunking = Field(
         default_factory=lambda: PLACES["chunkers"].read({}),
-        description="How documents are split into chunks.",
+        description="The strategy for splitting documents into chunks.",
     )
     preprocess: PreprocessDeclaration = Field(
         default_factory=PreprocessDeclaration,
-        description="How documents are cleaned before they are split into chunks.",
+        description="The cleaning of documents before they are split into chunks.",
     )
     retrieval: RetrievalDeclaration = Field(
         default_factory=RetrievalDeclaration,
-        description="How the knowledge base is searched. A binding can override each field.",
+        description="Settings for searches and prompts. A binding can override each field.",
     )
     metadata: MetadataMap = Field(
         default_factory=dict,

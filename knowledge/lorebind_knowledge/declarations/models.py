@@ -76,8 +76,8 @@ class ModelDeclaration(Declaration):
     )
     tokenizer: TokenizerDeclaration | None = Field(
         None,
-        description="How tokens are counted for `max_tokens`. By default, chosen by the model's "
-        "name.",
+        description="The tokenizer that counts tokens for `max_tokens`. By default, the model's "
+        "name selects it.",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""`preprocess:` how documents are cleaned before they are split into chunks."""
+"""`preprocess:` the cleaning of documents before they are split into chunks."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ class PreprocessDeclaration(Declaration):
         "are always removed.",
     )
     html: HtmlDeclaration = Field(
-        default_factory=HtmlDeclaration, description="How HTML pages are converted to text."
+        default_factory=HtmlDeclaration, description="The conversion of HTML pages to text."
     )

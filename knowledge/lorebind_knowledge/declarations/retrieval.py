@@ -46,14 +46,14 @@ NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer 
 """The default of `fallback`: the text that replaces passages in a prompt."""
 
 Strategy: TypeAlias = Literal["similarity", "lexical", "mmr", "hybrid", "rerank"]
-"""How passages are ranked."""
+"""A method of ranking passages."""
 _WORDS = ("turns", "none")
 ScoredOn: TypeAlias = Literal["dense", "lexical", "fused", "rerank"]
 """A score of a passage that `min_score` can be compared with."""
 
 
 class SmoothingDeclaration(Declaration):
-    """How much the scores of similar documents raise the score of a passage."""
+    """Smoothing: the scores of similar documents raise the score of a passage."""
 
     weight: float = Field(
         0,
@@ -70,7 +70,7 @@ class SmoothingDeclaration(Declaration):
 
 
 class FusionDeclaration(Declaration):
-    """How the results of the vector search and the word search are merged into one ranking."""
+    """Settings for merging the results of vector search and word search into one ranking."""
 
     method: Literal["weighted", "rrf"] = Field(
         "weighted",
@@ -96,7 +96,7 @@ class FusionDeclaration(Declaration):
     )
     smoothing: SmoothingDeclaration = Field(
         default_factory=SmoothingDeclaration,
-        description="weighted: how much similar documents raise the score of a passage.",
+        description="weighted: settings for raising the score of a passage by similar documents.",
     )
     rank_constant: int = Field(
         60,
@@ -232,7 +232,7 @@ class _OrWord:
 
 
 class RetrievalDeclaration(Declaration):
-    """How a knowledge base is searched, and how its passages are put into a prompt."""
+    """Settings for searching a knowledge base and for putting its passages into a prompt."""
 
     strategy: Strategy = Field(
         "hybrid",
@@ -266,7 +266,7 @@ class RetrievalDeclaration(Declaration):
     )
     fusion: FusionDeclaration = Field(
         default_factory=FusionDeclaration,
-        description="How the results of vectors and words are merged.",
+        description="Settings for merging the results of vectors and words.",
     )
     mmr_lambda: float = Field(
         0.7,
@@ -280,9 +280,9 @@ class RetrievalDeclaration(Declaration):
     )
     condense: Annotated[CondenseDeclaration, _OrWord()] = Field(
         default_factory=lambda: CondenseDeclaration.model_validate("turns"),
-        description="How a question is searched that follows others in a conversation. `turns`: "
-        "a question of fewer than 10 words is searched together with the question before it; "
-        "`{ model: ID }`: a chat model rewrites the question to be understood without the "
+        description="The search text for a question that follows others in a conversation. "
+        "`turns`: a question of fewer than 10 words is searched together with the question before "
+        "it; `{ model: ID }`: a chat model rewrites the question to be understood without the "
         "conversation; `none`: the question is searched as it is.",
     )
     max_per_document: int | None = Field(
@@ -307,17 +307,17 @@ class RetrievalDeclaration(Declaration):
     )
     render: Render = Field(
         "bullets",
-        description="How passages are written into a prompt: `bullets`, `json`, `xml` or "
+        description="The format of passages in a prompt: `bullets`, `json`, `xml` or "
         "`markdown`; a template for each passage, such as `{{ .marker }} {{ .content }}`; or the "
         "name of a file with such a template.",
     )
     on_weak: Literal["give", "fallback"] = Field(
         "give",
-        description="What happens on a weak match: the best passage is less similar to the "
+        description="The response to a weak match: the best passage is less similar to the "
         "question than answers usually are with this embedder. `give`: the prompt contains the "
         "passages and a note that they match weakly; `fallback`: the text of `fallback` is used "
-        "instead. Weak matches are detected only for embedders with a known level, and only "
-        "without `min_score`.",
+        "instead. Weak matches are detected only without `min_score`, and only for embedders whose "
+        "usual scores of answers are known, such as `local`.",
     )
     fallback: str = Field(
         NOTHING_FOUND,
@@ -338,12 +338,12 @@ class RetrievalDeclaration(Declaration):
     )
     on_error: Literal["fail", "fallback", "skip"] = Field(
         "fail",
-        description="What happens if the search fails. `fail`: the call ends with the error; "
+        description="The response to a failed search. `fail`: the call ends with the error; "
         "`fallback`: the text of `fallback` is used instead; `skip`: the prompt contains nothing.",
     )
     tool_fallback: Literal["never", "auto", "escalate"] = Field(
         "never",
-        description="What the model can do if the match is weak or too little is found. `auto`: it "
-        "gets a tool to search with its own words; `escalate`: it must call a tool before it "
-        "answers; `never`: it gets no additional tool.",
+        description="The options of the model if the match is weak or too little is found. "
+        "`auto`: it gets a tool to search with its own words; `escalate`: it must call a tool "
+        "before it answers; `never`: it gets no additional tool.",
     )

@@ -65,7 +65,7 @@ class KnowledgeTool(BindingBase):
     )
     description: str = Field(
         "",
-        description="What the knowledge base contains, for the model. By default the description "
+        description="The contents of the knowledge base, for the model. By default the description "
         "of the knowledge base.",
     )
 

@@ -1,4 +1,6 @@
-"""Writes the files next to it with the previous version, the last whose stores hold texts.
+"""Writes the files next to it with the previous version.
+
+It was the last version whose stores held texts and words.
 
 Run `python -m tests.knowledge.earlier.make DSN` in the folder that contains `tests`, with a Python
 in which commit baa1c8e is installed. DSN is that of an empty database with the extension `vector`.

@@ -30,7 +30,7 @@ class EdgeDeclaration(Declaration):
 
 
 class CacheDeclaration(Declaration):
-    """How long the output of a task is reused for the same work."""
+    """A time limit for reusing the output of a task for the same work."""
 
     label: ClassVar[str] = "cache"
 

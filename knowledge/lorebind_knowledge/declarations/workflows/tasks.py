@@ -38,7 +38,7 @@ class ParallelTask(TaskBase):
     )
     strategy: Strategy = Field(
         "wait_all",
-        description="What happens if a branch fails. `wait_all`: the other branches finish, then "
+        description="The response to a failed branch. `wait_all`: the other branches finish, then "
         "the task fails; `fail_fast`: the other branches are cancelled; `best_effort`: the outputs "
         "of the branch are null; `race`: the first branch that succeeds ends the task, and the "
         "others are cancelled.",
@@ -89,7 +89,7 @@ class CollectionTask(TaskBase):
         10_000, ge=1, description="Maximum length of the list. A longer list is an error."
     )
     strategy: Strategy = Field(
-        "wait_all", description="What happens if an item fails: the same values as in `parallel`."
+        "wait_all", description="The response to a failed item; the same values as in `parallel`."
     )
 
     @model_validator(mode="after")
