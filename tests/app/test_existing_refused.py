@@ -131,7 +131,7 @@ DOES: dict[str, Callable[[Project], object]] = {
 def test_what_writes_or_reads_an_index(does: str, tmp_path: Path) -> None:
     store = filled()
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
-        with pytest.raises(ReadOnlyError, match=r"filled by others.*searched and nothing else"):
+        with pytest.raises(ReadOnlyError, match=r"filled by another program.*only be searched"):
             DOES[does](project)
         assert project.purge(dry_run=False) == []
     assert len(store.similarity_search(QUESTION, k=999)) == len(DOCUMENTS)

@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
         contextlib.closing(Catalog(tmp_path / "file" / "x.db")) as catalog,
-        pytest.raises(StoreError, match=r"cannot make the folder .*file: "),
+        pytest.raises(StoreError, match=r"cannot create the folder .*file: "),
     ):
         start_run(catalog)
 

@@ -164,7 +164,10 @@ def test_ids_longer_than_names(dsn: str, make_service: Callable[..., KnowledgeSe
 @pytest.mark.parametrize(
     ("catalog", "message"),
     [
-        ({}, r"vector_dbs\[0\]\.catalog: the catalog names no place; write either 'path' or 'dsn'"),
+        (
+            {},
+            r"vector_dbs\[0\]\.catalog: the catalog has no location; write either 'path' or 'dsn'",
+        ),
         ({"path": "a.db", "dsn": DSN}, r"catalog\.dsn: path and dsn are both given"),
         ({"path": "a.db", "schema": "s"}, r"catalog\.schema: a SQLite file has no schemas"),
         ({"dsn": "postgresql://me:hush@host/db"}, r"catalog\.dsn: dsn holds a literal value"),
@@ -190,7 +193,7 @@ def test_declarations_that_cannot_be(tmp_path: Path, catalog: dict[str, Any], me
 def test_vectors_in_memory(tmp_path: Path, database: dict[str, Any]) -> None:
     """A catalog that outlives its vectors would say that they are there."""
     data = declared({**database, "id": "q", "catalog": {"path": "a.db"}})
-    with pytest.raises(ConfigurationError, match="gone when the process ends"):
+    with pytest.raises(ConfigurationError, match="lost when the process ends"):
         build_project(data, root=tmp_path, environ={})
 
 

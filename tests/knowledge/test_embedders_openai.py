@@ -467,7 +467,7 @@ def test_known_dimension(kind: Any, given: dict[str, Any], dimension: int | None
     [
         ("text-embedding-3-small", {"dimension": 1537}, "expected at most 1536"),
         ("text-embedding-ada-002", {"dimension": 512}, "expected 1536"),
-        ("own", {"base_url": "127.0.0.1/v1"}, "not an address on the web"),
+        ("own", {"base_url": "127.0.0.1/v1"}, "is not a web address"),
         ("own", {"retry": {"backoff_ms": 9, "max_backoff_ms": 8}}, "at most max_backoff_ms, 8"),
     ],
 )

@@ -145,11 +145,11 @@ async def test_a_stage_that_would_fail(bench: Bench, stage: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([{}], r"stages\[0\]: the stage is that before it; write at least one of strategy"),
+        ([{}], r"stages\[0\]: the stage changes nothing; write at least one of strategy"),
         ([{"min_score": 2}], r"stages\[0\]\.min_score: "),
         ([{"min_scor": 0.2}], r"min_scor: unknown key 'min_scor'; did you mean 'min_score'"),
         ([{"strategy": "keywords"}], r"stages\[0\]\.strategy: "),
-        ([{"strategy": None}], r"stages\[0\]\.strategy: a strategy has to be named"),
+        ([{"strategy": None}], r"stages\[0\]\.strategy: strategy cannot be null"),
         ([{"min_score": 0.1}] * 6, r"stages: "),
     ],
 )

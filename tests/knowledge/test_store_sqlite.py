@@ -388,7 +388,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
         closing(SqliteStore(tmp_path / "file" / "store.db")) as store,
-        pytest.raises(StoreError, match=r"file: File exists; make .* or choose another place"),
+        pytest.raises(StoreError, match=r"file: File exists; make .* or choose another location"),
     ):
         put(store, 1)
     with (
@@ -425,7 +425,7 @@ for attempt in (
         nothing, first, second = finish(start(script, path)).splitlines()
         assert nothing == "[]"
         assert "unable to open" in first
-        assert "cannot make the folder" in second
+        assert "cannot create the folder" in second
         folder.chmod(0o755)
         with closing(SqliteStore(path)) as store:
             put(store, 1)
