@@ -258,7 +258,7 @@ async def test_a_server_that_wants_no_key(tmp_path: Path, server: EmbeddingServe
 @pytest.mark.parametrize("key", ["", "sk-abc\n", "sk abc", "sk-ä", "sk\0"])
 async def test_a_key_that_cannot_be(server: EmbeddingServer, key: str) -> None:
     """A key that cannot be sent is an error that does not show it, and nothing is sent."""
-    with pytest.raises(EmbedderError, match="the API key is empty or holds") as caught:
+    with pytest.raises(EmbedderError, match="the API key is empty or contains") as caught:
         await embed_query(openai_embedder(server, api_key=lambda: key), "a")
     assert not key or key not in str(caught.value)
     assert server.bodies == []
@@ -315,11 +315,11 @@ async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> 
         (refusal(429, "slow down", Retry_After="3"), "429 - slow down; gave up after 2 tries"),
         (refusal(500, "oops"), "500"),
         (Reply(503, "<html>" + "x" * 9000, {"Content-Type": "text/html"}), "503"),
-        (Reply(body="{not json"), "the answer holds no embeddings"),
-        (Reply(body="<html>", headers={"Content-Type": "text/html"}), "holds no embeddings"),
-        (Reply(body={"object": "list", "data": []}), "holds no embeddings"),
-        (Reply(body={"data": [{"embedding": "AAA="}]}), "holds no embeddings"),
-        (Reply(body=[1]), "holds no embeddings"),
+        (Reply(body="{not json"), "the answer contains no embeddings"),
+        (Reply(body="<html>", headers={"Content-Type": "text/html"}), "contains no embeddings"),
+        (Reply(body={"object": "list", "data": []}), "contains no embeddings"),
+        (Reply(body={"data": [{"embedding": "AAA="}]}), "contains no embeddings"),
+        (Reply(body=[1]), "contains no embeddings"),
         (Reply(drop=True), "Connection error"),
     ],
 )

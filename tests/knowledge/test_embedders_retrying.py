@@ -261,7 +261,7 @@ async def test_one_text_that_is_too_large() -> None:
     """It is named as the trouble, and later batches are as large as before."""
     provider = Provider()
     embedder = steady(provider)
-    with pytest.raises(EmbedderError, match=r"make chunking\.size smaller"):
+    with pytest.raises(EmbedderError, match=r"lower chunking\.size"):
         await embed_documents(embedder, ["a", "b", "too long", "c"])
     assert embedder.batch_size == 8
     await embed_documents(embedder, ["x"] * 8)

@@ -199,7 +199,7 @@ async def test_a_cross_encoder_of_ones_own(hub: HubServer, tmp_path: Path) -> No
     hub.publish("acme/judge", files | {"two.onnx": two})
     (figure,) = await rerank_texts(reranker(tmp_path, "acme/judge", file="good.onnx"), "q", ["a"])
     assert figure == pytest.approx(0.5)
-    with pytest.raises(RerankerError, match="gives 2 figures for a pair; expected 1"):
+    with pytest.raises(RerankerError, match="returns 2 scores per pair; expected 1"):
         await rerank_texts(reranker(tmp_path, "acme/judge", file="two.onnx"), "q", ["a"])
 
 

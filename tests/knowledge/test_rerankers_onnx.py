@@ -147,7 +147,7 @@ async def test_files_of_another_kind(tmp_path: Path) -> None:
     assert "cannot load the model" in await refusal(OnnxReranker(tokenizer, tokenizer))
     other = tmp_path / "other.json"
     other.write_text("{}")
-    assert "is no tokenizer.json" in await refusal(OnnxReranker(path, other))
+    assert "is not a tokenizer.json" in await refusal(OnnxReranker(path, other))
     three = made(tmp_path / "three", model={"classes": 3})
     assert "shape (2, 3) for 2 pairs; expected (2, 1) or (2, 2)" in await refusal(three)
     names = made(tmp_path / "names", model={"inputs": "input_ids attention_mask pixels"})

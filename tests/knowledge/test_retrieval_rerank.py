@@ -131,7 +131,7 @@ async def test_documents_that_are_dropped() -> None:
 
 async def test_documents_of_its_own() -> None:
     """A class that writes new documents cannot be a reranker, and is named."""
-    with pytest.raises(RerankerError, match="Compressor makes documents of its own"):
+    with pytest.raises(RerankerError, match="Compressor returns new documents"):
         await judged(own=True)
 
 
@@ -180,7 +180,7 @@ def test_what_can_be_a_reranker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("figures", "message"),
     [
-        ([0.5], "1 figures for 2 texts"),
+        ([0.5], "1 scores for 2 texts"),
         ([0.5, 1.5], "figure 1.5; expected 0 to 1"),
         ([float("nan"), 0.5], "figure nan"),
         ([0.5, "good"], "ValueError"),
