@@ -91,7 +91,7 @@ async def test_the_same_model(bench: Bench, same: EmbeddingServer) -> None:
     before, old = await bench.visible(), bench.entry
     move(bench, same)
     (notice,) = (await bench.ask("word1a")).notices
-    assert "another model may answer; to check it: lorebind knowledge ingest docs" in notice
+    assert "may serve another model; check it with: lorebind knowledge ingest docs" in notice
     (planned,) = (await bench.plan()).notices
     assert "has another address than at the last ingest" in planned
     report = await bench.ingest()

@@ -312,7 +312,7 @@ async def test_refusals(server: EmbeddingServer, reply: Reply, message: str) -> 
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (refusal(429, "slow down", Retry_After="3"), "429 - slow down; gave up after 2 tries"),
+        (refusal(429, "slow down", Retry_After="3"), "429 - slow down; gave up after 2 attempts"),
         (refusal(500, "oops"), "500"),
         (Reply(503, "<html>" + "x" * 9000, {"Content-Type": "text/html"}), "503"),
         (Reply(body="{not json"), "the answer contains no embeddings"),

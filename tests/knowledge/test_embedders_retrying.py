@@ -122,7 +122,7 @@ async def test_tries_are_bounded() -> None:
     """After the last try the error says how many there were, and keeps the provider's own."""
     failures = [ProviderError(503, f"down {number}") for number in range(9)]
     provider = Provider(*failures)
-    with pytest.raises(EmbedderError, match=r"down 3; gave up after 4 tries; .*later") as caught:
+    with pytest.raises(EmbedderError, match=r"down 3; gave up after 4 attempts; .*later") as caught:
         await embed_documents(steady(provider, retry=RetryConfig(attempts=4)), ["a"])
     assert len(provider.calls) == 4
     assert caught.value.__cause__ is failures[3]

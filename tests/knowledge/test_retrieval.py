@@ -207,7 +207,7 @@ async def test_a_weak_match_is_found(bench: Bench) -> None:
     bench.embedder.hit_score = 0.99
     found = await bench.ask("gamma and more", top_k=6)
     assert (len(found), found.verdict) == (6, "weak")
-    assert "'docs' has the cosine" in found.shortfall
+    assert "'docs' has a cosine of" in found.shortfall
     assert bench.diary.data("retrieval_completed")[-1]["verdict"] == "weak"
     assert (await bench.ask("unheard", min_score=0.99)).verdict == "miss"
 
@@ -250,8 +250,8 @@ async def test_a_filter_on_a_key_that_is_nowhere(bench: Bench) -> None:
     assert result.matches == []
     (notice,) = result.notices
     assert notice.startswith(
-        "no document of knowledge base 'docs' has the key 'titel', which the filter names, in its "
-        "metadata; did you mean 'title'; known: "
+        "no document of knowledge base 'docs' has the metadata key 'titel', which the filter "
+        "names; did you mean 'title'; known: "
     )
     without = [{"old": {"$ne": "en"}}, {"$not": {"old": "en"}}, {"old": {"$exists": False}}]
     where = {"$or": [*without, {"lang": {"$in": ["en"]}}, {"titel": "x"}]}

@@ -71,7 +71,7 @@ async def test_a_knowledge_base_is_not_written(bench: Bench) -> None:
     await bench.ingest()
     before = await bench.texts()
     searched = KnowledgeBaseVectorStore(bench.kb)
-    with pytest.raises(UsageError, match=r"'docs' are those of its sources.*a collection"):
+    with pytest.raises(UsageError, match=r"'docs' come from its sources.*a collection"):
         searched.add_documents([Document("by hand")])
     with pytest.raises(UsageError, match="sources"):
         await searched.adelete()

@@ -181,8 +181,8 @@ def test_what_can_be_a_reranker(tmp_path: Path) -> None:
     ("figures", "message"),
     [
         ([0.5], "1 scores for 2 texts"),
-        ([0.5, 1.5], "figure 1.5; expected 0 to 1"),
-        ([float("nan"), 0.5], "figure nan"),
+        ([0.5, 1.5], "score 1.5; expected 0 to 1"),
+        ([float("nan"), 0.5], "score nan"),
         ([0.5, "good"], "ValueError"),
         (7, "TypeError"),
     ],

@@ -131,7 +131,7 @@ async def test_several_knowledge_bases(bench: Bench) -> None:
         ({"strategy": "rerank"}, r"'docs': stage 2 .*needs a reranker"),
         (
             {"strategy": "similarity", "min_score": 0.1, "min_score_on": "lexical"},
-            r"stage 2 .* has no figure 'lexical'; known: dense",
+            r"stage 2 .* has no score 'lexical'; known: dense",
         ),
     ],
 )

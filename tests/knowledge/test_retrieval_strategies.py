@@ -244,7 +244,7 @@ async def test_zero_is_a_threshold(bench: Bench) -> None:
     every = (await ask(bench, QUESTION, "similarity", top_k=50)).matches
     assert any(match.scores["dense"] < 0 for match in every)
     assert (await ask(bench, QUESTION, "similarity", top_k=50, min_score=0)).matches == every
-    with pytest.raises(UsageError, match="no figure 'fused'"):
+    with pytest.raises(UsageError, match="no score 'fused'"):
         await ask(bench, QUESTION, "similarity", min_score=0, min_score_on="fused")
 
 
@@ -257,7 +257,7 @@ async def test_a_figure_that_a_strategy_does_not_have(
 ) -> None:
     """A threshold on it is the caller's mistake, and the message says what there is."""
     await filled(bench, 5)
-    with pytest.raises(UsageError, match=rf"{strategy}.* no figure '{figure}'.*dense"):
+    with pytest.raises(UsageError, match=rf"{strategy}.* no score '{figure}'.*dense"):
         await ask(bench, QUESTION, strategy, min_score=0.1, min_score_on=figure)
 
 
