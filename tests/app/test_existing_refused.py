@@ -176,7 +176,9 @@ def test_several_at_once(tmp_path: Path) -> None:
     with Project.build(declared, root=tmp_path) as project:
         project.ingest("docs")
         for names in (["docs", "old"], ["old", "docs"]):
-            with pytest.raises(UsageError, match=r"'old' is filled by others.*ask them one by one"):
+            with pytest.raises(
+                UsageError, match=r"'old' is filled by others.*search them one by one"
+            ):
                 project.query_many(names, QUESTION)
 
 

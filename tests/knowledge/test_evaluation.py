@@ -184,7 +184,7 @@ async def test_the_better_weight_is_chosen(bench: Bench) -> None:
 async def test_too_few_to_tune(bench: Bench) -> None:
     """Three questions cannot be tuned on."""
     await filled(bench)
-    with pytest.raises(UsageError, match="at least 4 questions with judgements, not 3"):
+    with pytest.raises(UsageError, match="at least 4 questions with judgements, got 3"):
         await tune(bench.kb, dataset({word: word for word in WORDS[:3]}), SIMILARITY)
 
 
@@ -218,7 +218,7 @@ def test_what_the_picture_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", ["plot.gif", "plot", "png"])
 def test_another_ending(tmp_path: Path, name: str) -> None:
     """What cannot be written is refused with what can."""
-    with pytest.raises(UsageError, match=rf"{name}: a plot is written as \.png, \.svg, \.pdf"):
+    with pytest.raises(UsageError, match=rf"{name}: expected a file name with \.png, \.svg, \.pdf"):
         plot_scores(SCORES, "docs", tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -189,7 +189,7 @@ def test_a_wrapper_may_not_take_away_what_a_store_can(tmp_path: Path) -> None:
     loaded = build_project(_data("hooks:lossy"), root=tmp_path)
     middleware = Middleware(loaded.project.wrappers, loaded.environment)
     with pytest.raises(
-        PluginError, match=r"'hooks:lossy': Plain is no ApproximateStore, .* from StoreWrapper"
+        PluginError, match=r"'hooks:lossy': Plain is not an ApproximateStore, .* from StoreWrapper"
     ):
         middleware.store(Approximate())
     assert isinstance(middleware.store(MemoryStore()), VectorStore)
@@ -269,7 +269,7 @@ async def test_what_does_not_pass_is_raised_at_once() -> None:
         await _searched(store)
     assert store.asked == 1
     store = Flaky(*[ConnectionError() for _ in range(9)])
-    with pytest.raises(StoreError, match="it failed; gave up after 3 tries"):
+    with pytest.raises(StoreError, match="it failed; gave up after 3 attempts"):
         await _searched(store)
     assert store.asked == 3
     store = Flaky()
@@ -294,7 +294,9 @@ async def test_what_belongs_to_another_is_never_handed_on(tmp_path: Path) -> Non
         return await Isolation().retrieval(answers)(asked)
 
     async def refused(asked_of: KnowledgeBase, given: QueryResult) -> None:
-        with pytest.raises(StoreError, match="not of these knowledge bases; nothing of the answer"):
+        with pytest.raises(
+            StoreError, match="not belong to these knowledge bases; the whole result"
+        ):
             await isolated(asked_of, given)
 
     assert await isolated(kb, answer) == answer
@@ -337,6 +339,6 @@ async def test_a_forged_row_is_found_out(tmp_path: Path) -> None:
     kb = service.knowledge_base("docs")
     with kb.catalog.lease(kb.namespace) as lease, kb.catalog.writing(lease) as sql:
         sql.run("update catalog_chunks set text = 'forged' where text like 'K%'")
-    with pytest.raises(StoreError, match="nothing of the answer was used"):
+    with pytest.raises(StoreError, match="the whole result was discarded"):
         await service.query("docs", "keys")
     await service.close()

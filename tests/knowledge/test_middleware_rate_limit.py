@@ -61,7 +61,7 @@ def test_a_refusal_says_when_to_ask_again_and_takes_no_turn() -> None:
     limit = _limit(time, 2, burst=2)
     assert limit.take("a") == limit.take("a") == 0
     for _ in range(3):
-        with pytest.raises(RateLimitError, match=r"'a' .* 2 times a second; ask .* 0\.5") as caught:
+        with pytest.raises(RateLimitError, match=r"'a' .* 2 times a second; try .* 0\.5") as caught:
             limit.take("a")
     assert caught.value.retry_after == pytest.approx(0.5)
     time.now += caught.value.retry_after
