@@ -48,7 +48,7 @@ async def test_the_best_comes_first(bench: Bench) -> None:
 
 
 async def test_fewer_are_the_beginning_of_more(bench: Bench) -> None:
-    """The three best are the first of the six best; the knowledge base's settings are the default."""
+    """The three best are the first of the six best; the knowledge base's settings are defaults."""
     await filled(bench)
     bench.change(retrieval=RetrievalDeclaration(top_k=2))
     six = (await bench.ask("beta words", top_k=6)).matches
