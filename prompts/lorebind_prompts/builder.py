@@ -80,8 +80,8 @@ def put_before_question(
 def last_question(messages: Sequence[BaseMessage]) -> int | None:
     """Return the index of the user's last message; None if there is none.
 
-    Of several user messages in a row, it is the last one with text, since an image is often sent
-    after its question. Messages written in the user's name, such as summaries, do not count.
+    If several user messages are adjacent, it is the last one with text, since images are often sent
+    after their question. Messages written in the user's name, such as summaries, do not count.
     """
     users = [index for index, one in enumerate(messages) if _is_users(one)]
     at = users[-1] if users else None

@@ -61,6 +61,7 @@ class Citation:
 
     @property
     def label(self) -> str:
+        """The source on one line, see the function `label`."""
         return label(self.metadata)
 
     @property

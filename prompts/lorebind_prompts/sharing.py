@@ -30,11 +30,14 @@ class Portion:
     max_tokens: int | None = None
     """Maximum number of tokens of the block; None means its part of the shared budget."""
     renderer: str | Renderer = "bullets"
+    """A renderer, its name, or a template for each passage."""
     label: str | None = None
+    """The name of the block."""
     weak: bool = False
     """Whether the block says that its passages match the question only weakly."""
 
     def assembler(self, counter: TokenCounter, max_tokens: int = DEFAULT_MAX_TOKENS) -> Assembler:
+        """Return an assembler with the settings of this portion."""
         return Assembler(max_tokens, counter, self.renderer, self.label, weak=self.weak)
 
 

@@ -1,4 +1,4 @@
-"""How texts and questions are split into words."""
+"""Splitting texts and questions into words."""
 
 from __future__ import annotations
 

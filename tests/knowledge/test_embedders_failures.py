@@ -108,7 +108,7 @@ def test_batches_that_are_too_large(status: int, message: str) -> None:
     ],
 )
 def test_words(status: int, message: str, kind: str, advice: str | None) -> None:
-    """A too long text, a temporary limit and a spent account are told apart by their messages."""
+    """Messages distinguish an over-long text, a temporary limit and a spent account."""
     failure = classify(StatusError(status, message), NOW)
     assert failure.kind == kind
     assert advice is None or advice in failure.advice

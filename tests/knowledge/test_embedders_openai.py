@@ -69,7 +69,7 @@ def declared(
     return make_embedder(declaration, Environment(root, environ or {"OPENAI_API_KEY": KEY}))
 
 
-# What is sent, and what comes back.
+# Requests and responses.
 
 
 async def test_vectors(tmp_path: Path, server: EmbeddingServer) -> None:

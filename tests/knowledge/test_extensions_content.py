@@ -41,8 +41,8 @@ class Asking(Diary):
 
 
 async def test_texts_for_those_who_ask(tmp_path: Path) -> None:
-    """Of two extensions, the one that asks for texts receives them; the other receives the same
-    events without texts, in any order of declaration."""
+    """An extension that asks for texts receives them; another one receives the same events without
+    texts, in any order of declaration."""
     before, asking, after = Diary(), Asking(), Diary()
     cache = [{"type": "cache"}]
     extensions = [before, asking, after]

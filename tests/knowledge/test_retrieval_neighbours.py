@@ -142,7 +142,7 @@ async def test_a_document_that_is_replaced_while_it_is_reranked(bench: Bench) ->
 
     class Slow:
         async def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
-            bench.write("a.md", "Everything was written anew.")
+            bench.write("a.md", "Everything was written again.")
             await bench.ingest()
             return [float("mark11" in text) for text in texts]
 

@@ -72,7 +72,7 @@ def test_without_a_common_budget_each_block_has_its_own() -> None:
 
 
 def test_a_fair_part_each() -> None:
-    """What a block does not need goes to those that need more, in equal parts."""
+    """The unused share of a block goes to those that need more, in equal parts."""
     asked = [Portion(passages("a", 1)), Portion(passages("b", 100)), Portion(passages("c", 100))]
     small, two, three = assemble_together(asked, max_tokens=2000)
     assert not small.dropped

@@ -23,7 +23,7 @@ class Postings(NamedTuple):
     numbers: NDArray[np.int64]
     """Numbers of the passages, ascending, without duplicates."""
     times: NDArray[np.int64]
-    """How often each of these passages contains the word."""
+    """The number of occurrences in each of these passages."""
 
 
 def rarity(count: int, having: int) -> float:

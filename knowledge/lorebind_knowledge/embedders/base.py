@@ -83,7 +83,9 @@ class Embedder(Protocol):
     """Cosine from which the best passage usually answers the question; None if unknown."""
 
     @property
-    def fingerprint(self) -> Fingerprint: ...
+    def fingerprint(self) -> Fingerprint:
+        """The identity of the embedder; an index is only searched with vectors of the same one."""
+        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix | Awaitable[Matrix]:
         """Return vectors of shape (texts, dimension)."""

@@ -68,7 +68,7 @@ class Failure:
 
     kind: Literal["again", "smaller", "final"]
     advice: str = ""
-    """What the operator can do if no retry succeeds."""
+    """A suggested fix for the operator, if no retry succeeds."""
     wait: float | None = None
     """Seconds that the provider asks to wait before the next call."""
 

@@ -1,7 +1,7 @@
 """Embedding models from the Hugging Face hub, run by fastembed on this machine.
 
 Fastembed (https://github.com/qdrant/fastembed) ships a list of models with their pooling. It adds
-no prefixes to questions and passages; only jina-embeddings-v3 is told its task. The prefixes that
+no prefixes to questions and passages; only jina-embeddings-v3 receives its task. The prefixes that
 other models were trained with are in `prefixes.py`.
 """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.errors import LorebindError
 
 Pooling: TypeAlias = Literal["mean", "cls", "last_token", "none"]
-"""How the token vectors of a text become one vector; `none` if the graph does it itself."""
+"""The way token vectors become a text's vector; `none` if the graph does it itself."""
 
 Kind: TypeAlias = Literal["TextEmbedding", "TextCrossEncoder"]
 
