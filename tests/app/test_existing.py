@@ -277,7 +277,7 @@ def test_what_ranks_them(tmp_path: Path, strategy: str) -> None:
         assert notices == []
     else:
         (notice,) = notices
-        assert f"no index of words: '{strategy}' ranks by vectors alone here" in notice
+        assert f"no word index: '{strategy}' ranks by vectors only" in notice
 
 
 class Alike:

@@ -101,12 +101,12 @@ def test_an_empty_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"strategy": "hybrid"}, "no index of words for 'hybrid'; known: similarity, mmr, rerank"),
-        ({"strategy": "lexical"}, "no index of words for 'lexical'"),
-        ({"neighbours": 1}, "leave 'neighbours' out"),
-        ({"stages": [{"strategy": "hybrid"}]}, "no index of words for 'hybrid'"),
+        ({"strategy": "hybrid"}, "no word index for 'hybrid'; known: similarity, mmr, rerank"),
+        ({"strategy": "lexical"}, "no word index for 'lexical'"),
+        ({"neighbours": 1}, "omit 'neighbours'"),
+        ({"stages": [{"strategy": "hybrid"}]}, "no word index for 'hybrid'"),
         ({"strategy": "rerank"}, "needs a reranker"),
-        ({"min_score": 0.1, "min_score_on": "fused"}, "no figure 'fused' for min_score"),
+        ({"min_score": 0.1, "min_score_on": "fused"}, "no score 'fused' for min_score"),
     ],
 )
 def test_searches_that_need_an_index(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_evaluation(tmp_path: Path) -> None:
 def test_a_tenant(tmp_path: Path) -> None:
     """Others keep no tenants apart, so that one would see what belongs to another."""
     with Project.build(vector_store=existing(filled()), root=tmp_path) as project:
-        with tenant("acme"), pytest.raises(UsageError, match="know no tenants"):
+        with tenant("acme"), pytest.raises(UsageError, match="has no tenants"):
             project.query("documents", QUESTION)
         assert project.query("documents", QUESTION).matches
 
@@ -176,7 +176,9 @@ def test_several_at_once(tmp_path: Path) -> None:
     with Project.build(declared, root=tmp_path) as project:
         project.ingest("docs")
         for names in (["docs", "old"], ["old", "docs"]):
-            with pytest.raises(UsageError, match=r"'old' is filled by others.*ask them one by one"):
+            with pytest.raises(
+                UsageError, match=r"'old' is filled by others.*search them one by one"
+            ):
                 project.query_many(names, QUESTION)
 
 

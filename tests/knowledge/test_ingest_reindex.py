@@ -39,7 +39,9 @@ async def test_another_embedder(bench: Bench) -> None:
     await bench.ingest()
     before = await bench.texts()
     another(bench)
-    with pytest.raises(IndexMismatchError, match=r"anew with: lorebind knowledge reindex docs$"):
+    with pytest.raises(
+        IndexMismatchError, match=r"rebuild it with: lorebind knowledge reindex docs$"
+    ):
         await bench.ask("word1a")
     report = await bench.reindex()
     assert (report.status, report.strategy) == ("completed", "replace")
