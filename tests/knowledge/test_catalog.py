@@ -141,7 +141,7 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with contextlib.closing(holder), contextlib.closing(Catalog(path)) as catalog:
         holder.execute("begin immediate")
         assert catalog.ledger.last_runs(HERE, 1)
-        with pytest.raises(StoreError, match="locked; another process holds it"):
+        with pytest.raises(StoreError, match="locked; another process has locked it"):
             start_run(catalog)
         holder.execute("rollback")
         start_run(catalog)
@@ -345,7 +345,7 @@ async def test_a_model_that_changed_its_size(catalog: Catalog) -> None:
             return replace(super().fingerprint, dimension=None)
 
     await catalog.embeddings.embed(Unsteady(dimension=64), ["a"])
-    with pytest.raises(EmbedderError, match="of dimension 32, and earlier ones of dimension 64"):
+    with pytest.raises(EmbedderError, match="of dimension 32, but earlier ones have dimension 64"):
         await catalog.embeddings.embed(Unsteady(dimension=32), ["a", "b"])
     assert len(catalog.embeddings.missing(Unsteady(), ["b"])) == 1
 

@@ -338,9 +338,11 @@ def test_without_leave_to_change_tables(make: Callable[..., Project], written: s
     """With `ensure_schema: false` the error has the SQL, and says what it costs: all is to be
     ingested again, which embeds nothing."""
     with make("postgres", ensure_schema=False) as project:
-        with pytest.raises(StoreError, match="set it to true once, which keeps what is") as caught:
+        with pytest.raises(
+            StoreError, match="set it to true once, which keeps the indexes"
+        ) as caught:
             project.query("docs", QUESTIONS[0])
-        assert "ingest everything again, from cached vectors" in str(caught.value)
+        assert "ingest everything again, which uses cached vectors" in str(caught.value)
         execute(written, str(caught.value).partition(":\n")[2])
         with pytest.raises(NotIngestedError):
             project.query("docs", QUESTIONS[0])
