@@ -250,7 +250,7 @@ def test_reading_makes_no_schema(make_catalog: Callable[..., Catalog], dsn: str,
     read_everything(refusing)
     with pytest.raises(StoreError, match="ensure_schema is false") as raised:
         create_index(refusing)
-    script = str(raised.value).partition("make them with:\n")[2]
+    script = str(raised.value).partition("create them with:\n")[2]
     assert tables(dsn, name) == set()
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(script.encode())

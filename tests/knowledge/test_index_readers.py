@@ -120,7 +120,9 @@ class TestReaders(OnEveryCatalog):
             write(to, len(asked) + 1)
             to.sweep()
 
-        with pytest.raises(StoreError, match=r"'handbook' changed again and again"):
+        with pytest.raises(
+            StoreError, match=r"'handbook' kept changing while it was being searched"
+        ):
             to.index.read(HERE, ask)
         assert len(asked) == len(set(asked)) > 5
 

@@ -272,7 +272,9 @@ for attempt in (read, lambda: put(1)):
     tmp_path.chmod(0o000)
     try:
         reading, writing = run(script, inside).splitlines()
-        assert "cannot be reached: Permission denied; check the rights of its folder" in reading
+        assert (
+            "cannot be reached: Permission denied; check the permissions of its folder" in reading
+        )
         assert "Permission denied; make " in writing
     finally:
         tmp_path.chmod(0o700)

@@ -178,7 +178,7 @@ def test_a_dropped_table(store: PgvectorStore, db: psycopg.Connection) -> None:
     store.add(SPACE, [stored(1)])
     assert found(store) == [1]
     db.execute("drop table knowledge_chunks_vectors")
-    with pytest.raises(StoreError, match="was the table dropped"):
+    with pytest.raises(StoreError, match="if the table was dropped"):
         found(store)
     assert found(store) == []
     store.add(SPACE, [stored(2)])

@@ -195,7 +195,7 @@ def test_a_lock_that_is_held(
         db.execute("lock table knowledge_chunks_vectors in share mode")
         with pytest.raises(StoreError) as caught:
             add(store, 2)
-    assert "let it end, then try again" in message(caught)
+    assert "wait for it to end, then try again" in message(caught)
     assert found(add(store, 2)) == [1, 2]
 
 
@@ -254,7 +254,9 @@ def test_a_port_where_nobody_listens(
 ) -> None:
     """An address that cannot be reached is named."""
     own_postgres.stop()
-    with pytest.raises(StoreError, match=r"is the server up, and is this its address\?") as caught:
+    with pytest.raises(
+        StoreError, match=r"check that the server is up and that this is its address"
+    ) as caught:
         found(make_store(own_postgres.dsn()))
     assert str(own_postgres.port) in message(caught)
 
