@@ -511,14 +511,14 @@ async def test_only_failed_reads_nothing_else(bench: Bench) -> None:
 
 async def test_only_failed_goes_with_upsert(bench: Bench) -> None:
     """A rebuild reads everything: it cannot be told to read some."""
-    with pytest.raises(UsageError, match="only_failed goes with the strategy 'upsert'"):
+    with pytest.raises(UsageError, match="only_failed needs the strategy 'upsert'"):
         await bench.ingest(strategy="replace", only_failed=True)
 
 
 async def test_only_failed_builds_no_index(bench: Bench) -> None:
     """Where an index is missing or of another embedder, nothing is put in the place of it."""
     fill(bench)
-    with pytest.raises(IngestRefusedError, match="is not there yet"):
+    with pytest.raises(IngestRefusedError, match="does not exist yet"):
         await bench.ingest(only_failed=True)
     await bench.ingest()
     before = bench.entry

@@ -103,7 +103,7 @@ async def test_an_ingest_restores_them(bench: Bench, lose: Callable[[Bench], int
     assert (report.texts_embedded, report.cache_hits) == (0, lost)
     assert bench.embedder.batches == []
     (notice,) = report.notices
-    assert f"had lost {lost} of 12 vectors; they are restored" in notice
+    assert f"had lost {lost} of 12 vectors; they have been restored" in notice
     assert await bench.visible() == before
     await check_whole(bench)
     assert (await bench.ingest()).notices == []
@@ -147,7 +147,7 @@ async def test_reading_only_what_failed(bench: Bench) -> None:
     await bench.ingest()
     some(bench)
     report = await bench.ingest(only_failed=True)
-    assert "they are restored" in report.notices[0]
+    assert "they have been restored" in report.notices[0]
     await check_whole(bench)
 
 
