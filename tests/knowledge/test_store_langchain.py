@@ -230,7 +230,9 @@ def test_a_class_without_search_by_vector() -> None:
     assert found(store, at=NORTH) == [2, 1]
 
 
-@pytest.mark.parametrize(("kind", "says"), [(OwnIds, "ids of its own"), (Reader, "changes texts")])
+@pytest.mark.parametrize(
+    ("kind", "says"), [(OwnIds, "assigns its own ids"), (Reader, "changes texts")]
+)
 def test_a_class_that_cannot_be_used(kind: Any, says: str) -> None:
     """What makes vectors unfindable is refused when the first is written, and leaves nothing."""
     store = make(kind)
@@ -277,7 +279,7 @@ def test_a_class_that_cannot_tell_what_is_there() -> None:
     """Asking is an error of its own kind; all else is done without knowing."""
     store = make(Secretive)
     store.add(SPACE, [one(1), one(2)])
-    with pytest.raises(NotImplementedError, match="Secretive cannot give documents by their ids"):
+    with pytest.raises(NotImplementedError, match="Secretive cannot return documents by their ids"):
         store.get(SPACE, [1])
     store.delete(SPACE, [2, 3])
     assert found(store) == [1]
@@ -459,7 +461,7 @@ def test_what_a_declaration_names_is_made(tmp_path: Path) -> None:
         ({"factory": "mine:Store"}, StoreError, "is the class Store; expected a class method, or"),
         ({"factory": "mine:Store.unfit"}, StoreError, "with a parameter 'embedding' or 'embeddi"),
         ({"factory": "mine:Store.gone"}, UsageError, "the class Store has no class method or"),
-        ({"factory": "mine:number"}, StoreError, "mine:number is not a VectorStore of LangChain"),
+        ({"factory": "mine:number"}, StoreError, "mine:number is not a LangChain VectorStore"),
         (
             {"factory": "mine:failing", "config": {"part": {"class": "mine:Gone"}}},
             UsageError,

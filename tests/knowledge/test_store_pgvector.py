@@ -482,7 +482,7 @@ def test_vectors_too_long_for_an_index(make_store: Callable[..., PgvectorStore])
     vectors = [stored(1, np.eye(1, 5000, dtype=np.float32)[0])]
     store = make_store(ensure_index=True)
     for call in (lambda: store.add(long, vectors), lambda: store.count(long)):
-        with pytest.raises(UsageError, match=r"up to dimension 4000, and these have 5000"):
+        with pytest.raises(UsageError, match=r"up to dimension 4000, but these have 5000"):
             call()
     make_store().add(long, vectors)
 

@@ -236,7 +236,7 @@ def test_idle_connections_are_closed(
     ("dsn", "says"),
     [
         ({"password": "wrong-secret"}, "check user and password"),
-        ({"database": "nowhere"}, r'"nowhere" does not exist; make it'),
+        ({"database": "nowhere"}, r'"nowhere" does not exist; create it'),
     ],
     ids=["password", "database"],
 )
@@ -315,5 +315,5 @@ def test_a_database_of_another_encoding(
     """A database that cannot hold every text is refused with the way out."""
     with own_postgres.connect() as db:
         db.execute("create database odd encoding 'LATIN1' locale 'C' template template0")
-    with pytest.raises(StoreError, match="LATIN1, which cannot hold every text; make one with"):
+    with pytest.raises(StoreError, match="LATIN1, which cannot store every text; create one with"):
         add(make_store(own_postgres.dsn(database="odd")), 1)

@@ -377,7 +377,7 @@ def test_locked(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch)
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("begin immediate")
             assert found(impatient) == [1]
-            with pytest.raises(StoreError, match=r"locked; another process holds it"):
+            with pytest.raises(StoreError, match=r"locked; another process has locked it"):
                 put(impatient, 2)
         put(impatient, 2)
         assert found(impatient) == [1, 2]
