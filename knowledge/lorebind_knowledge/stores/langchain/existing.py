@@ -131,8 +131,9 @@ class ExistingStore:
         figure, cosine = max(pairs, key=lambda pair: abs(SCALES[best](pair[0]) - pair[1]))
         raise StoreError(
             f"the scores of {self._recipe.name} cannot be converted to cosines: one is "
-            f"{figure:.3f} where the cosine is {cosine:.3f}; use the embedder that made its vectors, "
-            "and a metric that is the cosine, or the distance or inner product of vectors of length 1"
+            f"{figure:.3f} where the cosine is {cosine:.3f}; use the embedder that made its "
+            "vectors, and a metric that is the cosine, or the distance or inner product of "
+            "vectors of length 1"
         )
 
     async def _scored(self, question: str, k: int) -> list[tuple[Document, float]]:
