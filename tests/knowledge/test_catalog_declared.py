@@ -118,7 +118,7 @@ async def test_a_sqlite_file_elsewhere(
 async def test_langchain_with_its_catalog_in_postgresql(
     make_service: Callable[..., KnowledgeService], dsn: str, name: str
 ) -> None:
-    """A LangChain class has its ledger in PostgreSQL too, except for one in memory."""
+    """A LangChain class may have its catalog in PostgreSQL, unless its vectors are in memory."""
     made = make_service({**LANGCHAIN, "id": name, "persistent": True, "catalog": {"dsn": DSN}})
     await made.ingest("docs")
     assert (await made.query("docs", "keys")).matches[0].metadata["uri"] == "docs/keys.md"
