@@ -111,7 +111,7 @@ class Server:
 
 
 def _as_nobody() -> list[str]:
-    """Leave root, as PostgreSQL refuses to run as root, and end together with the parent."""
+    """Return a command prefix: PostgreSQL refuses to run as root, and must end with its parent."""
     user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
     return ["setpriv", *user, "--pdeathsig=SIGQUIT"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ANSWERS = 2000 if DENSE else 700
 SECONDS = 4.0
-"""Seconds after which a reader stops, even with fewer results."""
+"""Seconds after which the test ends, even with fewer than `ANSWERS` results."""
 SIZE = 4
 """Number of chunks of a document."""
 

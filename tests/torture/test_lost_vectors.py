@@ -186,7 +186,7 @@ def check_answers(project: Project, scene: Scene, lost: int, every: list[str]) -
             except StoreError as error:
                 said = str(error)
                 # The first sees the table that it knew gone, the others that all are lost.
-                assert "lorebind knowledge ingest" in said or "Ingest again" in said
+                assert "lorebind knowledge ingest" in said or "ingest again" in said
                 continue
             ids = [one.id for one in found]
             if strategy != "similarity":
