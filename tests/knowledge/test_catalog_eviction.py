@@ -305,7 +305,7 @@ def test_killed_anywhere(tmp_path: Path) -> None:
     chance = random.Random(5)
     points = [chance.randint(1, 40_000) for _ in range(8)]
     points += [-chance.randint(1, 600) for _ in range(8)]
-    points += [1, 10**9]  # on any machine, one is killed at once and one never
+    points += [1, 10**9]  # on any machine, one is killed first and one never
     chance.shuffle(points)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(path)]
     done = subprocess.run(

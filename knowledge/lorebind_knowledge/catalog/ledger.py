@@ -84,9 +84,9 @@ class DocumentEntry(NamedTuple):
     version: str = ""
     """The source's name for the version that was read last; empty if it has no versions."""
     recipe: str = ""
-    """How that version was made into chunks; if the recipe changes, it has to be read again."""
+    """A digest of the settings that made its chunks; a changed recipe needs another read."""
     refused: str = ""
-    """What must change before a document that exceeded a limit is read again; empty for others."""
+    """For a document that exceeded a limit: the key that must change before another read."""
 
 
 STATES = ("building", "active", "retired")

@@ -48,7 +48,7 @@ class PreparedDocument:
     recipe: str = ""
     """A digest of everything except its content that determined its chunks."""
     refused: str = ""
-    """What must change before it is read again, if it exceeded a limit; see `Loading.key`."""
+    """If it exceeded a limit: the key that must change before another read, see `Loading.key`."""
 
 
 def attempts_of(document: PreparedDocument, entry: DocumentEntry | None) -> int:

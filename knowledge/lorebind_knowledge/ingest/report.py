@@ -64,7 +64,7 @@ def _chunk_counts() -> dict[str, int]:
 
 @dataclass
 class IngestPlan:
-    """What an ingest would do now: the counts of documents, chunks and texts to embed."""
+    """The plan of an ingest: the counts of documents, chunks and texts to embed."""
 
     kb_id: str
     documents: dict[str, int] = field(default_factory=_document_counts)

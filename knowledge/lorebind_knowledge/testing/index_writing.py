@@ -133,7 +133,7 @@ class IndexWriting(IndexTests):
         assert to.found() == ["three"]
 
     def test_the_last_staged_wins(self, to: Driver) -> None:
-        """Of two records with the same identity, in one call or two, the last one is stored."""
+        """If two records have the same identity, in one call or two, the last one is stored."""
         to.open()
         to.stage(record("a", text="first"))
         to.stage(record("a", text="second"), record("a", NORTH, text="third", n=3))
