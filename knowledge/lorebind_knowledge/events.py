@@ -128,9 +128,11 @@ class Events:
         return tuple(self._extensions)
 
     def subscribe(self, extension: Extension) -> None:
+        """Call this extension too, after all others."""
         self._extensions.append(extension)
 
     def unsubscribe(self, extension: Extension) -> None:
+        """Stop calling this extension; raise `ValueError` if it is not subscribed."""
         self._extensions.remove(extension)
 
     def emit(

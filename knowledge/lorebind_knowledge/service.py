@@ -365,7 +365,8 @@ class KnowledgeService:
 
         Args:
             name: the name of the collection.
-            embedder, vector_db: ids of declared ones; None means the project's defaults.
+            embedder: the id of a declared embedder; None means the project's default.
+            vector_db: the id of a declared vector database; None means the project's default.
 
         Raises:
             NotFoundError: there is no such embedder or vector database.

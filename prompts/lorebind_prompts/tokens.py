@@ -48,6 +48,7 @@ class EstimateCounter:
     exact = False
 
     def count(self, text: str) -> int:
+        """Return a quarter of the number of characters, rounded up."""
         return (len(text) + 3) // 4
 
 
@@ -68,6 +69,7 @@ class TiktokenCounter:
         self.name: EncodingName = encoding
 
     def count(self, text: str) -> int:
+        """Return the exact number of tokens in this encoding."""
         return len(encode(self.name, text))
 
 
@@ -89,6 +91,7 @@ class FileCounter:
         self._tokenizer: Tokenizer | None = None
 
     def count(self, text: str) -> int:
+        """Return the exact number of tokens, without special tokens."""
         found = self._read().encode(text, add_special_tokens=False)
         return len(found.ids)
 
@@ -119,6 +122,7 @@ class ModelCounter:
         self.name = f"{type(model).__name__}.get_num_tokens"
 
     def count(self, text: str) -> int:
+        """Return the number that the model itself counts."""
         return self._model.get_num_tokens(text) if text else 0
 
     @staticmethod

@@ -72,9 +72,9 @@ def with_another_embedder(folder: Path) -> VectorStore:
     ("make", "said"),
     [
         (lambda folder: filled(Unscored(UNIT)), "has no similarity_search_with_score.*ingest them"),
-        (lambda folder: filled(Ranks(UNIT)), "cannot be read as cosines.*metric that is the"),
-        (of_many_lengths, "cannot be read as cosines.*vectors of length 1"),
-        (with_another_embedder, "give it the embedder that it was filled with"),
+        (lambda folder: filled(Ranks(UNIT)), "cannot be converted to cosines.*metric that is the"),
+        (of_many_lengths, "cannot be converted to cosines.*vectors of length 1"),
+        (with_another_embedder, "use the embedder that made its vectors"),
     ],
 )
 def test_scores_that_are_none(
@@ -92,7 +92,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     """It is taken for the wrong one; once it is filled, it is searched."""
     store = InMemoryVectorStore(UNIT)
     with Project.build(vector_store=existing(store), root=tmp_path) as project:
-        with pytest.raises(NotIngestedError, match="is its collection, table or file the one"):
+        with pytest.raises(NotIngestedError, match="check that its collection, table or file"):
             project.query("documents", QUESTION)
         filled(store)
         assert project.query("documents", QUESTION).matches
@@ -233,11 +233,11 @@ OLD = "knowledge_bases:\n  - id: old\n"
         ),
         (
             "    persistent: true\n",
-            ["lorebind.yaml:8:5: ", "persistent is of no use where others fill it"],
+            ["lorebind.yaml:8:5: ", "persistent has no effect if another program fills it"],
         ),
         (
             '    catalog: { path: "a.db" }\n',
-            ["lorebind.yaml:8:5: ", "catalog is of no use where others fill it"],
+            ["lorebind.yaml:8:5: ", "catalog has no effect if another program fills it"],
         ),
     ],
 )
@@ -284,7 +284,7 @@ def test_a_factory_that_makes_something_else(tmp_path: Path) -> None:
     write(tmp_path, {"shop_made.py": "def make():\n    return 7\n"})
     with (
         Project.build(declared, root=tmp_path) as project,
-        pytest.raises(LorebindError, match="shop_made:make is not a VectorStore of LangChain"),
+        pytest.raises(LorebindError, match="shop_made:make is not a LangChain VectorStore"),
     ):
         project.query("old", QUESTION)
 

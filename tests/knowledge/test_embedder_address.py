@@ -93,7 +93,7 @@ async def test_the_same_model(bench: Bench, same: EmbeddingServer) -> None:
     (notice,) = (await bench.ask("word1a")).notices
     assert "may serve another model; check it with: lorebind knowledge ingest docs" in notice
     (planned,) = (await bench.plan()).notices
-    assert "has another address than at the last ingest" in planned
+    assert "has changed since the last ingest" in planned
     report = await bench.ingest()
     assert (report.documents, report.notices) == (counts(unchanged=4), [])
     assert same.batches == [1, 3]  # the question, and the sample
@@ -113,7 +113,7 @@ async def test_another_model(
     move(bench, another)
     report = await bench.ingest()
     assert (report.documents, report.texts_embedded) == (counts(added=4), 12)
-    assert "has other vectors than openai/small makes at its new address" in report.notices[0]
+    assert "has vectors that openai/small no longer makes at its new address" in report.notices[0]
     assert bench.entry.birth != old.birth
     text = bench.index.sample(bench.entry, 1)[0][0]
     best = (await bench.ask(text, strategy="similarity", top_k=1)).matches[0]
@@ -144,7 +144,7 @@ async def test_a_change_is_cut_off(bench: Bench, another: EmbeddingServer) -> No
 async def test_only_some_documents(bench: Bench, another: EmbeddingServer) -> None:
     """An ingest of only some documents is refused, since it would mix vectors."""
     move(bench, another)
-    with pytest.raises(IngestRefusedError, match="has other vectors than openai/small"):
+    with pytest.raises(IngestRefusedError, match="has vectors that openai/small no longer makes"):
         await bench.ingest(only_failed=True)
 
 

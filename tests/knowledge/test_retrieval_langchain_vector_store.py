@@ -143,7 +143,7 @@ async def test_another_embedder_is_refused(tmp_path: Path) -> None:
     """Vectors of two embedders never mix in one collection, even with equal dimensions."""
     made = service(tmp_path)
     await made.collection("notes").aadd_texts(["one"])
-    with pytest.raises(IndexMismatchError, match="'notes' was begun with the embedder hashing"):
+    with pytest.raises(IndexMismatchError, match="'notes' was created with the embedder hashing"):
         await made.collection("notes", embedder="more").asimilarity_search("x")
     with pytest.raises(NotFoundError, match="'none'"):
         made.collection("notes", embedder="none")

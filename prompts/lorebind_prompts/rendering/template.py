@@ -46,6 +46,7 @@ class TemplateRenderer:
         self._template = _CONTENT.sub(r"\n\1\n", template).strip("\n")
 
     def entry(self, passage: Passage) -> str:
+        """Fill the template with the text, number and metadata of a passage."""
         scopes = {
             "marker": passage.marker,
             "index": passage.marker.strip("[]"),
@@ -60,6 +61,7 @@ class TemplateRenderer:
             raise UsageError(f"the template of the passages: {error}") from None
 
     def block(self, entries: Sequence[str], label: str | None = None, *, weak: bool = False) -> str:
+        """Join the entries in a delimited block with an optional label."""
         return delimited(entries, label=label, form="template", weak=weak)
 
 
