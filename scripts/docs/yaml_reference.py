@@ -26,7 +26,7 @@ Every key, with its type, its default and its limits. A file declares a [project
 and values are not converted: `"5"` is a text, not an integer. `lorebind validate` reports all that
 is wrong at once; `lorebind schema` prints the same rules as JSON Schema, for editors.
 
-- An *id* starts with a letter or digit, followed by letters, digits, `_`, `.`, `-`.
+- An *id* starts with a letter or digit, followed by letters, digits, `_`, `.` or `-`.
 - A *secret* is one template, `{{ .env.NAME }}` or `{{ .secrets.NAME }}`, and never a literal.
 - A *file pattern* is a path or glob relative to the project folder, and does not leave it. Its
   braces stand for at most 256 patterns, each with at most four `**`.

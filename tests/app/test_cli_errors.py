@@ -154,7 +154,7 @@ def test_links_stay_in_the_project_folder(
     os.symlink(outside, cli.root / "docs/link.md")
     done = cli("knowledge", "ingest", "docs")
     assert done.code == 1
-    assert "docs/link.md: is a link to a place outside the project folder" in done.out
+    assert "docs/link.md: is a link to a location outside the project folder" in done.out
     assert "launch code" not in cli(*QUERY, "the launch code").out
 
 

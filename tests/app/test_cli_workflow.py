@@ -10,6 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jsonschema import Draft202012Validator
+
+from lorebind import event_schema
 
 from .helpers import LOREBIND, Cli
 from .triage import FILES
@@ -193,6 +196,8 @@ def test_a_run_is_watched_by_a_program(cli: Cli) -> None:
     assert result["status"] == "waiting"
     written = (cli.root / "events.jsonl").read_text().splitlines()
     assert [*map(json.loads, written)] == events
+    for event in events:
+        Draft202012Validator(event_schema()).validate(event)
     assert cli(*PAY, "--events", "events.jsonl").code == 0
     assert len((cli.root / "events.jsonl").read_text().splitlines()) > len(written)
 

@@ -157,7 +157,7 @@ def test_an_added_document_is_deleted(project: Project) -> None:
     assert "added:lunch.md" not in uris(project)
     project.ingest("docs")
     assert "added:lunch.md" not in uris(project)
-    with pytest.raises(UsageError, match="would come back with the next ingest"):
+    with pytest.raises(UsageError, match="so the next ingest would add it again"):
         project.delete_document("docs", "docs/keys.md")
     with pytest.raises(NotFoundError, match="has no document 'added:lunch"):
         project.delete_document("docs", "added:lunch.md")
@@ -186,14 +186,14 @@ def test_an_index_is_deleted(project: Project) -> None:
 def test_what_is_no_document(project: Project) -> None:
     """It is refused with its place, and nothing is added."""
     wrong: list[tuple[Any, str]] = [
-        ([], "there is no document to add"),
+        ([], "there are no documents to add"),
         (
             [LUNCH, 5],
-            r"documents\[1\]: expected a document of LangChain, or a mapping .* got a int",
+            r"documents\[1\]: expected a LangChain document or a mapping .* got a int",
         ),
         ([{"txt": "x"}], r"documents\[0\]: unknown key 'txt'; did you mean 'text'"),
-        ([{"text": " "}], "give a text that is not blank, or data that is not empty"),
-        ([{"text": "x", "data": b"x"}], "give a text"),
+        ([{"text": " "}], "expected a text that is not blank, or data that is not empty"),
+        ([{"text": "x", "data": b"x"}], "expected a text that is not blank"),
         ([{"text": "x", "id": 5}], "id: expected text, got a int"),
         ([{"text": "x", "metadata": []}, LUNCH], "metadata: expected a mapping"),
         ([{"text": "x" * 5_000_000}], "has 5000000 bytes, more than"),
@@ -202,7 +202,7 @@ def test_what_is_no_document(project: Project) -> None:
         with pytest.raises(UsageError, match=message):
             project.add_documents("docs", documents)
     assert uris(project) == []
-    with pytest.raises(UsageError, match="there is no state 'redy'; did you mean 'ready'"):
+    with pytest.raises(UsageError, match="unknown state 'redy'; did you mean 'ready'"):
         project.documents("docs", state="redy")
     with pytest.raises(NotFoundError):
         project.documents("other")

@@ -137,13 +137,13 @@ def test_pages_of_chunks(project: Project, tmp_path: Path) -> None:
 
 def test_parts_that_cannot_be(project: Project) -> None:
     """Each is refused with what may be given."""
-    with pytest.raises(UsageError, match="after a uri or before one; give one of them"):
+    with pytest.raises(UsageError, match="after a uri or before one; give only one of them"):
         project.documents("docs", after="a", before="b")
-    with pytest.raises(UsageError, match="limit is at least 1, not 0"):
+    with pytest.raises(UsageError, match="limit must be at least 1, not 0"):
         project.documents("docs", limit=0)
-    with pytest.raises(UsageError, match="limit is at least 1, not -1"):
+    with pytest.raises(UsageError, match="limit must be at least 1, not -1"):
         project.runs("docs", limit=-1)
-    with pytest.raises(UsageError, match="after is at least 0, not -1"):
+    with pytest.raises(UsageError, match="after must be at least 0, not -1"):
         project.chunks("docs", "docs/a.txt", after=-1)
 
 

@@ -15,7 +15,7 @@ ERROR = {"type": "ModelError", "message": "the model is down", "task": "read"}
 
 SAMPLES: dict[EventType, tuple[dict[str, Any], str]] = {
     "run_start": (
-        {"workflow": "triage", "turn": 1, "resumed": False, "inputs": ["ticket"]},
+        {"workflow": "triage", "resumed": False, "inputs": ["ticket"]},
         "answers[3].answer triage starts, thread t1",
     ),
     "task_start": ({"attempt": 1}, "answers[3].answer starts"),

@@ -38,7 +38,7 @@ class Run:
     async def __call__(self, bus: EventBus) -> RunResult:
         self.status = "running"
         bus.attach(self.sink)
-        bus.emit("run_start", workflow=current_tenant(), turn=1, resumed=False, inputs=[])
+        bus.emit("run_start", workflow=current_tenant(), resumed=False, inputs=[])
         try:
             for number in range(self.tasks):
                 bus.emit("task_start", f"t{number}", f"t{number}", attempt=1)

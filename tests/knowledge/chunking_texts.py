@@ -1,4 +1,4 @@
-"""Texts that are hard to split, for the tests of every chunker."""
+"""Texts that are hard to split, for the tests of all chunkers."""
 
 from __future__ import annotations
 
@@ -74,18 +74,22 @@ GIANTS = {
     "rules": "|-" * 10_000,
     "nothing": "",
 }
-"""Each without any place to cut at, or with nothing else."""
+"""Each has no position to cut at, or nothing else."""
 
 
 def headings(text: str) -> list[int]:
-    """Where lines begin with a `#`: enough of headings for tests."""
+    """Return the starts of lines that begin with `#`, which is accurate enough for tests."""
     return [found.start() for found in re.finditer(r"^#", text, re.MULTILINE)]
 
 
 def check_promises(
     chunker: Chunker, text: str, size: int, unit: str, boundaries: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
-    """Chunks are in the text and the size, go forwards, cover all words, and cut no character."""
+    """Check what all chunkers guarantee.
+
+    Chunks are within the text and the size, have ascending starts, cover all words, and cut no
+    cluster.
+    """
     chunks = chunker.split(text, 0, len(text), boundaries)
     covered, longest = 0, MEASURES[unit]
     assert chunks == sorted(chunks)
@@ -100,11 +104,11 @@ def check_promises(
 
 
 def cut_clusters(text: str, chunks: Sequence[tuple[int, int]]) -> list[int]:
-    """The places where a chunk begins or ends within what a reader sees as one character."""
+    """Return the positions where a chunk begins or ends within a grapheme cluster."""
     places = {place for chunk in chunks for place in chunk}
     return sorted(
         place
         for place in places
-        # White space is left off whatever its marks.
+        # White space is stripped even if it carries marks.
         if not is_border(text, place) and not text[place - 1].isspace()
     )

@@ -1,7 +1,7 @@
-"""Buckets on the loopback interface, as S3, Google Cloud Storage and Azure serve them.
+"""Servers for S3, Google Cloud Storage and Azure buckets on the loopback interface.
 
-Each holds as much of its interface as listing and reading need, in pages of two. That of S3 is
-moto's; the others are written after the reference of their services.
+Each implements only what listing and reading need, in pages of two. S3 is served by moto; the
+others follow the reference of their services.
 """
 
 from __future__ import annotations
@@ -30,30 +30,29 @@ class CloudServer:
     provider: str
     scheme: str
     needs: tuple[str, ...]
-    """The packages of the client and of the server."""
+    """The packages of the client and the server."""
     settings: str
     """The `config` of a source, as YAML in one line."""
 
     def __init__(self) -> None:
         self.fault: Callable[[Asked], Answer | None]
-        """Answers instead of the bucket, where it gives an answer."""
+        """Answers a request instead of the bucket if it returns an answer."""
         self.mend()
         self.sent: list[str] = []
-        """The names of the objects whose bytes were asked for."""
+        """Names of the objects whose bytes were requested."""
         self.pages = 0
         self.sources: dict[str, Source] = {}
-        """Those made already: to make a client of S3 takes its time."""
+        """Sources made so far, because making an S3 client is slow."""
         self.web = WebServer()
         self.web.otherwise = self._answer
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables that the settings name."""
+        """The environment variables that the settings name."""
         return {"ENDPOINT": self.web.url(""), "KEY": "key-id", "SECRET": SECRET}
 
     def breaks(self, *names: str) -> None:
-        """Let each request fail that has one of these in its target, in a way that no client
-        tries again."""
+        """Fail each request whose target contains one of these, with an error not retried."""
         broken = Answer(b"<Error><Code>No</Code><Message>out of order</Message></Error>", {}, 505)
         self.fault = lambda asked: broken if any(x in asked.target for x in names) else None
 
@@ -73,7 +72,7 @@ class CloudServer:
         raise NotImplementedError
 
     def _refusal(self, asked: Asked) -> Answer:
-        """What is said to others; it quotes what was given."""
+        """Return the answer to requests without credentials; it quotes the request."""
         raise NotImplementedError
 
     def _serve(self, asked: Asked, path: str, query: dict[str, str]) -> Answer:
@@ -90,7 +89,7 @@ class CloudServer:
 
 
 class S3(CloudServer):
-    """The S3 of moto."""
+    """S3 served by moto."""
 
     provider, scheme = "s3", "s3"
     needs = ("s3fs", "moto", "flask_cors")
@@ -138,7 +137,7 @@ class S3(CloudServer):
 
 
 class _Written(CloudServer):
-    """What the servers written here share: they hold their objects themselves."""
+    """Base of the servers written here, which hold their objects themselves."""
 
     def __init__(self) -> None:
         self._objects: dict[str, tuple[bytes, int]] = {}
@@ -153,7 +152,7 @@ class _Written(CloudServer):
         del self._objects[name]
 
     def _page(self, prefix: str, token: str) -> tuple[list[str], str]:
-        """The names of a page, and what asks for the next."""
+        """Return the names of a page, and the token for the next page."""
         self.pages += 1
         names = [name for name in sorted(self._objects) if name.startswith(prefix)]
         start = int(token or 0)

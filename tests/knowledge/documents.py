@@ -1,4 +1,4 @@
-"""Documents made for the loaders' tests: a minimal PDF writer, e-books, and office files."""
+"""Documents for the loaders' tests: a minimal PDF writer, e-books, and office files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def pdf_bytes(
     bookmarks: Sequence[tuple[str, int]] = (),
     trailer: str = "",
 ) -> bytes:
-    """A PDF of the given pages, a line of text for each of theirs, after ISO 32000-1.
+    """Return a PDF with the given pages, one line of text for each line, according to ISO 32000-1.
 
     Args:
-        pages: the text of each; a page without text gets a grey rectangle.
-        title: of the document information.
-        bookmarks: (title, page from 0) of the outline.
-        trailer: more entries of the trailer.
+        pages: the text of each page; a page without text gets a gray rectangle.
+        title: title in the document information.
+        bookmarks: title and page (from 0) of each entry in the outline.
+        trailer: more entries for the trailer.
     """
     count = len(pages)
     first_bookmark = 5 + 2 * count
@@ -75,7 +75,7 @@ def docx_bytes(document: Document) -> bytes:
 
 
 def handbook() -> bytes:
-    """A Word document with a title, headings, a list and a table."""
+    """Return a Word document with a title, headings, a list and a table."""
     document = docx.Document()
     document.add_heading("The handbook", 0)
     document.add_paragraph("An introduction.")
@@ -94,7 +94,7 @@ def handbook() -> bytes:
 
 
 def package(parts: Mapping[str, str | bytes]) -> bytes:
-    """A ZIP archive of the parts."""
+    """Return a ZIP archive of the parts."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
@@ -103,12 +103,12 @@ def package(parts: Mapping[str, str | bytes]) -> bytes:
 
 
 def epub_bytes(chapters: Mapping[str, str], *, title: str = "", **more: str) -> bytes:
-    """An e-book of the chapters, whole pages by their names.
+    """Return an e-book with the chapters, each a complete page by its name.
 
     Args:
-        chapters: in the order of reading.
-        title: of the book.
-        more: other parts, `encryption` for META-INF/encryption.xml.
+        chapters: in reading order.
+        title: title of the book.
+        more: other parts; `encryption` is META-INF/encryption.xml.
     """
     items = "".join(
         f'<item id="i{number}" href="{quote(name)}" media-type="application/xhtml+xml"/>'
@@ -128,7 +128,7 @@ def epub_bytes(chapters: Mapping[str, str], *, title: str = "", **more: str) -> 
 
 
 def xlsx_bytes(sheets: Mapping[str, Sequence[Sequence[Any]]], *, title: str = "") -> bytes:
-    """A workbook of the sheets, each as its rows."""
+    """Return a workbook with the sheets, each given as its rows."""
     book = openpyxl.Workbook()
     book.remove(book.worksheets[0])
     book.properties.title = title or None
@@ -142,7 +142,7 @@ def xlsx_bytes(sheets: Mapping[str, Sequence[Sequence[Any]]], *, title: str = ""
 
 
 def pptx_bytes(*slides: tuple[str, str], notes: str = "", title: str = "") -> bytes:
-    """A presentation of slides with a title and a body each, and notes for the last."""
+    """Return a presentation with titles and bodies on slides, and notes on the last one."""
     presentation = pptx.Presentation()
     for head, body in slides:
         slide = presentation.slides.add_slide(presentation.slide_layouts[1])

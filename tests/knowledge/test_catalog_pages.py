@@ -1,4 +1,4 @@
-"""A page of documents or runs is read without the others, however many there are."""
+"""A page of documents or runs is read without reading the others, however many there are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIDDLE = "docs/2500.md"
 
 
 class Measured(Sql):
-    """Notes how much a statement has read: rows in PostgreSQL, steps of SQLite's machine."""
+    """A measure of how much is read: rows in PostgreSQL, virtual machine steps in SQLite."""
 
     read = 0
 
@@ -58,7 +58,7 @@ class Measured(Sql):
 def catalog(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Catalog]:
-    """One of many documents, of which few have failed; PostgreSQL has not counted them yet."""
+    """A catalog of many documents, few of them failed; PostgreSQL has no statistics yet."""
     if request.param == "postgres":
         made = in_postgres(request.getfixturevalue("new_dsn")())
     else:
@@ -81,7 +81,7 @@ def catalog(
 
 
 def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
-    """How much is read when a knowledge base in this catalog is asked for something."""
+    """Return how much is read when `ask` queries a knowledge base in this catalog."""
     transactions: list[Measured] = []
 
     @contextmanager
@@ -114,12 +114,15 @@ def read_by(catalog: Catalog, ask: Callable[[Any], object]) -> int:
     ],
 )
 def test_little_is_read(catalog: Catalog, ask: Callable[[Any], object]) -> None:
-    """At most 150 rows in PostgreSQL, and 1,000 of the small steps of SQLite."""
+    """A page takes under 150 rows in PostgreSQL, and 1,000 virtual machine steps in SQLite."""
     assert 0 < read_by(catalog, ask) < (150 if is_postgres(catalog) else 1000)
 
 
 def test_counting_reads_all(catalog: Catalog) -> None:
-    """Once, and what was added is looked up by its key, also before PostgreSQL has statistics."""
+    """Counting reads all documents once.
+
+    Added documents are looked up by key, even before PostgreSQL has statistics.
+    """
     assert read_by(catalog, count_documents) in range(DOCUMENTS, 50 * DOCUMENTS)
 
 

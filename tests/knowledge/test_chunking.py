@@ -1,4 +1,4 @@
-"""Every strategy: what it promises on every text, and that its fingerprint tells it from others."""
+"""All strategies: their guarantees for any text, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ each_strategy = pytest.mark.parametrize("name", STRATEGIES)
 
 
 def declared(name: str, **more: Any) -> ChunkingDeclaration:
-    """A strategy of this module, with small chunks where it has a size."""
+    """Return a strategy of this module, with small chunks if it has a size."""
     size = {} if name == "semantic" else {"size": 64, "overlap": 16}
     return ChunkingDeclaration.model_validate(STRATEGIES[name] | size | more)
 
 
 def limit(declaration: ChunkingDeclaration) -> tuple[int, str]:
-    """The most that a chunk may hold, and of what."""
+    """Return the maximum size of a chunk, and its unit."""
     if declaration.strategy == "semantic":
         return declaration.semantic.max_tokens, "tokens"
     return declaration.size, declaration.unit
@@ -71,19 +71,19 @@ def test_promises(text: str, share: float) -> None:
 @each_strategy
 @pytest.mark.parametrize("giant", GIANTS)
 def test_giants(name: str, giant: str) -> None:
-    """Texts of one kind of thing are split like any other, however long they are."""
+    """Texts that repeat one thing are split like any other, however long they are."""
     declaration = ChunkingDeclaration.model_validate(STRATEGIES[name])
     text = GIANTS[giant]
     chunks = check_promises(make_chunker(declaration), text, *limit(declaration))
     assert bool(chunks) == bool(text.strip())
-    if giant != "one pile of accents":  # which no chunk could hold whole
+    if giant != "one pile of accents":  # no chunk could hold it whole
         assert not cut_clusters(text, chunks)
 
 
 @settings(max_examples=examples(50), deadline=None)
 @given(before=TEXTS, text=TEXTS, after=TEXTS)
 def test_a_part_of_a_text(before: str, text: str, after: str) -> None:
-    """A part is split as if it stood alone, and its offsets count from the start of the whole."""
+    """A part is split as if it were the whole text, with offsets from the start of the whole."""
     whole, shift = f"{before}\n\n{text}\n\n{after}", len(before) + 2
     boundaries = [place + shift for place in headings(text)]
     for name in STRATEGIES:
@@ -96,7 +96,7 @@ def test_a_part_of_a_text(before: str, text: str, after: str) -> None:
 
 @each_strategy
 def test_real_pages(name: str) -> None:
-    """The promises hold for real documentation, with the settings that are the default."""
+    """The guarantees hold for real documentation with the default settings."""
     declaration = ChunkingDeclaration.model_validate(STRATEGIES[name])
     chunker = make_chunker(declaration)
     pages = sorted(PAGES.rglob("*.md"))[:20]
@@ -107,7 +107,7 @@ def test_real_pages(name: str) -> None:
 
 
 def test_fingerprints_differ() -> None:
-    """Whatever could split a text differently has another fingerprint."""
+    """Chunkers that could split a text differently have different fingerprints."""
     changes: list[dict[str, Any]] = [{}, {"size": 65}, {"overlap": 15}]
     declarations = [
         declared(name, **change) for name in STRATEGIES if name != "semantic" for change in changes
@@ -125,14 +125,14 @@ def test_fingerprints_differ() -> None:
         )
     ]
     different = {make_chunker(declaration).fingerprint for declaration in declarations}
-    # `token` and `fixed` in tokens are the same.
+    # `token` is the same as `fixed` with tokens.
     assert len(different) == len(declarations) - len(changes)
     again = {make_chunker(declaration).fingerprint for declaration in declarations}
     assert again == different
 
 
 def test_a_fingerprint_follows_the_embedder() -> None:
-    """The semantic chunker is another with other vectors; the others do not ask for any."""
+    """The semantic chunker's fingerprint depends on the embedder; the others use none."""
 
     def never(texts: Any) -> Any:
         raise AssertionError
@@ -148,5 +148,5 @@ def test_a_fingerprint_follows_the_embedder() -> None:
 
 
 def test_most_chunkers_have_nothing_to_say() -> None:
-    """Only a chunker that could not do what it was asked to has notices."""
+    """Only a chunker that could not work as declared has notices."""
     assert [list(make_chunker(declared(name)).notices) for name in STRATEGIES] == [[]] * 14

@@ -1,4 +1,4 @@
-"""The four rules by which a change of the subject ends a passage."""
+"""The four rules that decide where a change of subject ends a chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lorebind_knowledge.chunking.breakpoints import Rule, breakpoints
 
 RULES: list[Rule] = ["percentile", "standard_deviation", "interquartile", "gradient"]
 SCORES = [0.1, 0.2, 0.15, 0.9, 0.1, 0.2, 0.5, 0.45, 0.1, 0.15, 0.2]
-"""A peak at 3, a lower one at 6 that goes on at 7."""
+"""A peak at 3, and a lower one at 6 that continues at 7."""
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ SCORES = [0.1, 0.2, 0.15, 0.9, 0.1, 0.2, 0.5, 0.45, 0.1, 0.15, 0.2]
     ],
 )
 def test_rules(rule: Rule, threshold: float, expected: set[int]) -> None:
-    """Each rule chooses what it says of the same scores."""
+    """For the same scores, each rule chooses according to its definition."""
     assert breakpoints(SCORES, rule, threshold) == expected
 
 
 def test_few_scores_have_no_quartiles() -> None:
-    """Of fewer than four scores the interquartile rule takes the highest quarter."""
+    """With fewer than four scores, the interquartile rule takes the highest quarter."""
     assert breakpoints([0.1, 0.2, 0.9], "interquartile", 1.5) == {2}
 
 
 def test_equal_peaks_are_all_chosen() -> None:
-    """A tenth of the gaps that have the greatest score of all are over the 90th percentile."""
+    """If a tenth of the gaps share the highest score, all of them reach the 90th percentile."""
     scores = [1.0 if index % 5 == 4 else 0.2 for index in range(50)]
     assert breakpoints(scores, "percentile", 90) == set(range(4, 50, 5))
 
@@ -50,11 +50,11 @@ def test_equal_peaks_are_all_chosen() -> None:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("scores", [[], [0.4], [0.4] * 9])
 def test_an_even_text_is_left_whole(rule: Rule, scores: list[float]) -> None:
-    """Where no gap is greater than another there is no breakpoint, whatever the threshold."""
+    """If no gap is greater than another, there is no breakpoint at any threshold."""
     assert breakpoints(scores, rule, 0.0) == set()
 
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.sampled_from(RULES), st.floats(0, 100))
 def test_breakpoints_are_gaps(scores: list[float], rule: Rule, threshold: float) -> None:
-    """Whatever the scores, what is chosen are indices of theirs."""
+    """For any scores, the breakpoints are indices of the scores."""
     assert breakpoints(scores, rule, threshold) <= set(range(len(scores)))

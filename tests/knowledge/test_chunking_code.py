@@ -33,7 +33,7 @@ def test_functions_stay_whole() -> None:
 
 @pytest.mark.parametrize("language", get_args(Declared))
 def test_the_texts_are_those_of_langchain(language: str) -> None:
-    """For every language that can be declared, on sources of our own and their separators."""
+    """Chunks equal LangChain's for each declarable language, on our sources and separators."""
     separators = RecursiveCharacterTextSplitter.get_separators_for_language(Language(language))
     splitter = RecursiveCharacterTextSplitter.from_language(
         Language(language), chunk_size=200, chunk_overlap=40
@@ -45,7 +45,7 @@ def test_the_texts_are_those_of_langchain(language: str) -> None:
 
 
 def test_all_languages_can_be_declared() -> None:
-    """What may be declared is what LangChain has separators for."""
+    """A declaration may name exactly the languages that LangChain has separators for."""
     known = set()
     for language in Language:
         try:
@@ -57,7 +57,7 @@ def test_all_languages_can_be_declared() -> None:
 
 
 def test_the_fingerprint_names_the_language_and_its_separators() -> None:
-    """Other separators, from another release of LangChain, make another chunker."""
+    """Other separators, as in another release of LangChain, change the fingerprint."""
     python, java = code_chunker("python", 100, 0), code_chunker("java", 100, 0)
     assert python.fingerprint.startswith("code/1 python ")
     assert python.fingerprint.split()[2] != java.fingerprint.split()[2]

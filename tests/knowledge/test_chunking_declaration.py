@@ -1,4 +1,4 @@
-"""`chunking:` what may be declared together, and the chunker that is made of it."""
+"""`chunking:` which settings can be combined, and the chunker that is made from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _declare(**written: Any) -> ChunkingDeclaration:
     ],
 )
 def test_defaults(written: dict[str, Any], size: int, overlap: int, unit: str) -> None:
-    """What is left out follows from what is written."""
+    """Defaults depend on the settings that are written."""
     declaration = _declare(**written)
     assert (declaration.size, declaration.overlap, declaration.unit) == (size, overlap, unit)
     assert SCHEMA.is_valid(written)
@@ -42,7 +42,7 @@ def test_defaults(written: dict[str, Any], size: int, overlap: int, unit: str) -
     [("percentile", 90), ("standard_deviation", 1.5), ("interquartile", 1.5), ("gradient", 90)],
 )
 def test_each_rule_has_a_threshold(rule: str, threshold: float) -> None:
-    """A threshold that is left out is the rule's own, and reaches the chunker."""
+    """Each rule has its own default threshold, which reaches the chunker."""
     declaration = _declare(strategy="semantic", semantic={"breakpoints": rule})
     assert declaration.semantic.threshold == threshold
     assert f"rule={rule} threshold={threshold:.1f}" in make_chunker(declaration).fingerprint
@@ -56,7 +56,11 @@ def test_each_rule_has_a_threshold(rule: str, threshold: float) -> None:
         ({"strategy": "code"}, "", "'code' needs a language; write for example"),
         ({"strategy": "code", "language": None}, "", "'code' needs a language"),
         ({"strategy": "token", "unit": "characters"}, "unit", "choose the strategy 'fixed'"),
-        ({"strategy": "semantic", "size": 100}, "size", "its bounds are semantic.min_tokens"),
+        (
+            {"strategy": "semantic", "size": 100},
+            "size",
+            "semantic.min_tokens and semantic.max_tokens set the size",
+        ),
         ({"strategy": "semantic", "overlap": 0}, "overlap", "overlap has no effect"),
         ({"strategy": "semantic", "unit": "tokens"}, "unit", "unit has no effect"),
         (
@@ -71,7 +75,7 @@ def test_each_rule_has_a_threshold(rule: str, threshold: float) -> None:
     ],
 )
 def test_what_does_not_belong_is_refused(written: dict[str, Any], path: str, message: str) -> None:
-    """A setting without effect is a mistake, for loading and for the schema; nothing is ignored."""
+    """Loading and the schema refuse a setting without effect; nothing is ignored."""
     with pytest.raises(ValidationError, match=message.replace("(", r"\(")) as refused:
         _declare(**written)
     assert not SCHEMA.is_valid(written)
@@ -91,14 +95,14 @@ def test_what_does_not_belong_is_refused(written: dict[str, Any], path: str, mes
     ],
 )
 def test_one_number_against_another(written: dict[str, Any], message: str) -> None:
-    """What a schema cannot say, loading refuses."""
+    """Loading checks limits that a schema cannot express."""
     with pytest.raises(ValidationError, match=message):
         _declare(**written)
     assert SCHEMA.is_valid(written)
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    """One message for each setting that does not belong."""
+    """Each setting that does not belong has a message of its own."""
     with pytest.raises(ValidationError) as refused:
         _declare(strategy="semantic", size=100, overlap=10, language="go")
     assert str(refused.value).count("has no effect") == 3

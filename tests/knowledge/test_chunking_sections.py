@@ -24,19 +24,19 @@ def _blocks(text: str) -> list[str]:
 
 
 def test_a_section_is_a_chunk() -> None:
-    """No chunk goes over a heading, however short its section is; the preamble is one too."""
+    """No chunk spans a heading, however short its section is; the preamble is a section too."""
     text = "Before.\n\n# One\n\nFirst.\n\n## Two\n\nSecond.\n\nMore.\n"
     assert _markdown(text, 100) == ["Before.", "# One\n\nFirst.", "## Two\n\nSecond.\n\nMore."]
 
 
 def test_headings_without_text_go_with_the_next() -> None:
-    """A heading is never alone where something follows it."""
+    """A heading is never alone if something follows it."""
     text = "# Title\n\n## Part\n\nText.\n\n## Other\n\nMore.\n\n## Last\n"
     assert _markdown(text, 100) == ["# Title\n\n## Part\n\nText.", "## Other\n\nMore.", "## Last"]
 
 
 def test_an_underlined_heading_stays_with_its_text() -> None:
-    """The line under a setext heading belongs to the heading."""
+    """The line below a setext heading belongs to the heading."""
     text = "Title\n=====\n\nword word word word word word"
     chunker = SectionChunker(26, 0, levels=MARKDOWN, name="markdown")
     chunks = [text[start:end] for start, end in chunker.split(text, 0, len(text), [0])]
@@ -44,7 +44,7 @@ def test_an_underlined_heading_stays_with_its_text() -> None:
 
 
 def test_a_heading_stays_with_the_beginning_of_its_text() -> None:
-    """Where a section is too long for one chunk, the first is not its heading alone."""
+    """If a section is too long for one chunk, the first chunk is not only its heading."""
     code = "\n".join(f"line {number}" for number in range(10))
     text = f"# Heading\n\n```\n{code}\n```\n"
     chunks = _markdown(text, 40)
@@ -53,7 +53,7 @@ def test_a_heading_stays_with_the_beginning_of_its_text() -> None:
 
 
 def test_code_and_tables_stay_whole_where_they_fit() -> None:
-    """What would be cut at a blank line or between rows goes into a chunk of its own."""
+    """Code and tables that would be cut in the middle get a chunk of their own."""
     text = f"A paragraph of some words.\n\n{FENCE}\n\nBetween.\n\n{TABLE}\n\nAfter."
     assert _markdown(text, 64) == [
         "A paragraph of some words.",
@@ -64,7 +64,7 @@ def test_code_and_tables_stay_whole_where_they_fit() -> None:
 
 
 def test_code_that_does_not_fit_is_cut_at_blank_lines() -> None:
-    """Too large a listing is cut where it has paragraphs of its own."""
+    """A code block that is too large is cut at its blank lines."""
     assert _markdown(FENCE, 40) == [
         "```python\ndef a():\n    return 1",
         "def b():\n    return 2\n```",
@@ -82,13 +82,13 @@ def test_long_paragraphs_are_cut_between_sentences() -> None:
 
 
 def test_overlap_stays_in_its_section() -> None:
-    """A section's first chunk repeats nothing of the section before."""
+    """The first chunk of a section repeats nothing from the previous section."""
     text = "# A\n\none two\n\nthree four\n\n# B\n\nfive six"
     assert _markdown(text, 16, 12) == ["# A\n\none two", "three four", "# B\n\nfive six"]
 
 
 def test_blocks() -> None:
-    """Paragraphs, listings and tables begin blocks, blank lines around them or not."""
+    """Paragraphs, code blocks and tables start blocks, with or without blank lines around them."""
     text = f"One\ntwo.\n\nThree:\n{FENCE}\nFour\n{TABLE}\nFive | six\n\n\nSeven |\neight"
     assert _blocks(text) == [
         "One\ntwo.",
@@ -101,14 +101,14 @@ def test_blocks() -> None:
 
 
 def test_each_block_begins_once() -> None:
-    """A table that follows a blank line is no second block of itself."""
+    """A table after a blank line starts only one block."""
     text = f"One\n\n{TABLE}\nAfter\n\n~~~ `info`\ncode\n~~~"
     places = list(markdown_blocks(text, 0, len(text)))
     assert places == [0, 5, text.index("After"), text.index("~~~")]
 
 
 def test_a_fence_ends_with_its_own_kind() -> None:
-    """Other fences and headings inside of code are code; an open one goes on to the end."""
+    """Other fences and headings in code are code; an unclosed fence continues to the end."""
     text = "````\n```\n\n# no heading\n\n```\n````\n\nText\n\n~~~\nopen\n\n# still code"
     assert _blocks(text) == [
         "````\n```\n\n# no heading\n\n```\n````",
@@ -118,7 +118,7 @@ def test_a_fence_ends_with_its_own_kind() -> None:
 
 
 def test_html() -> None:
-    """The text of a page is cut by its headings, then its blocks, its lines, its sentences."""
+    """The text of a page is cut by headings, then blocks, lines, sentences."""
     text = "Title\n\nIntro.\n\nSetup\nStep one.\nStep two is longer. It has two sentences.\n"
     chunker = SectionChunker(40, 0, levels=HTML, name="html")
     setup = text.index("Setup")

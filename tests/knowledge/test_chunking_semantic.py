@@ -1,4 +1,4 @@
-"""`semantic`: passages on one subject, within their bounds, with or without an embedder."""
+"""`semantic`: chunks about one subject, within their bounds, with or without an embedder."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SMALL = SemanticSettings(min_tokens=4, max_tokens=64, window=1)
 
 
 def embed(texts: Sequence[str]) -> Matrix:
-    """A direction for each subject."""
+    """Return one direction per subject."""
     rows = [[float(subject in text.lower()) for subject in SUBJECTS] for text in texts]
     return np.array(rows, dtype=np.float32)
 
 
 def refuse(texts: Sequence[str]) -> Matrix:
-    """An embedder that is out of order."""
+    """Raise the error of an embedder that is down."""
     raise EmbedderError("embedder local/x failed: out of memory")
 
 
@@ -59,7 +59,7 @@ def _split(chunker: SemanticChunker, text: str, boundaries: Sequence[int] = ()) 
     [("percentile", 90), ("standard_deviation", 1.5), ("interquartile", 1.5), ("gradient", 90)],
 )
 def test_a_passage_ends_with_its_subject(rule: str, threshold: float) -> None:
-    """By every rule, sentences on one subject are one passage, here without any layout."""
+    """With each rule, sentences about one subject form one chunk, here without any layout."""
     chunker = SemanticChunker(
         SemanticSettings(rule, threshold, 0.2, 1, 4, 64),  # type: ignore[arg-type]  # a literal
         embed,
@@ -69,14 +69,14 @@ def test_a_passage_ends_with_its_subject(rule: str, threshold: float) -> None:
 
 
 def test_without_an_embedder_words_are_compared() -> None:
-    """Sentences that share words stay together, and the chunker says how it was done."""
+    """Sentences that share words stay together, and the chunker reports the fallback."""
     chunker = SemanticChunker(SemanticSettings(min_tokens=4, max_tokens=64))
     assert _split(chunker, " ".join(WORDS)) == WORDS
     assert list(chunker.notices) == [NO_EMBEDDER]
 
 
 def test_when_the_embedder_fails_words_are_compared() -> None:
-    """The document is split all the same, and the reason is noted once."""
+    """If the embedder fails, the document is still split, and the reason is reported once."""
     settings_ = SemanticSettings(min_tokens=4, max_tokens=64)
     chunker = SemanticChunker(settings_, refuse)
     assert _split(chunker, TEXT) == _split(SemanticChunker(settings_), TEXT)
@@ -87,7 +87,7 @@ def test_when_the_embedder_fails_words_are_compared() -> None:
 
 
 def test_only_embedder_errors_are_met() -> None:
-    """What is no outage of the embedder is a mistake, and passes through."""
+    """Errors other than those of the embedder are bugs and are raised."""
 
     def broken(texts: Sequence[str]) -> Matrix:
         raise ZeroDivisionError
@@ -97,7 +97,7 @@ def test_only_embedder_errors_are_met() -> None:
 
 
 def test_layout_counts_by_its_weight() -> None:
-    """A heading breaks where the words do not, unless layout has no weight; words alone too."""
+    """A heading ends a chunk if words alone would not, unless the weight of layout is 0."""
     text = TIDE.replace("Each", "\n\n# Hours\n\nEach")
     boundaries = headings(text)
     with_layout = SemanticChunker(SemanticSettings("percentile", 90, 1, 1, 4, 64), embed)
@@ -107,7 +107,7 @@ def test_layout_counts_by_its_weight() -> None:
 
 
 def test_long_passages_are_cut_at_their_greatest_change() -> None:
-    """Where a subject goes on for too long, it is cut in the second half of what fits."""
+    """A subject that is too long is cut in the second half of what fits."""
     text = " ".join(f"The tide of day {day} came." for day in range(40))
     text = text.replace("day 7 came. ", "day 7 came.\n\n")
     chunks = _split(
@@ -118,14 +118,14 @@ def test_long_passages_are_cut_at_their_greatest_change() -> None:
 
 
 def test_small_passages_join_a_neighbour() -> None:
-    """A subject of fewer tokens than the least does not stand alone."""
+    """A chunk with fewer tokens than the minimum joins its neighbor."""
     text = f"{TIDE} A loom. {RYE}"
     chunks = _split(SemanticChunker(SemanticSettings("percentile", 50, 0, 1, 8, 64), embed), text)
     assert chunks == [TIDE, f"A loom. {RYE}"]
 
 
 def test_small_passages_join_only_what_they_fit_with() -> None:
-    """A small passage between two that are full stays as it is; it prefers the one before."""
+    """A small chunk between two full ones stays as it is; it prefers to join the previous one."""
     parts = [Segment(0, 9, 0), Segment(9, 12, 0), Segment(12, 21, 0), Segment(21, 23, 0)]
     every_gap = {0, 1, 2}
     packed = pack(CharacterRuler(), parts, [1.0, 1.0, 1.0], every_gap, (4, 11))
@@ -133,7 +133,7 @@ def test_small_passages_join_only_what_they_fit_with() -> None:
 
 
 def test_passages_are_counted_by_themselves() -> None:
-    """A passage whose first word is more tokens without its blank is cut, too large as it is."""
+    """A chunk is cut if its first word has too many tokens without its leading blank."""
     text = "Jklmn. Xylos. Donaudampfx. Jklmnx."
     assert count_tokens(" Donaudampfx. Jklmnx.") == 10
     chunks = _split(SemanticChunker(SemanticSettings(window=1, min_tokens=1, max_tokens=10)), text)
@@ -143,18 +143,18 @@ def test_passages_are_counted_by_themselves() -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(TEXTS, st.integers(1, 60), st.integers(64, 100), st.integers(1, 4))
 def test_bounds(text: str, least: int, most: int, window: int) -> None:
-    """No chunk is too large, none overlaps, and a small one would not fit with a neighbour."""
+    """No chunk is too large, none overlap, and a small one would not fit with a neighbor."""
     chunker = SemanticChunker(SemanticSettings("percentile", 50, 0.2, window, least, most), embed)
     chunks = check_promises(chunker, text, most, "tokens", headings(text))
     assert all(end <= start for (_, end), (start, _) in pairwise(chunks))
-    slack = 3  # a passage by itself can have other tokens than its share of the whole text
+    slack = 3  # a chunk encoded alone can have other tokens than its share of the whole text
     for (first, middle), (start, last) in pairwise(chunks):
         small = min(count_tokens(text[first:middle]), count_tokens(text[start:last])) + slack
         assert small >= least or count_tokens(text[first:last]) + slack > most
 
 
 def test_sentences_are_embedded_once_and_in_batches() -> None:
-    """The embedder sees every segment once, in calls of at most 256, and memory is bounded."""
+    """The embedder gets each segment once, in calls of at most 256, and memory is bounded."""
     seen: list[list[str]] = []
 
     def noting(texts: Sequence[str]) -> Matrix:
@@ -168,14 +168,14 @@ def test_sentences_are_embedded_once_and_in_batches() -> None:
 
 
 def test_a_small_document_is_not_embedded() -> None:
-    """What has no more tokens than the least is one passage without asking."""
+    """A document with no more tokens than the minimum is one chunk and is not embedded."""
     assert _split(SemanticChunker(SemanticSettings(), refuse), "One. Two.") == ["One. Two."]
 
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 700), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_distances_do_not_depend_on_batches(count: int, window: int, seed: int) -> None:
-    """Each is that of the two means over all vectors at once."""
+    """Each distance equals that of the two means over all vectors at once."""
     vectors = np.random.default_rng(seed).random((count, 3), dtype=np.float32)
     rows = iter(vectors)
     found = distances(
@@ -194,13 +194,13 @@ def test_distances_do_not_depend_on_batches(count: int, window: int, seed: int) 
 
 
 def test_what_has_no_words_is_far_from_everything() -> None:
-    """A vector without direction has the greatest distance; equal texts have none."""
+    """A zero vector has the greatest distance; equal texts have none."""
     assert distances(["a b", "...", "a b"], lexical_vectors, 1) == [1.0, 1.0]
     assert distances(["a b", "b a"], lexical_vectors, 1) == [pytest.approx(0, abs=1e-6)]
 
 
 def test_segments() -> None:
-    """Sentences, items and headings, each with what separates it; tables and code are whole."""
+    """Sentences, items and headings are segments with their borders; tables and code are whole."""
     text = (
         "# Title\nOne, e.g. this. Two (by J. Smith)! “Three?” Four: 1.5 is 五。六。\n\n"
         "- Item one.\n- Item two.\n  1. Item three\n\n```\na. B.\n\nc. D.\n```\n"
@@ -223,7 +223,7 @@ def test_segments() -> None:
 
 @given(TEXTS)
 def test_segments_cover_the_text(text: str) -> None:
-    """All but white space is in one segment, and only in one."""
+    """Every character that is not white space is in exactly one segment."""
     covered = 0
     for segment in segments(text, 0, len(text), headings(text)):
         assert covered <= segment.start < segment.end

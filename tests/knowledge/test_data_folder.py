@@ -1,4 +1,4 @@
-"""The database file of a project: how it is opened where it cannot be written."""
+"""A project's database file: how it is opened if it cannot be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Namespace("acme", "support", "project", "docs")
 
 
 def start_run(file: Path) -> None:
-    """A catalog with one run in a file, beside which nothing is left."""
+    """Make a catalog with one run in a file, without other files next to it."""
     with closing(Catalog(file)) as catalog:
         with catalog.lease(HERE) as lease:
             catalog.ledger.start_run(lease, "upsert")
@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A catalog with one run, which nobody has open."""
+    """A catalog with one run, which nothing has open."""
     file = tmp_path / "data" / "x.db"
     start_run(file)
     return file
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def not_writable_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As a folder is that is mounted read-only in a container, and not outside of it."""
+    """A folder like one mounted read-only in a container but writable outside of it."""
     real = os.access
 
     def access(path: Any, mode: int, **more: Any) -> bool:
@@ -57,7 +57,7 @@ def not_writable_here(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(file: Path) -> None:
-    """What a process does that may write; at its end it moves its log into the file."""
+    """Write as another process does; at its end it moves its log into the file."""
     with closing(sqlite3.connect(file)) as other, other:
         columns = "tenant, project, scope, kb, strategy, status, started_at"
         other.execute(
@@ -67,7 +67,7 @@ def write(file: Path) -> None:
 
 
 def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
-    """What reads makes no log and no lock beside the file; an ingest is refused by name."""
+    """Reading makes no log and no lock next to the file; an ingest is refused with its reason."""
     with closing(Catalog(not_writable_here)) as catalog:
         assert len(catalog.ledger.last_runs(HERE, 9)) == 1
         assert names(not_writable_here.parent) == ["x.db"]
@@ -78,7 +78,7 @@ def test_the_folder_stays_as_it_is(not_writable_here: Path) -> None:
 
 
 def test_another_process_writes_between(not_writable_here: Path) -> None:
-    """What another process has written meanwhile is found by the next that reads."""
+    """The next read finds what another process wrote in the meantime."""
     with closing(Catalog(not_writable_here)) as catalog:
         assert len(catalog.ledger.last_runs(HERE, 9)) == 1
         write(not_writable_here)
@@ -86,7 +86,7 @@ def test_another_process_writes_between(not_writable_here: Path) -> None:
 
 
 def test_another_process_writes_meanwhile(not_writable_here: Path) -> None:
-    """What was read while another process wrote is not taken for what it was, but refused."""
+    """A read during a write of another process is refused rather than returning wrong data."""
     with (
         pytest.raises(StoreError, match=r"x\.db: was changed by another process"),
         unchanged(not_writable_here),
@@ -95,7 +95,7 @@ def test_another_process_writes_meanwhile(not_writable_here: Path) -> None:
 
 
 def test_a_log_is_read(not_writable_here: Path) -> None:
-    """What another process has committed and keeps in its log is no less there."""
+    """A read includes what another process committed and still has in its log."""
     with closing(sqlite3.connect(not_writable_here)) as other:
         other.execute("delete from catalog_runs")
         other.commit()
@@ -104,7 +104,7 @@ def test_a_log_is_read(not_writable_here: Path) -> None:
 
 
 def test_a_file_that_is_written_keeps_its_identity(file: Path) -> None:
-    """Where this process may write, another that does is no reason to open the file anew."""
+    """If this process may write, writes of another process do not make it reopen the file."""
     before = file_identity(file)
     write(file)
     assert file_identity(file) == before
@@ -112,7 +112,7 @@ def test_a_file_that_is_written_keeps_its_identity(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["wh?at", "a?mode=memory", "per%20cent", "ha#sh", "b%", "{c}"])
 def test_names_that_mean_something_in_an_address(tmp_path: Path, name: str) -> None:
-    """Whatever its name holds, a folder has the files, and no other folder has them."""
+    """Whatever its name contains, a folder gets its files, and no other folder gets them."""
     for folder in (tmp_path / name, tmp_path / f"{name}2"):
         folder.mkdir()
         start_run(folder / "x.db")
@@ -120,8 +120,8 @@ def test_names_that_mean_something_in_an_address(tmp_path: Path, name: str) -> N
 
 
 def test_a_name_that_sqlite_does_not_take(tmp_path: Path) -> None:
-    """A name that is too long is refused with its length, and with what can be done."""
+    """A name that is too long is refused with its length and a suggested fix."""
     folder = tmp_path.joinpath(*["long" * 40] * 4)
     folder.mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"bytes, and SQLite opens .*; move the project"):
+    with pytest.raises(StoreError, match=r"bytes, but SQLite opens .*; move the project"):
         connect(folder / "x.db", mode="rwc", timeout=1)

@@ -1,4 +1,4 @@
-"""Tables that are no catalog's: made, migrated and refused, in SQLite and in PostgreSQL."""
+"""Tables outside of the catalog are made, migrated and refused, in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def make_kept(make: Callable[..., Any], request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """The same without memory, which another database does not share."""
+    """The same databases except the one in memory, which cannot be shared."""
     if request.node.callspec.params["make"] == "memory":
         pytest.skip("nothing is kept")
     return make
 
 
 def test_two_tables(make: Callable[..., Any]) -> None:
-    """They read as empty before they are there. Keys are counted, names sorted by code point."""
+    """Tables are empty before they exist. Keys are counted; names sort by code point."""
     with closing(make(SECOND)) as database:
         with database.reading() as sql:
             assert sql.run("select * from loans") == []
@@ -66,7 +66,7 @@ def test_two_tables(make: Callable[..., Any]) -> None:
 
 
 def test_a_migration(make_kept: Callable[..., Any]) -> None:
-    """Rows of the version before are kept, and then that version refuses the tables."""
+    """Rows of the previous version are kept, and then that version refuses the tables."""
     with closing(make_kept(FIRST)) as database, database.writing() as sql:
         sql.insert("books", [{"title": "a"}])
     with closing(make_kept(SECOND)) as database:
@@ -84,7 +84,7 @@ def test_a_migration(make_kept: Callable[..., Any]) -> None:
 
 
 def test_a_damaged_version(make_kept: Callable[..., Any]) -> None:
-    """The advice is the one that the tables were given."""
+    """The error suggests the fix that the tables were given."""
     with closing(make_kept(SECOND)) as database, database.writing() as sql:
         sql.run("update library_version set version = 0")
     with (
@@ -96,7 +96,7 @@ def test_a_damaged_version(make_kept: Callable[..., Any]) -> None:
 
 
 class Counting(Tables):
-    """Notes how often its statements were needed."""
+    """Tables that record in a row each time that they are made."""
 
     def finish(self, sql: Sql, version: int | None) -> None:
         if version is None:
@@ -105,7 +105,7 @@ class Counting(Tables):
 
 @pytest.mark.parametrize("database_for_each", [False, True])
 def test_two_threads_at_once(make_kept: Callable[..., Any], database_for_each: bool) -> None:
-    """Both write, and what makes the tables is run once."""
+    """Two threads both write, and the statements that make the tables run once."""
     tables = Counting("library", 1, [BOOKS])
     first = make_kept(tables)
     second = make_kept(tables) if database_for_each else first
@@ -122,12 +122,12 @@ def test_two_threads_at_once(make_kept: Callable[..., Any], database_for_each: b
 
 
 def test_an_administrator_makes_them(dsn: str) -> None:
-    """With `ensure_schema: false` the error has the SQL, of new tables and of a migration."""
+    """With `ensure_schema: false`, the error has the SQL for new tables and for a migration."""
     address = PostgresAddress(dsn)
     for tables in (FIRST, SECOND):
         with closing(PostgresDatabase(address, tables, ensure_schema=False)) as database:
             with (
-                pytest.raises(StoreError, match="ensure_schema is false; make them") as caught,
+                pytest.raises(StoreError, match="ensure_schema is false; create them") as caught,
                 database.writing(),
             ):
                 pass
@@ -139,7 +139,7 @@ def test_an_administrator_makes_them(dsn: str) -> None:
 
 
 def test_they_share_a_database(dsn: str) -> None:
-    """Tables of two names, each with its version, and locks that do not meet."""
+    """Tables of two names have separate versions and separate locks."""
     address = PostgresAddress(dsn)
     other = Tables("archive", 7, ["create table if not exists papers (title [name])"])
     with (

@@ -1,4 +1,4 @@
-"""Ingests of documents that exceed a limit: they fail alone, and are not tried in vain."""
+"""Documents that exceed a limit fail alone in an ingest, and are not retried in vain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 def limit(bench: Bench, **limits: Any) -> None:
-    """Declare the limits anew, as a new process would have them."""
+    """Declare limits as in a new process."""
     chosen: dict[str, Any] = {"processes": 2, "max_memory": "128 MiB"} | limits
     bench.change(loading=Loading(LoadingDeclaration(**chosen)))
 
@@ -46,13 +46,13 @@ def bench(make_bench: Callable[[str], Bench]) -> Bench:
 
 
 async def attempts(bench: Bench) -> dict[str, int]:
-    """How often each document that fails was tried."""
+    """Return the number of attempts for each failed document."""
     report = await bench.ingest()
     return {failure.uri.removeprefix("docs/"): failure.attempts for failure in report.failures}
 
 
 async def test_the_others_are_complete(bench: Bench) -> None:
-    """Bombs among good documents: each fails by name, and all that is good is found."""
+    """If some documents are bombs, each of them fails by name, and the others are found."""
     fill(bench, 2)
     for name, make in BOMBS.items():
         bench.write_bytes(name, make())
@@ -68,7 +68,7 @@ async def test_the_others_are_complete(bench: Bench) -> None:
 
 
 async def test_not_tried_in_vain(bench: Bench) -> None:
-    """It is tried again when it changes or a limit does, and not before."""
+    """A document is retried when it or a limit changes, and not before."""
     bench.write_bytes("a.pdf", BOMBS["a.pdf"]())
     assert await attempts(bench) == {"a.pdf": 1}
     limit(bench)
@@ -88,7 +88,7 @@ async def test_not_tried_in_vain(bench: Bench) -> None:
 
 
 async def test_a_plan_before_the_ingest(bench: Bench) -> None:
-    """In one process a document that exceeds a limit is read once, whoever asks first."""
+    """Within a process, a document that exceeds a limit is read once, in a plan or an ingest."""
     bench.write_bytes("a.pdf", BOMBS["a.pdf"]())
     bench.write("b.md", "Some words.")
     plan = await bench.plan()
@@ -104,7 +104,7 @@ async def test_a_plan_before_the_ingest(bench: Bench) -> None:
 
 
 async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
-    """What the plan has read is neither read nor cut again, unless it changed; it is kept once."""
+    """An ingest reads and splits only what changed since the plan; a plan is used only once."""
     bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
     bench.write_bytes("b.pdf", pdf_bytes(["Changed before the ingest."]))
     plan = await bench.plan()
@@ -124,7 +124,7 @@ async def test_a_plan_reads_for_the_ingest_after_it(bench: Bench) -> None:
 
 
 async def test_a_plan_for_a_reindex(bench: Bench) -> None:
-    """A reindex reads nothing again either; and a plan is for the knowledge base it was made of."""
+    """A reindex also reuses a plan; a plan is only for the knowledge base that it was made for."""
     bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
     await bench.ingest()
     plan = await bench.plan(strategy="replace")
@@ -133,12 +133,12 @@ async def test_a_plan_for_a_reindex(bench: Bench) -> None:
     assert (await bench.reindex(plan)).documents == counts(added=1)
     assert not plan.read._cut
     plan.read.namespace = replace(plan.read.namespace, kb="another")
-    with pytest.raises(UsageError, match="the plan is not of this knowledge base: 'docs'"):
+    with pytest.raises(UsageError, match="the plan belongs to another knowledge base than 'docs'"):
         await bench.ingest(plan=plan)
 
 
 class Halves(RecursiveChunker):
-    """Cuts into pieces of a size, and says that it is another chunker of the same kind."""
+    """A chunker of which a plan may have another size, because it only estimates."""
 
     fingerprint = "halves"
 
@@ -152,7 +152,7 @@ class Halves(RecursiveChunker):
 
 
 async def test_a_plan_that_estimates(bench: Bench) -> None:
-    """What a plan cuts otherwise than the ingest is read once, and cut again."""
+    """If the plan only estimates chunks, the document is read once and split again."""
     bench.write_bytes("a.pdf", pdf_bytes(["Read by the plan."]))
     bench.change(chunker=Halves(100, estimates=True))
     plan = await bench.plan()
@@ -169,7 +169,7 @@ async def test_a_plan_that_estimates(bench: Bench) -> None:
 async def test_a_plan_keeps_what_there_is_room_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is beyond the limit is read again, and the ingest is the same."""
+    """Documents beyond the limit are read again, with the same result."""
     monkeypatch.setattr("lorebind_knowledge.ingest.planned._MOST_KEPT", 2100)
     for name in ("a.md", "b.md", "c.md"):
         bench.write(name, f"# {name}\n\nTwenty-four letters here.")
@@ -180,7 +180,7 @@ async def test_a_plan_keeps_what_there_is_room_for(
 
 
 async def test_copies(bench: Bench) -> None:
-    """Two files of the same content keep their own names, read or refused, planned or not."""
+    """Two files with the same content keep their names, read or refused, planned or not."""
     for name in ("a.pdf", "b.pdf"):
         bench.write_bytes(name, pdf_bytes(["The same words."]))
         bench.write_bytes(f"bomb {name}", BOMBS["a.pdf"]())
@@ -192,7 +192,7 @@ async def test_copies(bench: Bench) -> None:
 
 
 async def test_order_and_length_of_groups(bench: Bench) -> None:
-    """Documents come in the order listed, whichever processes read them."""
+    """Documents are in the order of the listing, whichever process reads them."""
     for number in range(9):
         bench.write_bytes(f"{number}.pdf", pdf_bytes([f"Page of {number}."] * (20 - 2 * number)))
         bench.write(f"{number}.md", f"Text of {number}.")
@@ -203,7 +203,7 @@ async def test_order_and_length_of_groups(bench: Bench) -> None:
 
 
 async def test_cancelled(bench: Bench) -> None:
-    """An ingest that is cancelled while documents are read leaves no process behind."""
+    """Cancelling an ingest while documents are read leaves no process behind."""
     for number in range(4):
         bench.write_bytes(f"{number}.pdf", BOMBS["a.pdf"]() + b" " * number)
     task = asyncio.create_task(bench.ingest())

@@ -1,4 +1,4 @@
-"""What loaders give: spans with lines, pages and times, and names."""
+"""Spans with lines, pages and times, and titles from names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.density import examples
     ],
 )
 def test_lines(text: str, passage: str, lines: tuple[int, int]) -> None:
-    """Lines count from 1, with both ends, whatever ends them."""
+    """Lines count from 1, inclusive, with any line ends."""
     start = text.index(passage)
     span = LoadedDocument(text, "x").span(start, start + len(passage))
     assert (span.line_start, span.line_end) == lines
@@ -47,7 +47,7 @@ def test_lines(text: str, passage: str, lines: tuple[int, int]) -> None:
 @settings(max_examples=examples(300))
 @given(st.text(st.sampled_from("ab \n\r#\ufeff東"), max_size=60), st.data())
 def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
-    """Of any passage of any text, offsets and lines are those that one would count by hand."""
+    """For any passage of any text, offsets and lines equal a naive count."""
     document = load_document(text.encode(), "a.txt")
     assert document.text == text.removeprefix("\ufeff")
     text = document.text
@@ -65,7 +65,7 @@ def test_spans_agree_with_a_naive_count(text: str, data: st.DataObject) -> None:
     ("start", "end", "page"), [(0, 3, 1), (0, 11, 1), (3, 6, 1), (5, 8, 2), (6, 8, 3), (9, 10, 3)]
 )
 def test_pages(start: int, end: int, page: int) -> None:
-    """A passage is on the page that it begins on; what parts pages belongs to the one before."""
+    """A passage is on the page where it begins; a page's separator belongs to that page."""
     pages = (Place(0, "page", 1), Place(5, "page", 2), Place(6, "page", 3))
     document = LoadedDocument("one\n\n\nthree", "x", places=pages)
     span = document.span(start, end)
@@ -86,7 +86,7 @@ def test_pages(start: int, end: int, page: int) -> None:
     ],
 )
 def test_times(start: int, end: int, times: tuple[float, float] | None) -> None:
-    """A passage lasts from the first cue that it touches to the end of the last to end."""
+    """A passage lasts from the first cue that it touches to the latest end of a touched cue."""
     cues = (Cue(0, 3, 1.0, 2.0), Cue(4, 7, 2.0, 9.5), Cue(8, 11, 3.0, 4.0))
     span = LoadedDocument("one\ntwo\nsix", "x", cues=cues).span(start, end)
     assert (span.time_start, span.time_end) == (times or (None, None))
@@ -107,7 +107,7 @@ def test_times(start: int, end: int, times: tuple[float, float] | None) -> None:
     ],
 )
 def test_title_of(uri: str, title: str) -> None:
-    """A document without a title is called after its file, or the last part of its URL."""
+    """A document without a title is named after its file, or the last part of its URL."""
     assert title_of(uri) == title
 
 
@@ -116,14 +116,14 @@ def test_title_of(uri: str, title: str) -> None:
     [("a.md", "# a\n"), ("a.rst", "a\n=\n"), ("a.adoc", "= a\n"), ("a.tex", "\\section{a}\n")],
 )
 def test_most_headings(name: str, unit: str) -> None:
-    """Text that is nothing but headings costs no memory beyond a bound."""
+    """Text that consists only of headings takes bounded memory."""
     document = load_document(unit.encode() * (MOST_HEADINGS + 2), name)
     assert len(document.headings) == MOST_HEADINGS
     assert document.text.endswith(unit)
 
 
 def test_most_headings_of_a_notebook() -> None:
-    """The bound is for all its cells."""
+    """The limit counts the headings of all cells together."""
     cells = [{"cell_type": "markdown", "source": "# a\n" * MOST_HEADINGS}] * 2
     document = load_document(json.dumps({"cells": cells}).encode(), "a.ipynb")
     assert len(document.headings) == MOST_HEADINGS
@@ -131,7 +131,7 @@ def test_most_headings_of_a_notebook() -> None:
 
 @given(st.text(st.characters()))
 def test_well_formed(text: str) -> None:
-    """Whatever the text, the result is UTF-8 without zero bytes; what is so already stays."""
+    """Any result is UTF-8 without zero bytes; a well-formed text stays the same."""
     result = well_formed(text)
     result.encode()
     assert "\0" not in result

@@ -1,4 +1,4 @@
-"""Source code: its language by its ending, and how it is cut."""
+"""Source code: its language by extension, and how it is split."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CODE = "import os\n\n\ndef first():\n    return 1\n\n\ndef second():\n    return
     ],
 )
 def test_language(name: str, title: str, language: str) -> None:
-    """The ending tells the language; those without separators have none."""
+    """The extension decides the language; languages without separators have none."""
     document = load_document(CODE.encode(), name, "text/plain")
     assert (document.title, document.language, document.format) == (title, language, "code")
     assert document.text == CODE
 
 
 def test_languages_are_known() -> None:
-    """Every language is one that a declaration may name."""
+    """Every language can be declared."""
     assert set(LANGUAGES.values()) - {""} <= set(get_args(Language))
 
 
@@ -49,7 +49,7 @@ def test_languages_are_known() -> None:
     ],
 )
 def test_which_chunker(settings: dict[str, Any], is_by_syntax: bool) -> None:
-    """Code is cut by its syntax where texts are by their structure; what else is declared holds."""
+    """Structural strategies split code by its syntax; other strategies split it as declared."""
     sizes = {} if settings.get("strategy") == "semantic" else {"size": 64, "overlap": 0}
     chunker = make_chunker(ChunkingDeclaration.model_validate({**settings, **sizes}))
     code = chunker.for_language("python")

@@ -1,4 +1,4 @@
-"""Decoding: byte order marks, declared charsets, UTF-8, the best guess, and what is no text."""
+"""Decoding: byte order marks, declared charsets, UTF-8, the best guess, and binary files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JAPANESE = "日本語のテキストです。これは文字コードの試験�
 
 
 def test_byte_order_mark_of_utf8() -> None:
-    """It is no part of the text, and offsets do not count it."""
+    """The mark is not part of the text, and offsets do not count it."""
     document = load_document(b"\xef\xbb\xbf# Title\n", "a.md")
     assert document.text == "# Title\n"
     assert document.headings == (Heading(0, 1, "Title"),)
@@ -28,7 +28,7 @@ def test_byte_order_mark_of_utf8() -> None:
 
 @pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_byte_order_marks(charset: str) -> None:
-    """UTF-16 and UTF-32 are told by their marks, and named in the metadata."""
+    """UTF-16 and UTF-32 are recognized by their marks, and named in the metadata."""
     mark = getattr(codecs, f"BOM_{charset.replace('-', '_').upper().replace('UTF_', 'UTF')}")
     document = load_document(mark + JAPANESE.encode(charset), "a.txt")
     assert document.text == JAPANESE
@@ -52,7 +52,7 @@ def test_byte_order_marks(charset: str) -> None:
     ],
 )
 def test_guessed(text: str, charset: str, name: str) -> None:
-    """A text in another charset than UTF-8 is read by the best guess, which the metadata names."""
+    """A text in a charset other than UTF-8 is read by best guess, which the metadata names."""
     document = load_document(text.encode(charset), "a.md")
     assert document.text == text
     assert document.metadata == {"encoding": name}
@@ -60,7 +60,7 @@ def test_guessed(text: str, charset: str, name: str) -> None:
 
 @pytest.mark.parametrize("declared", ["iso-8859-5", '"ISO-8859-5"', " iso_8859-5 "])
 def test_declared(declared: str) -> None:
-    """The charset that the media type declares comes before any guess."""
+    """The charset that the media type declares takes precedence over guesses."""
     data = RUSSIAN.encode("iso-8859-5")
     document = load_document(data, "a.txt", f"text/plain; format=flowed; Charset={declared}")
     assert document.text == RUSSIAN
@@ -69,14 +69,14 @@ def test_declared(declared: str) -> None:
 
 @pytest.mark.parametrize("declared", ["us-ascii", "latin-1", "utf-8", "no-such", "idna", "hex", ""])
 def test_wrongly_declared(declared: str) -> None:
-    """A declaration that is unknown, no charset of the web or does not fit changes nothing."""
+    """A declaration that is unknown, not a charset of the web or wrong has no effect."""
     assert decode("héllo wörld, ça va bien".encode("cp1252"), "a.txt", declared)[0] == (
         "héllo wörld, ça va bien"
     )
 
 
 def test_latin_1_is_read_as_the_web_reads_it() -> None:
-    """Pages that say ISO-8859-1 hold the quotes of windows-1252."""
+    """Pages declared as ISO-8859-1 can contain the quotes of windows-1252."""
     assert decode(b"\x93quoted\x94", "a", "ISO-8859-1") == ("“quoted”", "cp1252")
     assert known_charset("utf-7") == known_charset("punycode") == ""
 
@@ -94,18 +94,18 @@ def test_latin_1_is_read_as_the_web_reads_it() -> None:
     ],
 )
 def test_binary(data: bytes) -> None:
-    """What has zero bytes, or control characters in no charset, is refused."""
+    """Bytes with zeros, or control characters in any charset, are refused."""
     with pytest.raises(SourceError, match=r"a.txt: looks like a binary file"):
         load_document(data, "a.txt")
 
 
 def test_broken_behind_a_mark() -> None:
-    """What a byte order mark announces must follow."""
-    with pytest.raises(SourceError, match=r"a.txt: begins with the .* mark of utf-8, but is not"):
+    """A text that does not match its byte order mark is refused."""
+    with pytest.raises(SourceError, match=r"a.txt: begins with the .* mark of utf-8, but cannot"):
         load_document(codecs.BOM_UTF8 + b"\xff\xfe", "a.txt")
 
 
 @given(st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"])))
 def test_utf8_stays_as_it_is(text: str) -> None:
-    """Any text in UTF-8 is read as it was written, its line ends too."""
+    """Any text in UTF-8 is read as written, including its line ends."""
     assert decode(text.encode(), "a") == (text, "utf-8")

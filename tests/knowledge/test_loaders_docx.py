@@ -27,7 +27,7 @@ SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "docx"
 
 
 def body(xml: str) -> LoadedDocument:
-    """A document with the elements of WordprocessingML as its body."""
+    """Return a document with these WordprocessingML elements as its body."""
     document = docx.Document()
     wrapper = parse_xml(f"<w:body {nsdecls('w')}>{xml}</w:body>")
     for element in reversed(list(wrapper)):
@@ -36,7 +36,7 @@ def body(xml: str) -> LoadedDocument:
 
 
 def test_document_order() -> None:
-    """Paragraphs, lists and tables come in the order of the document, headings by their styles."""
+    """Paragraphs, lists and tables are in document order, with headings by style."""
     document = load_document(handbook(), "x.docx")
     assert document.text == (
         "The handbook\n\nAn introduction.\n\nKeys\n\nRotate them:\n\n- each quarter\n- after a leak"
@@ -53,7 +53,7 @@ def test_document_order() -> None:
 
 
 def test_title() -> None:
-    """The property's title comes first, then the first heading, then the file's name."""
+    """The title is the property, or else the first heading, or else the file name."""
     document = docx.Document()
     assert load_document(docx_bytes(document), "empty.docx").title == "empty"
     document.add_heading("A heading", 2)
@@ -63,7 +63,7 @@ def test_title() -> None:
 
 
 def test_styles_of_ones_own() -> None:
-    """A style based on a heading, or with an outline level, makes headings too."""
+    """Styles based on a heading, or with an outline level, also make headings."""
     document = docx.Document()
     based = document.styles.add_style("Mine", WD_STYLE_TYPE.PARAGRAPH)
     based.base_style = document.styles["Heading 2"]
@@ -88,7 +88,7 @@ def test_what_a_reader_sees() -> None:
 
 
 def test_tables() -> None:
-    """Cells of several paragraphs and tables inside cells stay in their row."""
+    """Cells with several paragraphs and nested tables stay in their row."""
 
     def cell(content: str) -> str:
         return f"<w:tc>{content}</w:tc>"
@@ -104,7 +104,7 @@ def test_tables() -> None:
 
 @pytest.mark.parametrize("name", ["chapter05.docx", "chapter11.docx", "chapter21.docx"])
 def test_real_chapters(name: str) -> None:
-    """A publisher's styles: chapter titles, headings by letters, and code line under line."""
+    """A publisher's styles: chapter titles, headings by letter, and code line by line."""
     if not SAMPLES.is_dir():
         pytest.skip(f"the sample documents are not there: {SAMPLES}")
     document = load_document((SAMPLES / name).read_bytes(), name)
@@ -117,7 +117,7 @@ def test_real_chapters(name: str) -> None:
 
 
 def test_zip_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What unpacks to too much is refused before it is."""
+    """A file that unpacks to too much is refused before it is unpacked."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * 2_000_000)
@@ -130,7 +130,7 @@ def test_zip_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_entities_are_not_expanded() -> None:
-    """An XML document whose entities multiply is refused."""
+    """An XML document with exponential entities is refused."""
     levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
     xml = (
         f'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY e0 "ha">{levels}]><w:document {nsdecls("w")}>'
@@ -151,19 +151,19 @@ def test_entities_are_not_expanded() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an encrypted document, or of Word"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is encrypted, or is a document of Word"),
         (b"text", "a broken Word document"),
         (handbook()[:-40], "is a ZIP archive that is broken"),
     ],
 )
 def test_refused(data: bytes, reason: str) -> None:
-    """The reason says what it is instead."""
+    """The error describes what the file is instead."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, "a.docx")
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where python-docx is not installed, the error names the extra."""
+    """If python-docx is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "docx", None)
     with pytest.raises(MissingDependencyError, match=r"reading a.docx needs .*lorebind\[docx\]"):
         load_document(handbook(), "a.docx")

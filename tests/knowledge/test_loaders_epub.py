@@ -1,4 +1,4 @@
-"""EPUB: chapters in their order with titles and headings, and books that are refused."""
+"""EPUB: chapters in order with titles and headings, and books that are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAPTERS = {
 
 
 def test_chapters() -> None:
-    """A chapter has the title of its first heading, else of its page, else a number."""
+    """A chapter's title is that of its first heading, or else of its page, or else a number."""
     document = load_document(epub_bytes(CHAPTERS, title="The book"), "a.epub")
     assert document.text == (
         "Cover\n\nLoomings\n\nCall me Ishmael.\n\nThe sea\n\nWater.\n\nI stuffed it."
@@ -61,7 +61,7 @@ ODD = {
     ],
 )
 def test_chapters_within_a_page(word: str, chapter: str, path: list[str]) -> None:
-    """Each top heading begins a chapter, and what stands before the first is not in it."""
+    """Each top-level heading starts a chapter, without the text before the first one."""
     document = load_document(epub_bytes(ODD, title="The book"), "a.epub")
     at = document.text.index(word)
     assert document.span(at, at + 1).locator == f"chapter {chapter}"
@@ -72,7 +72,7 @@ ENCRYPTED = '<encryption><CipherReference xmlns="x" URI="book/{}"/></encryption>
 
 
 def test_encryption() -> None:
-    """A book of which only fonts are encrypted can be read."""
+    """A book in which only fonts are encrypted can be read."""
     fonts = epub_bytes(CHAPTERS, encryption=ENCRYPTED.format("font.otf"))
     assert "Ishmael" in load_document(fonts, "a.epub").text
     pages = epub_bytes(CHAPTERS, encryption=ENCRYPTED.format("a%20cover.xhtml"))
@@ -92,13 +92,13 @@ CONTAINER = "META-INF/container.xml"
     ],
 )
 def test_broken(parts: dict[str, str]) -> None:
-    """Parts that are missing or broken are the book's fault."""
+    """Missing or broken parts are reported as a broken book."""
     with pytest.raises(SourceError, match=r"a.epub: a broken EPUB"):
         load_document(package(parts), "a.epub")
 
 
 def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entities that multiply are refused, and so is what unpacks to too much."""
+    """Exponential entities are refused, and so is a book that unpacks to too much."""
     levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
     bomb = f'<!DOCTYPE d [<!ENTITY e0 "ha">{levels}]><container>&e11;</container>'
     with pytest.raises(SourceError, match=r"a.epub: a broken EPUB"):

@@ -20,7 +20,7 @@ def page(body: str, head: str = "") -> LoadedDocument:
     return load_document(f"<!doctype html><head>{head}</head><body>{body}".encode(), "a/page.html")
 
 
-# How content reads.
+# Text of the content.
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def page(body: str, head: str = "") -> LoadedDocument:
     ],
 )  # fmt: skip
 def test_blocks(body: str, text: str) -> None:
-    """Paragraphs are parted by blank lines; items and terms stand on lines of their own."""
+    """Blank lines separate paragraphs; items and terms are on lines of their own."""
     assert page(body).text == text
 
 
@@ -58,7 +58,7 @@ def test_blocks(body: str, text: str) -> None:
     ],
 )
 def test_tables(table: str, text: str) -> None:
-    """A row is a line."""
+    """Each row is a line."""
     assert page(f"before<table>{table}</table>after").text == f"before\n\n{text}\n\nafter"
 
 
@@ -71,13 +71,13 @@ def test_tables(table: str, text: str) -> None:
     ],
 )
 def test_tables_for_layout(table: str) -> None:
-    """Where a table only arranges the page, its cells are read one after another."""
+    """If a table only arranges the page, its cells are read one after another."""
     table = f" {table}" if table.startswith("role") else f">{table}"
     assert page(f"<table{table}</table>").text == "H\n\na\n\nb"
 
 
 def test_code_keeps_its_lines() -> None:
-    """Line breaks and indentation stay, whatever highlighters and line numbers do around it."""
+    """Line breaks and indentation are kept, whatever highlighters and line numbers add."""
     linked = "<pre><a href=x>#</a>include &lt;a.h&gt;</pre>"
     assert page(linked).text == "#include <a.h>"
     code = "<pre>\ndef f():\n    <span class='comment'># a</span>\n\n    return 1<br>f()   \n</pre>"
@@ -87,7 +87,7 @@ def test_code_keeps_its_lines() -> None:
 
 
 def test_headings() -> None:
-    """They have their levels and places, without the sign that links to them."""
+    """Headings have their levels and positions, without the sign that links to them."""
     document = page(
         "<h1>One <a class=headerlink href=#one>¶</a></h1><p>a</p>"
         "<ul><li><h3>Two\n<code>three</code></h3>b</ul><h2> </h2><h2><a href=#x>§</a>Four</h2>"
@@ -109,11 +109,11 @@ def test_headings() -> None:
     ],
 )
 def test_title(head: str, body: str, title: str) -> None:
-    """The page's title, or its heading where the title adds the site's name to it."""
+    """The title is the page's title, or the heading if the title adds the site's name to it."""
     assert page(body, head).title == title
 
 
-# What is content.
+# Choice of the content.
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_title(head: str, body: str, title: str) -> None:
     ],
 )
 def test_boilerplate(boilerplate: str) -> None:
-    """What surrounds the content is left out, whether it is told by tag, role, name or links."""
+    """Boilerplate is omitted, whether its tag, role, name or links identify it."""
     assert page(f"{boilerplate}<p>{PROSE}</p>{boilerplate}").text == PROSE.strip()
 
 
 def test_main_is_believed() -> None:
-    """Where `main` holds a fair share of the text, nothing else is read, and all its links are."""
+    """If `main` has a fair share of the text, only it is read, including all its links."""
     links = "".join(f"<li><a href={n}>item {n}</a>" for n in range(5))
     inside = f"<h1>T</h1><ul>{links}</ul><p>{PROSE}</p><aside>A note</aside>"
     document = page(f"<p>{PROSE}outside</p><main>{inside}<nav>gone</nav></main>")
@@ -152,26 +152,26 @@ def test_main_is_believed() -> None:
 
 
 def test_an_empty_main_is_not_believed() -> None:
-    """Where it holds next to nothing, the page is read without it."""
+    """If `main` is almost empty, it is ignored."""
     assert page(f"<main>Loading</main><p>{PROSE}</p>").text == f"Loading\n\n{PROSE.strip()}"
 
 
 def test_the_largest_article() -> None:
-    """An article is read alone when most of the text is in it, with its own header."""
+    """An article with most of the text is read alone, including its own header."""
     teaser = "<article><h2>Another</h2></article>"
     article = f"<article><header><h1>T</h1></header><p>{PROSE}</p><footer>tags</footer></article>"
     assert page(f"{teaser}{article}{teaser}").text == f"T\n\n{PROSE.strip()}"
 
 
 def test_a_page_of_links() -> None:
-    """An index has nothing but links: they are its content."""
+    """An index page has only links, so they are its content."""
     links = "".join(f"<li><a href={n}>Chapter {n}</a>" for n in range(9))
     assert page(f"<nav>gone</nav><ul>{links}</ul>").text.startswith("- Chapter 0\n- Chapter 1")
     assert page(f"<nav>gone</nav><ul>{links}</ul>" * 4).text.count("- Chapter 8") == 4
 
 
 def test_sentences_among_links() -> None:
-    """A paragraph with a sentence of its own is content, however many links follow it."""
+    """A paragraph with a sentence of its own is content, however many links follow."""
     links = ", ".join(f"<a href={n}>TagLib::Class{n}::Tag</a>" for n in range(9))
     paragraph = f"<p>Returns the name of the album. Implemented in {links}.</p>"
     assert page(f"<p>{PROSE * 3}</p><div>{paragraph}</div>").text.endswith("TagLib::Class8::Tag.")
@@ -179,26 +179,26 @@ def test_sentences_among_links() -> None:
 
 @pytest.mark.parametrize("name", ["sidebar", "banner", "related"])
 def test_names_that_are_given_to_content_too(name: str) -> None:
-    """A box of text is content, the same box full of links is not."""
+    """A box of text is content, but the same box full of links is not."""
     box = f"<div class={name}>{{}}</div><p>{PROSE}</p><p>{PROSE}</p>"
     assert "A boxed text." in page(box.format("A boxed text.")).text
     assert "gone" not in page(box.format("<a href=x>gone</a>")).text
 
 
 def test_a_name_of_the_whole_page() -> None:
-    """What holds most of the text is content, whatever it is called; so is a form around it."""
+    """An element with most of the text is content, whatever its name; so is a form around it."""
     assert page(f"<div class='has menu'><p>{PROSE}</p></div>").text == PROSE.strip()
     assert page(f"<form id=aspnetForm><p>{PROSE}</p></form>").text == PROSE.strip()
 
 
 def test_tab_panels_are_content() -> None:
-    """They are hidden only until their tab is chosen."""
+    """Tab panels are content, because they are hidden only until their tab is selected."""
     body = f"<p>{PROSE}</p><div role=tabpanel hidden>apt install x</div>"
     assert page(body).text.endswith("apt install x")
 
 
 def test_a_header_with_the_title() -> None:
-    """The page's own heading is kept where it stands in a header without links."""
+    """The page's own heading is kept if it is in a header without links."""
     assert page(f"<header><h1>T</h1></header><p>{PROSE}").headings[0].title == "T"
 
 
@@ -221,14 +221,14 @@ def test_nothing_to_read(body: str) -> None:
     ],
 )
 def test_meta_charset(declaration: str) -> None:
-    """The page's own declaration counts where the media type says nothing."""
+    """The page's own declaration applies if the media type has none."""
     data = f"<html>{declaration}<p>Добро".encode("koi8-r")
     document = load_document(data, "a.html", "text/html")
     assert (document.text, document.metadata) == ("Добро", {"encoding": "koi8-r"})
 
 
 def test_precedence_of_charsets() -> None:
-    """A byte order mark comes before the media type, and that before the page."""
+    """A byte order mark takes precedence over the media type, and that over the page."""
     text = "<html><meta charset=koi8-r><p>Добро"
     declared = "text/html; charset=cp1251"
     assert load_document(text.encode("cp1251"), "a", declared).text == "Добро"
@@ -237,7 +237,7 @@ def test_precedence_of_charsets() -> None:
 
 
 def test_utf16_that_is_declared_in_ascii() -> None:
-    """A declaration of UTF-16 that can be read byte by byte means UTF-8."""
+    """A declaration of UTF-16 that is readable byte by byte means UTF-8."""
     data = "<html><meta charset=utf-16><p>Добро".encode()
     assert load_document(data, "a.html").text == "Добро"
 
@@ -252,7 +252,7 @@ def test_deep_pages_are_read() -> None:
 
 
 def test_long_titles_are_none() -> None:
-    """What is too long to stand beside each passage is text and no title."""
+    """A title that is too long to repeat with each passage counts as text."""
     long = "word " * 200 + "x"
     document = page(f"<h1>{long}</h1><p>text<h2>Short</h2>", f"<title>{long}</title>")
     assert document.text.startswith("word word")
@@ -263,7 +263,7 @@ def test_long_titles_are_none() -> None:
 
 
 def test_what_grows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists in lists write far more than the page has, in lines and in listings."""
+    """Nested lists whose text would be far longer than the page are refused, also with listings."""
     monkeypatch.setattr(base, "MAX_CHARACTERS", 100_000)
     for items in ("<li>x" * 1000, "<pre>" + "x\n" * 1000):
         with pytest.raises(SourceError, match=r"longer than 100,000 characters"):

@@ -1,4 +1,4 @@
-"""`remove_html`: tags, comments and scripts go; code, line breaks and headings stay in place."""
+"""`remove_html`: removes tags, comments and scripts; keeps code, line breaks and headings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def removed(text: str, name: str = "a.md") -> str:
     ],
 )
 def test_removed(written: str, left: str) -> None:
-    """Tags go, their text stays; entities become what they stand for, once."""
+    """Tags are removed and their text is kept; entities are decoded once."""
     assert removed(written).strip() == left.strip()
     assert removed(written, "a.txt").strip() == left.strip()
 
@@ -56,7 +56,7 @@ def test_removed(written: str, left: str) -> None:
     ],
 )
 def test_kept(text: str) -> None:
-    """Code stays as it is, and what only looks like markup."""
+    """Code stays as it is, and so does text that only looks like markup."""
     assert removed(text) == text
 
 
@@ -70,12 +70,12 @@ def test_kept(text: str) -> None:
     ],
 )
 def test_what_is_no_code(text: str, left: str) -> None:
-    """Ticks that close nothing open nothing; a fence ends with its mark."""
+    """Backticks without a closing run start no code; a fence ends with its mark."""
     assert removed(text) == left
 
 
 def test_headings_and_lines() -> None:
-    """Headings keep their places and lines, those inside comments go, titles are unescaped."""
+    """Headings keep their lines, those in comments are removed, and titles are unescaped."""
     text = (
         "---\ntitle: T\n---\n<div\n  id='a'>\n\n# <b>One</b> &amp; two\n\n<!--\n# Not\n-->\n\n"
         "<span></span>text\n\n## Three\n<p>end</p>\n"
@@ -91,14 +91,14 @@ def test_headings_and_lines() -> None:
 
 
 def test_front_matter_stays() -> None:
-    """What is not indexed is not touched."""
+    """Front matter, which is not indexed, stays the same."""
     text = "---\ntitle: A <b> &amp;\n---\n"
     assert removed(text) == text
 
 
 @pytest.mark.parametrize("format", ["html", "csv", "json", "pdf"])
 def test_other_formats(format: str) -> None:  # noqa: A002
-    """Documents of other formats come back as they are."""
+    """Documents of other formats are returned unchanged."""
     document = LoadedDocument("<b>x</b>", "x", format=format)
     assert without_html(document) is document
     assert without_html(dataclasses.replace(document, format="text")).text == "x"
@@ -111,7 +111,7 @@ WORDS += ["-->", "<script>", "</script>", "# H", "\n# H\n", "<x-y>", "<", ">", "
 @settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map("".join))
 def test_any_mixture(text: str) -> None:
-    """Line breaks are as many as before, and a heading stands on the line where it stood."""
+    """The number of line breaks stays the same, and each heading stays on its line."""
     before = load_document(text.encode(), "a.md")
     after = without_html(before)
     assert after.text.count("\n") == text.count("\n")

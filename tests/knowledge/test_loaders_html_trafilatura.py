@@ -1,4 +1,4 @@
-"""HTML as trafilatura reads it: the article of a page of news."""
+"""HTML read with trafilatura: the article of a news page."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(page: str, extractor: str = "trafilatura") -> LoadedDocument:
 
 
 def test_a_page_of_news() -> None:
-    """The article is there with its headings, lists and code, and nothing of what is around it."""
+    """The article is read with its headings, lists and code, and nothing around it."""
     document = read(NEWS)
     assert not [words for words in (*UNWANTED, *BOTH_LEAVE_OUT) if words in document.text]
     assert document.title == "Café opens old harbour"
@@ -75,7 +75,7 @@ def test_a_page_of_news() -> None:
 
 
 def test_the_built_in_extractor() -> None:
-    """The default keeps what no markup of the page tells apart from the article."""
+    """The default extractor keeps parts that no markup distinguishes from the article."""
     document = read(NEWS, "built_in")
     assert document == load_document(NEWS.encode(), "news/a.html")
     assert not [words for words in UNWANTED if words not in document.text]
@@ -85,7 +85,7 @@ def test_the_built_in_extractor() -> None:
 @pytest.mark.parametrize("charset", ["utf-8", "cp1252", "utf-16"])
 @pytest.mark.parametrize("said", ["", "text/html; charset={}"])
 def test_charset(charset: str, said: str) -> None:
-    """The page is decoded as ever, whatever an XML declaration says, and the charset is noted."""
+    """The page is decoded as usual, whatever its XML declaration says, and the charset recorded."""
     page = f'<?xml version="1.0" encoding="koi8-r"?>{NEWS}'
     if not said:
         page = page.replace("<head>", f'<head><meta charset="{charset}">')
@@ -104,18 +104,18 @@ def test_charset(charset: str, said: str) -> None:
     ],
 )
 def test_no_article(page: str) -> None:
-    """A page in which the library finds nothing is read as by default."""
+    """A page in which the library finds no article is read with the default extractor."""
     assert read(page) == read(page, "built_in")
 
 
 def test_only_pages() -> None:
-    """Documents that are no HTML are read as ever."""
+    """Documents that are not HTML are read as usual."""
     assert load_document(b"# A\n\nb_c", "a.md", "", "trafilatura").format == "markdown"
     assert load_document(b"a", "a.html", "text/markdown", "trafilatura").format == "markdown"
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has to be installed is named, where the page is read."""
+    """If the library is missing, reading a page names what to install."""
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     with pytest.raises(MissingDependencyError, match=r"reading news/a.html .*lorebind\[html\]"):
         read(NEWS)
@@ -123,7 +123,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the library raises fails the page alone, by its name."""
+    """Any exception of the library fails only that page, by name."""
 
     def fail(*_: object, **__: object) -> str:
         raise RecursionError("too deep")
@@ -135,7 +135,7 @@ def test_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @ON_LINUX
 def test_hostile_pages() -> None:
-    """A page that takes too much memory or time fails alone, and the next is read as ever."""
+    """A page that takes too much memory or time fails alone, and the next is read as usual."""
     large = f"<html><body>{'<p>ab' * 100_000}".encode()
     with Readers(LoadingDeclaration(processes=1, max_memory="64 MiB")) as readers:
         hostile, good = begin(readers, large), begin(readers, NEWS.encode())
@@ -155,7 +155,7 @@ def begin(readers: Readers, page: bytes) -> Future[LoadedDocument]:
 
 
 async def test_only_pages_are_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice and the library's version count for HTML, whatever its name, and nothing else."""
+    """Changing the extractor or the library's version rereads only HTML, whatever its name."""
     bench.write("a.md", "# Keys", "Rotate them.")
     bench.write("b.html", NEWS)
     bench.write("c.txt", NEWS)  # HTML by its content
@@ -179,7 +179,7 @@ async def test_only_pages_are_read_again(bench: Bench, monkeypatch: pytest.Monke
 
 
 class Pages:
-    """Two addresses without endings that never change: a page, and Markdown."""
+    """Two addresses without extensions that never change: a page, and Markdown."""
 
     key = "pages"
 
@@ -198,7 +198,7 @@ class Pages:
 
 
 async def test_addresses(make_bench: Callable[[str], Bench]) -> None:
-    """After a change each address is fetched once, to know which are pages, and then no more."""
+    """After a change, each address is fetched once to find out which are pages."""
     bench, pages = make_bench("memory"), Pages()
     bench.change(sources=[pages])
     await bench.ingest()

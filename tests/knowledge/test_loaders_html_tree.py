@@ -1,4 +1,4 @@
-"""Pages as trees: where elements begin and end, and that no tag costs more than another."""
+"""Pages as trees: where elements begin and end, and that all tags take the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def shown(element: Element) -> str:
-    """A tree in brackets: `p(one b(two))`."""
+    """Return a tree in brackets: `p(one b(two))`."""
     inside = " ".join(
         child.strip() if isinstance(child, str) else shown(child) for child in element.children
     )
@@ -61,7 +61,7 @@ def tree(markup: str) -> str:
     ],
 )
 def test_where_elements_end(markup: str, elements: str) -> None:
-    """Missing and misplaced end tags do what they do in a browser, or nearly."""
+    """Missing and misplaced end tags have about the same effect as in a browser."""
     assert tree(markup) == elements
 
 
@@ -83,7 +83,7 @@ def test_where_elements_end(markup: str, elements: str) -> None:
     ],
 )  # fmt: skip
 def test_tokens(markup: str, read: list[str]) -> None:
-    """Tags and texts are told apart as the standard tells them."""
+    """Tags and texts are separated as in the standard."""
     assert [
         token if isinstance(token, str) else f"<{'/' * token.is_end}{token.name}>"
         for token in tokens(markup)
@@ -103,14 +103,14 @@ def test_tokens(markup: str, read: list[str]) -> None:
     ],
 )
 def test_attributes(written: str, attributes: dict[str, str]) -> None:
-    """Those that say something of the text are kept, the first of each name."""
+    """Attributes that affect the text are kept, the first of each name."""
     (tag,) = tokens(f"<p {written}>")
     assert isinstance(tag, Tag)
     assert tag.attributes == attributes
 
 
 def lines_run(markup: str) -> int:
-    """How many lines of code reading it takes: work, counted rather than timed."""
+    """Return the number of lines of code that reading executes: work, counted instead of timed."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -135,19 +135,19 @@ def lines_run(markup: str) -> int:
      "<button>", "<template>", "<math><p>", "<h1><i>", "</p>", "<svg><path>"],
 )  # fmt: skip
 def test_no_tag_costs_more_than_another(piece: str) -> None:
-    """Twice the page is twice the work, however it is nested."""
+    """A page of twice the length takes twice the work, however it is nested."""
     assert lines_run(piece * 400) < 2.1 * lines_run(piece * 200)
 
 
 def test_formatting_is_not_opened_again() -> None:
-    """What is not closed ends with its block, rather than being in all that follow."""
+    """An unclosed formatting element ends with its block instead of affecting all that follows."""
     bold = "".join(f"<b id={number}>" for number in range(2000))
     body, _ = read_tree(f"<p>{bold}</p>{'<p>x' * 2000}", "page")
     assert sum(1 for _ in body.elements()) < 4100
 
 
 def test_too_many_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of elements is bounded, since each takes memory."""
+    """The number of elements is limited, because each takes memory."""
     monkeypatch.setattr(html_tree, "MAX_ELEMENTS", 1000)
     read_tree("<p>x" * 1000, "page")
     for piece in ("<p>", "<br>", "</p>", "<b></b>", "<svg><g>", "<table><td>"):

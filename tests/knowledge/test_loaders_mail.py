@@ -1,4 +1,4 @@
-"""Mail: headers, the text that is read, attachments by name, and files that are none."""
+"""Mail: headers, the text that is read, attachments by name, and files that are not mail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mail(subject: str = "Keys") -> EmailMessage:
 
 
 def test_text() -> None:
-    """The plain text is read beside the headers, and attachments are named."""
+    """The plain text is read with the headers, and attachments are named."""
     made = mail("Schl\u00fcssel")
     made.set_content("Gr\u00fc\u00dfe\nJ.", charset="iso-8859-1")
     made.add_alternative("<p>not read", subtype="html")
@@ -40,14 +40,14 @@ def test_text() -> None:
 
 
 def test_html_only() -> None:
-    """Without plain text, the text of the page is read."""
+    """Without plain text, the text of the HTML page is read."""
     made = mail()
     made.set_content("<style>p {}</style><h1>Hi</h1><p>The key is red.", subtype="html")
     assert load_document(made.as_bytes(), "a.eml").text.endswith("\n\nHi\n\nThe key is red.")
 
 
 def test_without_text() -> None:
-    """What is only an attachment still says who sent what."""
+    """A mail that is only an attachment still has sender and attachment name."""
     made = mail()
     made.add_attachment(b"x", maintype="image", subtype="png", filename="key.png")
     assert load_document(made.as_bytes(), "a.eml").text.endswith("+0000\n\nAttachment: key.png")
@@ -55,7 +55,7 @@ def test_without_text() -> None:
 
 
 def test_texts_around_a_picture() -> None:
-    """All texts are read in their order; those that are attached are only named."""
+    """All texts are read in order; attached ones are only named."""
     made = mail()
     made.set_content("Before.")
     made.add_attachment(b"x", maintype="image", subtype="png", disposition="inline")
@@ -69,7 +69,7 @@ def test_texts_around_a_picture() -> None:
 
 
 def test_attachments_of_the_other_alternative() -> None:
-    """Where the plain text is read, what is attached to the page is named; its pictures are not."""
+    """If plain text is read, the page's attachments are named, but not its pictures."""
     page = EmailMessage()
     page.set_content("<p>not read", subtype="html")
     page.add_related(
@@ -85,7 +85,7 @@ def test_attachments_of_the_other_alternative() -> None:
 
 
 def test_attached_mails() -> None:
-    """They are read with their headers, within each other only so deep."""
+    """Attached mails are read with their headers, up to a limited depth."""
     made = mail("level 7")
     made.set_content("Text 7.")
     for level in range(6, 0, -1):
@@ -100,7 +100,7 @@ def test_attached_mails() -> None:
 
 
 def test_many_recipients() -> None:
-    """Metadata is repeated with passages, and so is shortened."""
+    """Metadata is shortened, because it is repeated with passages."""
     to = ", ".join(f"a{number}@example.com" for number in range(200))
     document = load_document(f"\ufeffTo: {to}\n\nHi".encode(), "a.eml")
     assert document.text == f"To: {to}\n\nHi"
@@ -108,7 +108,7 @@ def test_many_recipients() -> None:
 
 
 def test_odd_mails() -> None:
-    """Unknown charsets and dates are read as well as can be."""
+    """Unknown charsets and dates are read as well as possible."""
     data = b"From: a@b.c\nDate: soon\nContent-Type: text/plain; charset=x-none\n\ncaf\xc3\xa9"
     document = load_document(data, "a.eml")
     assert document.text == "From: a@b.c\nDate: soon\n\ncaf\u00e9"
@@ -117,13 +117,13 @@ def test_odd_mails() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"just a text\nand more", b"\x00\x01\x02"])
 def test_refused(data: bytes) -> None:
-    """What has no headers is no mail."""
+    """A file without headers is not a mail."""
     with pytest.raises(SourceError, match=r"a.eml: is not a mail"):
         load_document(data, "a.eml")
 
 
 def test_deep_nesting() -> None:
-    """Parts within parts are read or refused."""
+    """Deeply nested parts are read or refused."""
     data = b"Subject: x\n"
     for depth in range(3000):
         data += b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (depth, depth)

@@ -34,7 +34,7 @@ def titles(text: str) -> list[tuple[int, str]]:
     ],
 )
 def test_title(text: str, title: str) -> None:
-    """The front matter's title, else the first heading, else the file's name."""
+    """The title is that of the front matter, or else the first heading, or else the file name."""
     assert markdown(text).title == title
 
 
@@ -71,12 +71,12 @@ def test_front_matter_is_not_indexed(text: str, body: str) -> None:
     ],
 )
 def test_what_is_no_front_matter_is_text(text: str) -> None:
-    """What YAML cannot read as a mapping, for whatever reason, belongs to the text."""
+    """A block that YAML cannot read as a mapping, for any reason, belongs to the text."""
     assert markdown(text).body_start == 0
 
 
 def test_front_matter_is_metadata() -> None:
-    """Scalars and lists of them are kept, as JSON has them; the title is none of them."""
+    """Scalars and lists of scalars are kept as JSON values, except the title."""
     text = (
         "---\ntitle: x\ntags: [a, 1, true]\nauthor: Ada\ndraft: false\nweight: 1.5\n"
         "date: 2024-05-01\nat: 2024-05-01T10:00:00Z\n---\nbody"
@@ -110,40 +110,40 @@ def test_front_matter_is_metadata() -> None:
     ],
 )
 def test_what_is_no_flat_metadata(line: str) -> None:
-    """Nested, empty and huge values are left out, and names that passages use themselves."""
+    """Nested, empty and huge values are omitted, as are names that passages use themselves."""
     document = markdown(f"---\n{line}\nkept: yes it is\n---\nbody")
     assert document.metadata == {"kept": "yes it is"}
     assert document.text[document.body_start :] == "body"
 
 
 def test_merge_keys_do_not_explode() -> None:
-    """Maps that merge each other cost no exponential time: such a block is no front matter."""
+    """Maps that merge each other do not take exponential time: they are not front matter."""
     levels = "".join(f"l{n}: &l{n} {{<<: [{f'*l{n - 1}, ' * 9}]}}\n" for n in range(1, 12))
     assert markdown(f"---\nl0: &l0 {{a: 1}}\n{levels}---\nbody").body_start == 0
 
 
 def test_times_in_front_matter_are_text() -> None:
-    """`12:30` is what it says, and not 750, as it is to YAML 1.1."""
+    """`12:30` is text, and not 750 as in YAML 1.1."""
     document = markdown("---\nat: 12:30\nlength: 1:30:00\nlist: [1:30.5]\nn: 7\n---\nbody")
     assert document.metadata == {"at": "12:30", "length": "1:30:00", "list": ["1:30.5"], "n": 7}
 
 
 def test_long_front_matter_is_text() -> None:
-    """A block of more than 65,536 characters is none, whatever is in it."""
+    """A block of more than 65,536 characters is not front matter, whatever it contains."""
     block = "a: " + "x" * (2**16 - 4) + "\n"
     assert markdown(f"---\n{block}---\nbody").body_start == len(block) + 8
     assert markdown(f"---\nb{block}---\nbody").body_start == 0
 
 
 def test_long_titles_are_none() -> None:
-    """What is too long to stand beside each passage is no title."""
+    """A title that is too long to repeat with each passage is not a title."""
     long = "word " * 200 + "x"
     assert markdown(f"---\ntitle: {long}\n---\n# {long}\n# Short\n").title == "Short"
     assert markdown(f"---\ntitle: {long[:-2]}\n---\n").title == long[:-2]
 
 
 def test_half_a_character_in_front_matter() -> None:
-    """A lone surrogate, which no database stores, is replaced wherever it stands."""
+    """A lone surrogate, which no database stores, is replaced everywhere."""
     document = markdown('---\ntitle: "a\\ud800"\nnote: "b\\udfff"\n---\nbody')
     assert (document.title, document.metadata) == ("a\ufffd", {"note": "b\ufffd"})
 
@@ -152,7 +152,7 @@ def test_half_a_character_in_front_matter() -> None:
 
 
 def test_headings_of_both_kinds() -> None:
-    """ATX and setext headings, with their levels and starts."""
+    """ATX and setext headings are found, with their levels and starts."""
     text = "# One\n\nTwo\n===\n\n### Three ###\n\nFour\nand more\n---\n"
     document = markdown(text)
     assert document.headings == (
@@ -180,7 +180,7 @@ def test_headings_of_both_kinds() -> None:
     ],
 )
 def test_no_headings(text: str) -> None:
-    """What CommonMark does not call a heading is none, nor is one without words."""
+    """Lines that are not headings in CommonMark are not headings; nor are those without words."""
     assert titles(text) == []
 
 
@@ -199,12 +199,12 @@ def test_no_headings(text: str) -> None:
     ],
 )
 def test_code_holds_no_headings(text: str) -> None:
-    """Comments inside a fence are code; the fence ends with a mark that is at least as long."""
+    """Comments in a fence are code; the fence ends with a mark that is at least as long."""
     assert titles(text) == [(1, "yes")]
 
 
 def test_a_fence_that_is_never_closed() -> None:
-    """An open fence makes all that follows code."""
+    """An unclosed fence makes everything after it code."""
     assert titles("# yes\n~~~\n# no\n") == [(1, "yes")]
 
 
@@ -228,12 +228,12 @@ def test_a_fence_that_is_never_closed() -> None:
     ],
 )
 def test_headings_are_plain_text(written: str, title: str) -> None:
-    """Attribute lists and inline markup are left out; the words stay, underscores among them."""
+    """Attribute lists and inline markup are removed; words and their underscores are kept."""
     assert titles(f"## {written}\n") == [(2, title)]
 
 
 def test_heading_path() -> None:
-    """A passage stands under the nearest heading of each higher level."""
+    """A passage is below the nearest heading of each higher level."""
     text = "intro\n# A\na\n### Deep\nd\n## B\nb\n# C\nc\n"
     document = markdown(text)
 
@@ -258,7 +258,7 @@ def test_heading_path() -> None:
     st.sampled_from(["\n", "\r\n"]),
 )
 def test_headings_are_where_they_say(lines: list[str], ending: str) -> None:
-    """On any mixture of lines, headings come in order, are not blank, and start a line."""
+    """For any mixture of lines, headings are in order, not blank, and at the start of a line."""
     document = markdown(ending.join(lines))
     starts = [heading.start for heading in document.headings]
     assert starts == sorted(set(starts))

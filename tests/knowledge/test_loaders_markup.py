@@ -97,7 +97,7 @@ def test_headings(name: str, text: str, title: str, headings: list[tuple[int, st
     ],
 )
 def test_time_grows_with_length(name: str, unit: str) -> None:
-    """Nothing that is repeated makes a document slow."""
+    """No repeated text makes a document slow."""
     start = time.process_time()
     load_document((unit * (400_000 // len(unit))).encode(), name)
     assert time.process_time() - start < 3

@@ -1,4 +1,4 @@
-"""MDX: what is for a program is left out, and every line stays where it was."""
+"""MDX: code is removed, and every line keeps its number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ import x from "y"
 
 
 def test_programs_are_left_out() -> None:
-    """Imports, exports, comments and components go; prose, HTML and code stay, line by line."""
+    """Imports, exports, comments and components are removed; prose, HTML and code stay in place."""
     document = load_document(PAGE.encode(), "a.mdx")
     said = {
         number: line
@@ -80,7 +80,7 @@ def test_programs_are_left_out() -> None:
     ],
 )
 def test_what_is_for_programs(page: str, read: str) -> None:
-    """Text that only looks like a program is kept, and so is what a tag shows."""
+    """Text that only looks like code is kept, and so is text that a tag shows."""
     assert load_document(page.encode(), "a.mdx").text == read
 
 
@@ -110,7 +110,7 @@ def test_what_is_for_programs(page: str, read: str) -> None:
     ],
 )
 def test_time_grows_with_length(unit: str) -> None:
-    """Nothing that is repeated makes a page slow, within a line and at its beginning."""
+    """No repeated text makes a page slow, within a line or at its start."""
     page = ("# T\n\nx" + unit * (400_000 // len(unit))).encode()
     start = time.process_time()
     load_document(page, "a.mdx")

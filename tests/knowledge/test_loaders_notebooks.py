@@ -1,4 +1,4 @@
-"""Notebooks: cells, short outputs, headings, and files that are none."""
+"""Notebooks: cells, short outputs, headings, and files that are not notebooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def notebook(*cells: Any) -> bytes:
 
 
 def test_cells() -> None:
-    """Cells count from 1, empty ones too; headings are those of Markdown cells."""
+    """Cells count from 1, including empty ones; headings are those of Markdown cells."""
     data = notebook(
         cell("markdown", ["# Prices\n", "Of doors."]),
         cell("code", "# load\nx = 1", {"text": ["a\n", "b\n"]}, {"data": {"text/plain": "1"}}),
@@ -44,20 +44,20 @@ def test_cells() -> None:
 
 
 def test_long_outputs_are_left_out() -> None:
-    """A log or a picture says less than the code."""
+    """Logs and pictures, which are less useful than the code, are omitted."""
     data = notebook(cell("code", "run()", {"text": "x" * 501}, {"data": {"image/png": "iVBO"}}))
     assert load_document(data, "a.ipynb").text == "run()"
 
 
 def test_earlier_format() -> None:
-    """Before version 4, cells were in a worksheet and code was an `input`."""
+    """Before version 4, cells were in a worksheet and code was called `input`."""
     data = {"worksheets": [{"cells": [{"cell_type": "code", "input": "x = 1"}]}]}
     document = load_document(json.dumps(data).encode(), "a", "application/x-ipynb+json")
     assert (document.text, document.places) == ("x = 1", (Place(0, "cell", 1),))
 
 
 def test_rendered_by_others() -> None:
-    """A text that another loader made of a notebook is a text."""
+    """A text that another loader extracted from a notebook is read as text."""
     assert load_document(b"'markdown' cell", "a.ipynb", "text/plain").format == "text"
     assert load_document(notebook(cell("raw", "x")), "a.ipynb", "text/plain").text == "x"
 
@@ -72,14 +72,14 @@ def test_rendered_by_others() -> None:
     ],
 )
 def test_refused(data: bytes, reason: str) -> None:
-    """The reason says what is wrong."""
+    """The error describes what is wrong."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, "a.ipynb")
 
 
 @pytest.mark.parametrize("odd", [None, 3, [], {"source": 3}, {"source": [3], "outputs": [3]}])
 def test_odd_cells(odd: Any) -> None:
-    """A cell that is none counts, and says nothing."""
+    """An invalid cell counts, but has no text."""
     document = load_document(notebook(odd, cell("code", "\ud800x")), "a.ipynb")
     assert document.text == "\n\n\N{REPLACEMENT CHARACTER}x"
     assert document.span(3, 4).locator == "cell 2"

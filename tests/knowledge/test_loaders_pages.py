@@ -1,4 +1,4 @@
-"""HTML: what is content on real pages, labelled by hand."""
+"""HTML: the content of real pages, labeled by hand."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PAGES = Path(__file__).parent / "pages"
 
 @dataclass(frozen=True)
 class Label:
-    """What a reader would call the content of a page."""
+    """The content of a page as a reader would define it."""
 
     title: str
     first: str
-    """The line that the content begins with."""
+    """First line of the content."""
     lines: tuple[str, ...]
-    """Lines that must be there."""
+    """Lines that must be present."""
     absent: tuple[str, ...]
-    """What must be nowhere in the text."""
+    """Texts that must not be present."""
     headings: tuple[tuple[int, str], ...]
 
 
@@ -206,7 +206,7 @@ LABELS = {
 
 @pytest.mark.parametrize("name", LABELS)
 def test_content(name: str) -> None:
-    """What readers would call content is there with its headings, and the rest is not."""
+    """The content that readers see is present with its headings, and the rest is not."""
     label = LABELS[name]
     document = load_document((PAGES / f"{name}.html").read_bytes(), f"{name}.html")
     lines = [line.strip() for line in document.text.split("\n")]
@@ -221,5 +221,5 @@ def test_content(name: str) -> None:
 
 
 def test_each_page_is_labelled() -> None:
-    """No page lies about unused."""
+    """Every page in the folder is used by a label."""
     assert {path.stem for path in PAGES.glob("*.html")} == set(LABELS)

@@ -1,4 +1,4 @@
-"""PDF: pages, titles, bookmarks, and reasons where there is nothing to read."""
+"""PDF: pages, titles, bookmarks, and errors for documents without text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sample(name: str) -> bytes:
 
 
 def test_pages() -> None:
-    """Pages are parted by a blank line, an empty one counts, and spans say which one it is."""
+    """Blank lines separate pages, empty pages count, and spans have page numbers."""
     document = load_document(pdf_bytes(["First page\nsecond line", "", "Third page"]), "a/b.pdf")
     assert document.text == "First page\nsecond line\n\n\n\nThird page"
     assert [place.start for place in document.places] == [0, 24, 26]
@@ -54,12 +54,12 @@ def test_pages() -> None:
     ],
 )
 def test_title(written: str, title: str) -> None:
-    """The title of the document's information, unless a program put its own words there."""
+    """The title is that of the document information, unless it is a program's default."""
     assert load_document(pdf_bytes(["text"], title=written), "a.pdf").title == title
 
 
 def test_bookmarks_are_headings() -> None:
-    """They stand on the line that says them, numbered or not, else where their page begins."""
+    """Headings are on the line with their title, numbered or not, or else at their page's start."""
     pages = ["Contents\n1 Setup\n2 Use", "1 Setup\ntext of Use\n2  Use\nmore", "Last words"]
     bookmarks = [("Setup", 1), ("Use", 1), ("Annex", 2)]
     document = load_document(pdf_bytes(pages, bookmarks=bookmarks), "a.pdf")
@@ -72,20 +72,20 @@ def test_bookmarks_are_headings() -> None:
 
 
 def test_nothing_but_images() -> None:
-    """A scan has no text: the reason says so, and what helps."""
+    """A scan has no text: the error explains it and suggests a fix."""
     with pytest.raises(SourceError, match=r"a.pdf: none of its 2 pages has text, only images.*OCR"):
         load_document(pdf_bytes(["", ""]), "a.pdf")
 
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.4", b"no pdf", pdf_bytes(["text"])[:40]])
 def test_broken(data: bytes) -> None:
-    """What PDFium cannot open is called broken, with its reason."""
+    """A file that PDFium cannot open is reported as broken, with the reason."""
     with pytest.raises(SourceError, match=r"a.pdf: a broken PDF: "):
         load_document(data, "a.pdf")
 
 
 def test_encrypted() -> None:
-    """A password is named as the reason."""
+    """The error names the encryption."""
     lock = "/Filter /Standard /V 1 /R 2 /P -4"
     keys = f"/O <{'00' * 32}> /U <{'11' * 32}>"
     data = pdf_bytes(["text"], trailer=f"/ID [<00> <00>] /Encrypt << {lock} {keys} >>")
@@ -105,7 +105,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads() -> None:
-    """Several documents may be read at once, although PDFium is not made for it."""
+    """Several documents can be read concurrently, although PDFium is not thread-safe."""
     files = [pdf_bytes([f"page {page} of {number}" for page in range(20)]) for number in range(12)]
     with ThreadPoolExecutor(6) as pool:
         documents = list(pool.map(lambda data: load_document(data, "a.pdf"), files))
@@ -114,7 +114,7 @@ def test_threads() -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where pypdfium2 is not installed, the error names the extra."""
+    """If pypdfium2 is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     with pytest.raises(MissingDependencyError, match=r"reading a.pdf needs .*lorebind\[pdf\]"):
         load_document(pdf_bytes(["text"]), "a.pdf")
@@ -131,7 +131,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_real_documents(name: str, pages: int, title: str, said: str, on_page: int) -> None:
-    """Documents of LaTeX, Google Docs and WeasyPrint, with hyphenated words put together."""
+    """Documents of LaTeX, Google Docs and WeasyPrint are read, with hyphenated words joined."""
     document = load_document(sample(name), name)
     assert (len(document.places), document.title) == (pages, title)
     start = document.text.index(said)
@@ -139,7 +139,7 @@ def test_real_documents(name: str, pages: int, title: str, said: str, on_page: i
 
 
 def test_a_real_outline() -> None:
-    """Sections of the same name, several on a page, are found one after another."""
+    """Sections with the same name, several per page, are found one after another."""
     document = load_document(sample("pdflatex-outline.pdf"), "o.pdf")
     lines = [document.text[heading.start :].split("\n")[0] for heading in document.headings]
     names = ["Foo", "Bar", "Baz"] * 3
@@ -152,6 +152,6 @@ def test_a_real_outline() -> None:
     [("libreoffice-writer-password.pdf", "is encrypted"), ("grayscale-image.pdf", "only images")],
 )
 def test_real_documents_without_text(name: str, reason: str) -> None:
-    """The reason says which it is."""
+    """The error distinguishes the reasons."""
     with pytest.raises(SourceError, match=reason):
         load_document(sample(name), name)

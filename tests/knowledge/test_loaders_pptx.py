@@ -17,7 +17,7 @@ from .documents import package, pptx_bytes
 
 
 def test_slides() -> None:
-    """Titles are headings, notes follow, and a passage knows its slide."""
+    """Titles are headings, notes follow, and a passage has its slide number."""
     data = pptx_bytes(("Keys", "Rotate\nthem"), ("Doors", "Close\vthem"), notes="Slowly")
     document = load_document(data, "a.pptx")
     assert document.text == "Keys\n\nRotate\nthem\n\nDoors\n\nClose\nthem\n\nNotes: Slowly"
@@ -31,13 +31,13 @@ def test_slides() -> None:
 
 
 def test_title() -> None:
-    """The property's title comes first, then the first slide's, then the file's name."""
+    """The title is the property, or else the first slide's title, or else the file name."""
     assert load_document(pptx_bytes(("A", "x"), title="The deck"), "a.pptx").title == "The deck"
     assert load_document(pptx_bytes(("", "x")), "deck.pptx").title == "deck"
 
 
 def test_tables_and_groups() -> None:
-    """Rows read `a | b`, and what is in groups is read; slides without text count."""
+    """Rows have the form `a | b`, groups are read, and slides without text count."""
     presentation = pptx.Presentation()
     blank = presentation.slide_layouts[6]
     presentation.slides.add_slide(blank)
@@ -55,7 +55,7 @@ def test_tables_and_groups() -> None:
 
 
 def test_a_long_title_is_text() -> None:
-    """It is too long to be repeated with passages."""
+    """A title that is too long to repeat with passages counts as text."""
     document = load_document(pptx_bytes(("x" * 1001, "body")), "a.pptx")
     assert (document.headings, document.text) == ((), "x" * 1001 + "\n\nbody")
 
@@ -66,7 +66,7 @@ def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         load_document(package({"ppt/presentation.xml": "x"}), "a.pptx")
     with pytest.raises(SourceError, match=r"a.pptx: is a ZIP archive that is broken"):
         load_document(pptx_bytes(("a", "b"))[:-40], "a.pptx")
-    with pytest.raises(SourceError, match=r"a.pptx: is an encrypted document"):
+    with pytest.raises(SourceError, match=r"a.pptx: is encrypted"):
         load_document(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a.pptx")
     monkeypatch.setattr(packages, "MAX_UNPACKED_BYTES", 10_000)
     with pytest.raises(SourceError, match=r"a.pptx: unpacks to .* more than 10,000"):
@@ -74,7 +74,7 @@ def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where python-pptx is not installed, the error names the extra."""
+    """If python-pptx is not installed, the error names the extra."""
     data = pptx_bytes(("a", "b"))
     monkeypatch.setitem(sys.modules, "pptx", None)
     with pytest.raises(MissingDependencyError, match=r"lorebind\[office\]"):

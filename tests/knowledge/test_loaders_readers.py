@@ -1,4 +1,4 @@
-"""Reading documents in processes of their own, within limits."""
+"""Reading documents in separate processes, within limits."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def readers() -> Iterator[Readers]:
 
 
 def running() -> list[int]:
-    """The processes that read documents for this one."""
+    """Return the ids of the processes that read documents for this one."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             command = (folder / "cmdline").read_bytes()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended in the meantime
             continue
         if parent == os.getpid() and b"loaders.worker" in command:
             found.append(int(folder.name))
@@ -49,7 +49,7 @@ def running() -> list[int]:
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether it holds soon; how soon is no matter, but a test must not hang."""
+    """Return whether the condition holds before a deadline, so that a test never hangs."""
     for _ in range(600):
         if holds():
             return True
@@ -65,13 +65,13 @@ def eventually(holds: Callable[[], bool]) -> bool:
     ],
 )
 def test_the_same_document(readers: Readers, form: str, data: bytes) -> None:
-    """What another process reads is what this one would: text, headings, pages and title."""
+    """Another process returns the same text, headings, pages and title as this one."""
     uri = f"a.{form}"
     assert readers.begin(form, data, uri).result() == load_document(data, uri)
 
 
 def test_in_this_process() -> None:
-    """With no processes the document is read at once, and errors are the loader's own."""
+    """With no processes, the document is read immediately, with the loader's own errors."""
     with Readers(LoadingDeclaration(processes=0)) as readers:
         assert readers.at_once == 0
         assert readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result().text == "text"
@@ -80,7 +80,7 @@ def test_in_this_process() -> None:
 
 
 def test_broken(readers: Readers) -> None:
-    """A document that its loader refuses fails with the loader's words, and no limit is named."""
+    """A document that its loader refuses fails with the loader's message and names no limit."""
     with pytest.raises(SourceError, match=r"^a.docx: a broken Word document: ") as raised:
         readers.begin("docx", b"no zip", "a.docx").result()
     assert not isinstance(raised.value, DocumentLimitError)
@@ -100,7 +100,7 @@ def test_broken(readers: Readers) -> None:
     ],
 )
 def test_too_much_memory(name: str, make: Callable[[], bytes], how: str) -> None:
-    """The document fails by name, with the limit and its setting; the next is read as ever."""
+    """The document fails by name, with the limit and its setting; the next is read as usual."""
     with Readers(LoadingDeclaration(processes=1, max_memory="128 MiB")) as readers:
         bomb = readers.begin(Path(name).suffix[1:], make(), name)
         good = readers.begin("docx", handbook(), "good.docx")
@@ -108,36 +108,38 @@ def test_too_much_memory(name: str, make: Callable[[], bytes], how: str) -> None
             bomb.result()
         assert str(raised.value).startswith(f"{name}: reading it {how}")
         assert str(raised.value).endswith(
-            "takes more than 128 MiB of memory; it is not read again until it changes or "
-            "loading.max_memory does"
+            "takes more than 128 MiB of memory; it is not read again until it or "
+            "loading.max_memory changes"
         )
         assert good.result().title == "The handbook"
 
 
 def test_too_much_time() -> None:
-    """Reading that takes too long is ended, and the setting is named."""
+    """Reading that takes too long is stopped, and the error names the setting."""
     long = pdf_bytes(["\n".join(["some words"] * 40)] * 200)
     limits = LoadingDeclaration(processes=1, max_seconds=0.005)
     with Readers(limits) as readers, pytest.raises(DocumentLimitError) as raised:
         readers.begin("pdf", long, "a.pdf").result()
     assert str(raised.value) == (
         "a.pdf: reading it takes longer than 0.005 seconds; it is not read again until it "
-        "changes or loading.max_seconds does"
+        "or loading.max_seconds changes"
     )
 
 
 @ON_LINUX
 def test_a_process_that_is_gone(readers: Readers) -> None:
-    """A process that was ended while it had nothing to do is replaced, and nothing fails."""
+    """An idle process that was killed is replaced, and no document fails."""
     readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     (process,) = running()
-    os.kill(process, signal.SIGKILL)  # it ends before the next document, or while it is handed over
+    os.kill(
+        process, signal.SIGKILL
+    )  # it ends before the next document, or while the document is sent
     assert readers.begin("pdf", pdf_bytes(["text"]), "b.pdf").result().text == "text"
 
 
 @ON_LINUX
 def test_no_secrets(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that reads documents is not told this one's variables."""
+    """The processes do not get this process's environment variables."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-a-secret")
     readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     (process,) = running()
@@ -146,7 +148,7 @@ def test_no_secrets(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @ON_LINUX
 def test_stopping() -> None:
-    """What is being read is given up at once, and no process is left."""
+    """Stopping cancels reading immediately and leaves no process behind."""
     with Readers(LoadingDeclaration(processes=2)) as readers:
         reading = [readers.begin("pdf", pdf_nested_forms(), f"{n}.pdf") for n in range(4)]
         assert eventually(lambda: len(running()) == 2)
@@ -160,7 +162,7 @@ def test_stopping() -> None:
 
 
 def test_modules_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module beside the user's documents does not stand in for a library."""
+    """A module next to the user's documents does not shadow a library."""
     monkeypatch.chdir(tmp_path)
     for name in ("json", "docx", "lorebind_knowledge"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
@@ -176,19 +178,19 @@ def test_modules_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monke
 def test_it_cannot_be_started(
     readers: Readers, monkeypatch: pytest.MonkeyPatch, program: str, why: str
 ) -> None:
-    """Where Python's own program is not known, the way to do without it is named."""
+    """If Python's executable is unknown, the error explains how to do without it."""
     monkeypatch.setattr("sys.executable", program)
     with pytest.raises(SourceError) as raised:
         readers.begin("pdf", pdf_bytes(["text"]), "a.pdf").result()
     assert str(raised.value) == (
-        "a.pdf: cannot be read, because the process that would read it cannot be started with "
-        f"'{program}': {why}; with loading: {{processes: 0}} none is needed"
+        "a.pdf: cannot be read, because the process for reading it cannot be started with "
+        f"'{program}': {why}; with loading: {{processes: 0}} no process is needed"
     )
     assert not isinstance(raised.value, DocumentLimitError)
 
 
 def test_a_refusal_lasts_as_long_as_its_reasons() -> None:
-    """It is another one for another content, another limit, and without limits."""
+    """The key changes with the content, with a limit, and without limits."""
     keys = {
         Loading(LoadingDeclaration(**limits)).key(uri, content)
         for uri, content in (("a", "one"), ("a", "other"), ("b", "one"))
@@ -210,7 +212,7 @@ def test_a_refusal_lasts_as_long_as_its_reasons() -> None:
     ],
 )
 def test_declaration(written: dict[str, object], message: str, tmp_path: Path) -> None:
-    """Limits that cannot be are refused where they are written."""
+    """Invalid limits are refused with their location."""
     with pytest.raises(ConfigurationError) as raised:
         build_project({"name": "x", "loading": written}, root=tmp_path)
     assert message in str(raised.value)

@@ -1,4 +1,4 @@
-"""Which loader reads what, and that every document loads or fails with a reason."""
+"""The choice of a loader, and that every document loads or fails with a reason."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def archive(name: str) -> bytes:
     ],
 )
 def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  # noqa: A002
-    """Content decides, then a media type that says something, then the ending of the name."""
+    """The content decides, then a specific media type, then the extension."""
     assert load_document(data, uri, media_type).format == format
 
 
@@ -61,18 +61,23 @@ def test_choice(data: bytes, uri: str, media_type: str, format: str) -> None:  #
     ("data", "uri", "media_type", "reason"),
     [
         (b"x", "a.xyz", "", r"a.xyz: no loader for .xyz; known: .*\.csv, \.docx, .*\.vtt"),
-        (b"x", "README", "", r"no loader for a file without ending"),
+        (b"x", "README", "", r"no loader for a file without extension"),
         (b"x", "a.png", "image/png", r"no loader for .png of type image/png"),
-        (b"x", "https://example.com/a?b=c.md", "", r"a file without ending"),
+        (b"x", "https://example.com/a?b=c.md", "", r"a file without extension"),
         (archive("a.txt"), "a.txt", "", r"is a ZIP archive that is broken, or .*; known"),
-        (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that is broken, or holds no .docx"),
-        (b"\xd0\xcf\x11\xe0", "a.xls", "", r"is an encrypted document, or of Word, Excel or Power"),
+        (b"PK\x03\x04 broken", "a.docx", "", r"is a ZIP archive that is broken, or is not a .docx"),
+        (
+            b"\xd0\xcf\x11\xe0",
+            "a.xls",
+            "",
+            r"is encrypted, or is a document of Word, Excel or Power",
+        ),
         (b"%PDF-1.7 broken", "a.txt", "", r"a.txt: a broken PDF"),
         (b"\0", "a.md", "", r"a.md: looks like a binary file"),
     ],
 )
 def test_refused(data: bytes, uri: str, media_type: str, reason: str) -> None:
-    """What no loader reads is refused with a reason and the formats that are known."""
+    """A document that no loader reads is refused with a reason and the known formats."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, uri, media_type)
 
@@ -103,7 +108,7 @@ KINDS = st.sampled_from([*((suffix, "") for suffix in SUPPORTED_SUFFIXES)]) | st
 @settings(max_examples=examples(1500), deadline=None)
 @given(BYTES, KINDS, st.sampled_from(["", "; charset=shift_jis", "; charset=utf-16", "; ="]))
 def test_any_bytes(data: bytes, kind: tuple[str, str], parameters: str) -> None:
-    """Any bytes under any name and media type give a sound document or a SourceError."""
+    """Any bytes with any name and media type load as a valid document or raise a SourceError."""
     suffix, media_type = kind
     try:
         document = load_document(data, f"file{suffix}", media_type + parameters)
@@ -134,7 +139,7 @@ def test_any_bytes(data: bytes, kind: tuple[str, str], parameters: str) -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_spoiled_documents(data: st.DataObject) -> None:
-    """A document with any bytes changed, cut or added loads or fails with a reason."""
+    """A document with any bytes changed, removed or added loads or fails with a reason."""
     spoiled = bytearray(data.draw(st.sampled_from(DOCUMENTS)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(spoiled)))

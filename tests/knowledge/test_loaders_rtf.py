@@ -1,4 +1,4 @@
-"""RTF: text, title, and files that are broken."""
+"""RTF: text, title, and broken files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_text() -> None:
     ],
 )
 def test_escapes_in_the_title(title: bytes, read: str) -> None:
-    """They are read as in the text."""
+    """Escapes are decoded as in the text."""
     data = rb"{\rtf1\ansi\ansicpg1252{\info{\title " + title + rb"}}Hi}"
     assert load_document(data, "a.rtf").title == read
     cyrillic = rb"{\rtf1\ansi\ansicpg1251{\info{\title \'cf}}Hi}"
@@ -39,7 +39,7 @@ def test_escapes_in_the_title(title: bytes, read: str) -> None:
 
 
 def test_by_content() -> None:
-    """RTF is known by its beginning; what others have read from it is a text."""
+    """RTF is recognized by its beginning; text that was extracted from it is read as text."""
     assert load_document(LETTER, "a.doc").format == "rtf"
     assert load_document(LETTER, "a", "text/rtf").format == "rtf"
     assert load_document(b"Hello world", "a.rtf", "text/plain").format == "text"
@@ -53,11 +53,11 @@ def test_by_content() -> None:
     ],
 )
 def test_refused(data: bytes, reason: str) -> None:
-    """The reason says what is wrong."""
+    """The error describes what is wrong."""
     with pytest.raises(SourceError, match=reason):
         load_document(data, "a.rtf")
 
 
 def test_deep_nesting() -> None:
-    """Groups within groups are read like others."""
+    """Nested groups are read like others."""
     assert load_document(rb"{\rtf1 " + b"{" * 50_000 + b"x" + b"}" * 50_001, "a.rtf").text == "x"

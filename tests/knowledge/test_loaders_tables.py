@@ -1,4 +1,4 @@
-"""CSV and TSV: a record a line, under the names of its columns."""
+"""CSV and TSV: one record per line, with the names of its columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def table(text: str, name: str = "people.csv") -> list[str]:
 
 
 def test_records() -> None:
-    """The header comes first; each record says its columns, without those that are empty."""
+    """The header comes first; each record names its columns, except empty ones."""
     assert table('name,age,city\nAda,36,\n"Li, Bo",,Rome\n') == [
         "name | age | city",
         "name: Ada | age: 36",
@@ -29,26 +29,26 @@ def test_records() -> None:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiters(delimiter: str) -> None:
-    """The delimiter is the one that the header is written with."""
+    """The delimiter is the one used in the header."""
     text = f'"a,b;c\t|"{delimiter}x{delimiter}y\n1{delimiter}2{delimiter}3'
     assert table(text) == ["a,b;c | | x | y", "a,b;c |: 1 | x: 2 | y: 3"]
 
 
 def test_tsv_is_parted_by_tabs() -> None:
-    """Whatever else its first line holds."""
+    """A `.tsv` file is separated by tabs, whatever its first line contains."""
     assert table("a,b,c\td\n1\t2", "x.tsv") == ["a,b,c | d", "a,b,c: 1 | d: 2"]
 
 
 @pytest.mark.parametrize("first", ["1,2", "a,", "a,a", "a,1.5"])
 def test_without_header(first: str) -> None:
-    """A first row with numbers, gaps or repeats is a record like the others."""
+    """A first row with numbers, gaps or duplicates is a record like the others."""
     lines = table(f"{first}\nx,y")
     assert lines[0].startswith("column 1: ")
     assert lines[1] == "column 1: x | column 2: y"
 
 
 def test_rows_of_other_lengths() -> None:
-    """Cells beyond the header are counted, missing ones left out."""
+    """Cells beyond the header are numbered, and missing ones omitted."""
     assert table("a,b\n1\n1,2,3\n\n4,5") == [
         "a | b",
         "a: 1",
@@ -65,7 +65,7 @@ def test_rows_of_other_lengths() -> None:
     )
 )
 def test_lines_are_those_of_the_file(rows: list[list[str]]) -> None:
-    """However cells are quoted, a record stands on the line on which the file begins it."""
+    """However cells are quoted, a record is on the line where the file begins it."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n", quoting=csv.QUOTE_ALL)
     starts = []
@@ -84,13 +84,13 @@ def test_lines_are_those_of_the_file(rows: list[list[str]]) -> None:
 
 
 def test_an_endless_quote() -> None:
-    """A cell that the csv module finds too long is refused with its line."""
+    """A cell that is too long for the csv module is refused with its line."""
     with pytest.raises(SourceError, match=r"x.csv: line \d+: not CSV: field larger"):
         load_document(b'a,b\n1,"' + b"x" * 200_000, "x.csv")
 
 
 def test_multiplied_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long header over many records is refused rather than written out again for each."""
+    """A long header over many records is refused instead of being repeated for each."""
     monkeypatch.setattr(base, "MAX_CHARACTERS", 100_000)
     text = f"{'h' * 1000},b\n" + "1,2\n" * 1000
     with pytest.raises(SourceError, match=r"longer than 100,000 characters"):

@@ -30,7 +30,7 @@ def timed(document: LoadedDocument) -> list[tuple[str, float, float]]:
 
 
 def test_times() -> None:
-    """The text is what is said; a passage knows from when to when, in seconds."""
+    """The text is what is spoken; a passage has its start and end time in seconds."""
     document = vtt(
         ("00:01.500 --> 00:03.000", "Hello\nthere"),
         ("00:00:04.000 --> 01:02:03.250 align:start", "World"),
@@ -55,12 +55,12 @@ def test_times() -> None:
     ],
 )
 def test_markup(written: str, said: str) -> None:
-    """Speakers are kept before their words; styling goes."""
+    """Speakers are kept before their words; styling is removed."""
     assert vtt(("00:01.000 --> 00:02.000", written)).text == said
 
 
 def test_what_is_not_said() -> None:
-    """Notes, styles, identifiers and cues without text are no text."""
+    """Notes, styles, identifiers and cues without text are omitted."""
     text = (
         "WEBVTT - a title\nKind: captions\n\nSTYLE\n::cue {color: red}\n\nNOTE a note\n\n"
         "intro\n00:01.000 --> 00:02.000\nSaid\n\n00:02.000 --> 00:03.000\n<b></b>\n"
@@ -70,7 +70,7 @@ def test_what_is_not_said() -> None:
 
 
 def test_roll_up() -> None:
-    """Captions that show the last lines again above the new one say each line once."""
+    """Roll-up captions, which repeat the last lines, contribute each line once."""
     document = vtt(
         ("00:01.000 --> 00:02.000", "one"),
         ("00:02.000 --> 00:03.000", "one\ntwo"),
@@ -89,7 +89,7 @@ def test_roll_up() -> None:
 
 
 def test_srt() -> None:
-    """SubRip writes commas, numbers and the markup of others."""
+    """SubRip has commas in times, numbers, and markup of other formats."""
     text = "1\r\n00:00:01,500 --> 00:00:02,000\r\n<i>Hi</i>\r\n\r\n"
     text += "2\r\n00:01:00,000 --> 00:01:01,000\r\nBye\r\n"
     document = load_document(b"\xef\xbb\xbf\r\n" + text.encode(), "a.srt")
@@ -98,19 +98,19 @@ def test_srt() -> None:
 
 @pytest.mark.parametrize(("data", "name"), [(b"Just words\n", "a.srt"), (b"Just words", "a.vtt")])
 def test_not_a_transcript(data: bytes, name: str) -> None:
-    """What has another form is refused by the format's name."""
-    with pytest.raises(SourceError, match=f"{name}: not a transcript in the format {name[1:]}"):
+    """A file in another format is refused with the name of the expected format."""
+    with pytest.raises(SourceError, match=f"{name}: is not a transcript in the format {name[1:]}"):
         load_document(data, name)
 
 
 def test_nothing_said() -> None:
-    """A transcript without cues is empty, and no error."""
+    """A transcript without cues is empty, which is not an error."""
     document = load_document(b"WEBVTT\n", "a.vtt")
     assert (document.text, document.cues) == ("", ())
 
 
 def test_too_many_captions() -> None:
-    """What no recording has is refused before it takes memory."""
+    """More captions than any recording has are refused before they take memory."""
     cue = b"0:0.0-->0:0.1\na\n\n"
     assert load_document(b"WEBVTT\n\n" + cue * 1000, "a.vtt").text == "a"
     with pytest.raises(SourceError, match=r"a.vtt: has more than 100,000 captions; split"):
@@ -119,7 +119,7 @@ def test_too_many_captions() -> None:
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=3), max_size=8))
 def test_cues_cover_the_text(lines: list[list[str]]) -> None:
-    """However captions repeat each other, cues are in order and leave out line breaks alone."""
+    """However captions repeat each other, cues are in order and cover all but line breaks."""
     document = vtt(
         *(
             (f"00:{second:02}.000 --> 00:{second + 1:02}.000", "\n".join(filter(None, said)) or " ")
@@ -133,7 +133,7 @@ def test_cues_cover_the_text(lines: list[list[str]]) -> None:
 
 
 def test_a_real_transcript() -> None:
-    """The same talk in both formats gives the same text and times."""
+    """The same talk has the same text and times in both formats."""
     if not SAMPLES.is_dir():
         pytest.skip(f"the sample transcripts are not there: {SAMPLES}")
     documents = [

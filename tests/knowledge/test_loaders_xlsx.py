@@ -26,7 +26,7 @@ PRICES = [
 
 
 def test_sheets() -> None:
-    """Rows are `column: value` pairs under the sheet's name; empty sheets are left out."""
+    """Rows are `column: value` pairs below the sheet's name; empty sheets are omitted."""
     data = xlsx_bytes({"Prices": PRICES, "Empty": [[], [None]], "More": [["a", "b"], [True, "x"]]})
     document = load_document(data, "a.xlsx")
     assert document.text == (
@@ -50,7 +50,7 @@ def test_sheets() -> None:
     ],
 )
 def test_rows_of_a_passage(first: str, last: str, expected: str) -> None:
-    """Rows are those of the sheet that the passage begins in."""
+    """Row numbers are those of the sheet in which the passage begins."""
     document = load_document(xlsx_bytes({"Prices": PRICES, "More": [["a", "b"], [1, "x"]]}), "a")
     start = document.text.index(first)
     span = document.span(start, document.text.index(last, start) + len(last))
@@ -58,7 +58,7 @@ def test_rows_of_a_passage(first: str, last: str, expected: str) -> None:
 
 
 def test_formulas() -> None:
-    """A formula is read as its value; as itself where a program did not calculate it."""
+    """A formula is read as its value, or as itself if no program calculated it."""
     several = ArrayFormula("D2:D3", "=SUM(B2:B3*C2:C3)")
     rows = [["a", "b", "c", "d"], ["x", "=1+1", "=B2&A9", "=A9"], ["y", "=2*3", several, None]]
     data = xlsx_bytes({"S": rows})
@@ -71,7 +71,7 @@ def test_formulas() -> None:
 
 
 def test_blank_rows() -> None:
-    """Blank rows between others keep their places; those at the end are left out."""
+    """Blank rows between others are kept; those at the end are omitted."""
     rows = [["a", "b"], *[[]] * 500, [1, 2], *[[None]] * 10]
     document = load_document(xlsx_bytes({"S": rows}), "a.xlsx")
     assert document.text == "S\na | b\n" + "\n" * 500 + "a: 1 | b: 2"
@@ -81,7 +81,7 @@ def test_blank_rows() -> None:
 
 
 def test_wrong_dimensions() -> None:
-    """A sheet is read whole, whatever it says about its size."""
+    """A sheet is read completely, whatever dimensions it declares."""
     data = _changed(xlsx_bytes({"S": [["a", "b"], [1, 2]]}), {b'ref="A1:B2"': b'ref="A1"'})
     assert load_document(data, "a.xlsx").text == "S\na | b\na: 1 | b: 2"
 
@@ -90,7 +90,7 @@ def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken, encrypted and huge workbooks are refused with the reason."""
     with pytest.raises(SourceError, match=r"a.xlsx: a broken Excel workbook"):
         load_document(package({"xl/workbook.xml": "x"}), "a.xlsx")
-    with pytest.raises(SourceError, match=r"a.xlsx: is an encrypted document"):
+    with pytest.raises(SourceError, match=r"a.xlsx: is encrypted"):
         load_document(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a.xlsx")
     monkeypatch.setattr(packages, "MAX_UNPACKED_BYTES", 1_000)
     with pytest.raises(SourceError, match=r"a.xlsx: unpacks to .* more than 1,000"):
@@ -98,7 +98,7 @@ def test_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where openpyxl is not installed, the error names the extra."""
+    """If openpyxl is not installed, the error names the extra."""
     data = xlsx_bytes({"S": [["a"]]})
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(MissingDependencyError, match=r"lorebind\[office\]"):

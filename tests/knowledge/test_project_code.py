@@ -56,7 +56,7 @@ def project(root: Path, path: str) -> Path:
 
 
 def test_modules_of_two_projects_do_not_meet(tmp_path: Path) -> None:
-    """Each folder has modules of its own, and none of them hides a library."""
+    """Each folder has modules of its own, and none of them shadows a library."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "json.py").write_text(f"NAME = {name!r}", encoding="utf-8")
@@ -70,7 +70,7 @@ def test_modules_of_two_projects_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_a_path_stays_in_the_project(tmp_path: Path) -> None:
-    """Neither a link nor a dotted path leads out; what is no path at all is refused."""
+    """Links and dotted paths cannot leave the project; an invalid path is refused."""
     outside = tmp_path / "outside.py"
     outside.write_text("x = 1", encoding="utf-8")
     root = tmp_path / "project"
@@ -100,7 +100,7 @@ def test_a_path_stays_in_the_project(tmp_path: Path) -> None:
 
 
 def test_modules_that_fail_are_named(tmp_path: Path) -> None:
-    """Whatever they raise, when they are imported or when a name is asked for."""
+    """Errors during an import or an attribute access name the module, whatever they are."""
     broken = {
         "divides": "1 / 0",
         "leaves": "raise SystemExit(0)",
@@ -132,7 +132,7 @@ def test_modules_that_fail_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_validation_refuses_what_no_project_may_name(tmp_path: Path, path: str, says: str) -> None:
-    """In every place that names code, with file, line and column; and nothing is imported."""
+    """Every setting that names code is checked, with file, line and column, without importing."""
     (tmp_path / "linked.py").symlink_to(__file__)
     with pytest.raises(ConfigurationError) as caught:
         load_project(project(tmp_path, path))
@@ -142,13 +142,13 @@ def test_validation_refuses_what_no_project_may_name(tmp_path: Path, path: str, 
 
 
 def test_validation_runs_nothing_of_the_folder(tmp_path: Path) -> None:
-    """A module of the folder is looked for, and not imported."""
+    """A module of the folder is located but not imported."""
     (tmp_path / "mine.py").write_text("1 / 0", encoding="utf-8")
     assert load_project(project(tmp_path, "mine:X")).project.name == "p"
 
 
 def test_a_method_is_named_for_a_factory_only(tmp_path: Path) -> None:
-    """Not where a class belongs."""
+    """A path to a method is refused where a class is expected."""
     path = "package.module:Class.method"
     with pytest.raises(ConfigurationError) as caught:
         load_project(project(tmp_path, path))
@@ -196,7 +196,7 @@ thing = type("Thing", (), {"made": lambda embedding: None})()
 
 
 def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
-    """Its own or an inherited one, found without running anything of the class."""
+    """Own and inherited class methods are found without running code of the class."""
     (tmp_path / "methods.py").write_text(METHODS, encoding="utf-8")
     derived = import_of_project("methods:Derived", tmp_path)
     made = import_of_project("methods:Derived.made", tmp_path)
@@ -215,7 +215,10 @@ def test_a_class_method_is_a_factory(tmp_path: Path) -> None:
 
 
 def test_what_makes_an_argument(tmp_path: Path) -> None:
-    """Any class or function of others, but none of the standard library or of Lorebind."""
+    """An argument can be made by a third-party class or function.
+
+    Those of the standard library and of Lorebind are refused.
+    """
     text = "from pathlib import Path\nfrom lorebind_knowledge.errors import UsageError\n"
     text += "from json import dumps\nclass Own: pass\ndef own(): pass\nthing = Own()\n"
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
@@ -282,7 +285,11 @@ partly = __import__("functools").partial(note)
 
 @pytest.mark.parametrize("name", ["note", "Lying", "instance", "exit", "run", "partly", "CALLED"])
 def test_what_is_no_class_of_its_kind_is_not_called(tmp_path: Path, name: str) -> None:
-    """A function, a class that says that it is derived, an object that says that it is a class."""
+    """Objects that are not a class of the expected kind are refused without being called.
+
+    These are a function, a class that claims to be derived, and an object that claims to be a
+    class.
+    """
     (tmp_path / "tricks.py").write_text(TRICKS, encoding="utf-8")
     declared: Any = PythonWrapper.model_validate({"type": "python", "class": f"tricks:{name}"})
     environment = Environment(tmp_path, {})
@@ -297,7 +304,7 @@ def test_what_is_no_class_of_its_kind_is_not_called(tmp_path: Path, name: str) -
 
 
 def test_functions_of_lorebind_are_no_factories() -> None:
-    """Nor are those of the standard library, by whatever name they are found."""
+    """Functions of Lorebind or the standard library are refused, by any name."""
     assert not project_code.is_factory(import_of_project)
     assert not project_code.is_factory(json.dumps)
     assert project_code.is_factory(test_functions_of_lorebind_are_no_factories)
@@ -305,12 +312,12 @@ def test_functions_of_lorebind_are_no_factories() -> None:
 
 @pytest.mark.parametrize("inside", [True, False], ids=["the project's", "the current folder's"])
 def test_the_current_folder_is_not_looked_into(tmp_path: Path, inside: bool) -> None:
-    """Where Python would find a module only there, it is refused; the project's own is found."""
+    """A module that only the current folder has is refused; the project's own is found."""
     root, here = tmp_path / "project", tmp_path / "here"
     for folder in (root, here):
         folder.mkdir()
     (here / "mine.py").write_text("X = 'current'", encoding="utf-8")
-    (here / "yaml").mkdir()  # a folder of that name hides no package
+    (here / "yaml").mkdir()  # a folder of that name shadows no package
     if inside:
         (root / "mine.py").write_text("X = 'project'", encoding="utf-8")
     program = (

@@ -1,4 +1,4 @@
-"""Which addresses may be reached, in every form that an address can be written."""
+"""Which addresses may be reached, in all notations of an address."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_what_is_not_public(address: str) -> None:
     "address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
 )
 def test_what_is_public(address: str) -> None:
-    """Public addresses are open, those of IPv4 inside IPv6 too."""
+    """Public addresses are allowed, including those of IPv4 inside IPv6."""
     assert AddressPolicy().permits("example.com", address)
 
 
 @given(st.ip_addresses(v=4))
 def test_disguises(address: IPv4Address) -> None:
-    """An IPv4 address is judged the same when it comes mapped or by NAT64."""
+    """An IPv4 address has the same result if it is IPv4-mapped or NAT64."""
     plain = AddressPolicy().permits("h", str(address))
     for prefix in ("::ffff:0:0", "64:ff9b::"):
         disguised = IPv6Address(int(IPv6Address(prefix)) + int(address))
@@ -77,7 +77,7 @@ def test_disguises(address: IPv4Address) -> None:
 
 @given(ADDRESSES)
 def test_an_allowed_host_opens_no_other(address: str) -> None:
-    """Allowing a host changes nothing for any other, and closes nothing for itself."""
+    """Allowing a host has no effect on other hosts, and closes nothing for itself."""
     allowing = AddressPolicy(["wiki.internal"])
     public = AddressPolicy().permits("other.internal", address)
     for other in ("other.internal", "internal", "x.wiki.internal", "wiki.internal.example.com"):
@@ -86,7 +86,7 @@ def test_an_allowed_host_opens_no_other(address: str) -> None:
 
 
 def test_an_allowed_host() -> None:
-    """It may be private, in whatever case and with or without the dot at its end."""
+    """An allowed host may be private, in any case and with or without a trailing dot."""
     for entry in ("Wiki.Internal", "wiki.internal."):
         policy = AddressPolicy([entry])
         assert policy.permits("wiki.internal", "10.0.0.1")
@@ -94,14 +94,14 @@ def test_an_allowed_host() -> None:
 
 
 def test_a_name_opens_no_credentials() -> None:
-    """Where machines are handed credentials no name leads, but the address itself does."""
+    """Addresses that serve credentials are not opened by host name, only by address."""
     for address in ("169.254.169.254", "fd00:ec2::254", "168.63.129.16", "::ffff:169.254.169.254"):
         assert not AddressPolicy(["wiki.internal"]).permits("wiki.internal", address)
         assert AddressPolicy([address]).permits("wiki.internal", address)
 
 
 def test_allowed_addresses_and_networks() -> None:
-    """They are open whoever has them, and nothing beside them is."""
+    """Allowed addresses and networks are open under any host name, and no others are."""
     policy = AddressPolicy(["10.1.7.9/16", "127.0.0.1", "[::1]", "fd12::/16"])
     for address in ("10.1.0.1", "10.1.255.1", "127.0.0.1", "::ffff:127.0.0.1", "::1", "fd12:3::1"):
         assert policy.permits("any.example", address)
@@ -114,6 +114,6 @@ def test_allowed_addresses_and_networks() -> None:
     ["", "10.0.0.0/99", "http://wiki", "wiki:8080", "*.internal", "two words", "a/b", "u@h"],
 )
 def test_entries_that_are_nothing(entry: str) -> None:
-    """What is no host, address or network is refused, rather than never matching."""
-    with pytest.raises(SourceError, match="is no host name, address or network"):
+    """An entry that is not a host, address or network is refused instead of never matching."""
+    with pytest.raises(SourceError, match="is not a host name, address or network"):
         AddressPolicy([entry])

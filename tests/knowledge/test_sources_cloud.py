@@ -1,4 +1,4 @@
-"""Objects of buckets in memory, and of folders in their place."""
+"""Objects of buckets in memory, and of folders used as buckets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(item: SourceItem, version: str = "") -> Content:
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """The objects in memory, of which there is one set for the whole process."""
+    """The objects in memory, shared by the whole process."""
     system = fsspec.filesystem("memory")
     for name in ("docs/a.md", "docs/x/b.md", "docs/x/y/c.md", "docs/d.txt", "document.md"):
         system.pipe_file(f"/shelf/{name}", name.encode())
@@ -54,7 +54,7 @@ def memory() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("memory")
 def test_pattern_below_a_prefix() -> None:
-    """Listed is what begins with the prefix and matches the pattern, of this bucket alone."""
+    """Objects of this bucket that start with the prefix and match the pattern are listed."""
     found = items(provider="memory", bucket="shelf", prefix="docs/", pattern="**/*.md")
     names = ["docs/a.md", "docs/x/b.md", "docs/x/y/c.md"]
     assert list(found) == [f"memory://shelf/{name}" for name in names]
@@ -65,7 +65,7 @@ def test_pattern_below_a_prefix() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_kinds_are_told_by_their_content() -> None:
-    """An object of unknown ending is skipped only where its content says nothing either."""
+    """An object with an unknown extension is skipped only if its content is unknown too."""
     memory = fsspec.filesystem("memory")
     package = io.BytesIO()
     with zipfile.ZipFile(package, "w") as archive:
@@ -86,7 +86,7 @@ def test_kinds_are_told_by_their_content() -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_prefix_is_no_folder() -> None:
-    """A prefix may end within a name, and may be a whole one."""
+    """A prefix may end within a name, and may be a whole name."""
     found = items(provider="memory", bucket="shelf", prefix="doc", pattern="*")
     assert list(found) == ["memory://shelf/document.md"]
     found = items(provider="memory", bucket="shelf", prefix="docs/a", pattern="*.md")
@@ -102,13 +102,13 @@ def test_a_prefix_is_no_folder() -> None:
 )  # fmt: skip
 @pytest.mark.usefixtures("memory")
 def test_nothing_there(place: dict[str, str]) -> None:
-    """A bucket that is not there, and one without a fitting object, are errors."""
+    """A missing bucket, and one without a matching object, are errors."""
     with pytest.raises(SourceError, match=rf"memory://{place['bucket']}"):
         items(provider="memory", **place)
 
 
 def test_changes_are_seen(memory: Any) -> None:
-    """What changes after the listing is read as it is then; what vanishes fails alone."""
+    """Changes after the listing are read in their new state; a vanished object fails alone."""
     found = items(provider="memory", bucket="shelf", prefix="docs/x/")
     memory.pipe_file("/shelf/docs/x/b.md", b"new")
     memory.rm_file("/shelf/docs/x/y/c.md")
@@ -118,7 +118,7 @@ def test_changes_are_seen(memory: Any) -> None:
 
 
 def test_size_of_objects(memory: Any) -> None:
-    """An object of the largest size is read, an empty one too; a larger one fails."""
+    """An object of the maximum size is read, as is an empty one; a larger one fails."""
     memory.pipe_file("/shelf/sizes/a", b"x" * 1024)
     memory.pipe_file("/shelf/sizes/b", b"x" * 1025)
     memory.pipe_file("/shelf/sizes/c", b"")
@@ -129,7 +129,7 @@ def test_size_of_objects(memory: Any) -> None:
 
 
 def test_an_object_that_grows(memory: Any) -> None:
-    """An object that is larger than it was listed is not read to its end."""
+    """An object that is larger than when it was listed is not read to its end."""
     (item,) = items(provider="memory", bucket="shelf", prefix="docs/a.md", max_bytes=1024).values()
     memory.pipe_file("/shelf/docs/a.md", b"x" * 5000)
     with pytest.raises(SourceError, match="is larger than 1 KiB"):
@@ -137,7 +137,7 @@ def test_an_object_that_grows(memory: Any) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    """A folder stands for a bucket; where it is relative, it is seen from the project folder."""
+    """A folder can be used as a bucket; a relative path starts at the project folder."""
     (tmp_path / "shelf" / "docs").mkdir(parents=True)
     (tmp_path / "shelf" / "docs" / "a.md").write_bytes(b"a")
     (tmp_path / "shelf" / "b.md").write_bytes(b"b")
@@ -149,7 +149,7 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_links_out_of_a_folder(tmp_path: Path) -> None:
-    """What a link reaches outside of the folder is refused, and linked folders are not searched."""
+    """Links that leave the folder are refused, and linked folders are not searched."""
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     (tmp_path / "outside").mkdir()
@@ -158,17 +158,17 @@ def test_links_out_of_a_folder(tmp_path: Path) -> None:
     os.symlink(tmp_path / "outside", shelf / "linked")
     found = items(tmp_path, provider="file", bucket="shelf")
     assert list(found) == ["file://shelf/a.md"]
-    with pytest.raises(SourceError, match="is a link to a place outside its bucket"):
+    with pytest.raises(SourceError, match="is a link to a location outside its bucket"):
         found["file://shelf/a.md"].read("")
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
-    """A folder that is not there, as a disk that is not mounted, is an error."""
-    with pytest.raises(SourceError, match="shelf is not there"):
+    """A missing folder, such as a disk that is not mounted, is an error."""
+    with pytest.raises(SourceError, match="shelf does not exist"):
         items(tmp_path, provider="file", bucket="shelf")
 
 
 def test_a_folder_has_no_settings(tmp_path: Path) -> None:
-    """Settings that would change nothing are refused."""
+    """Settings without effect are refused."""
     with pytest.raises(SourceError, match="provider 'file' takes no config"):
         items(tmp_path, provider="file", bucket="shelf", config={"auto_mkdir": True})

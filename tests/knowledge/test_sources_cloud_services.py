@@ -1,4 +1,4 @@
-"""Buckets of S3, Google Cloud Storage and Azure, by their own clients, against loopback servers."""
+"""Buckets of S3, Google Cloud Storage and Azure, with their own clients and loopback servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def cloud(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, socket_enabled: None
 ) -> Iterator[CloudServer]:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
-    monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "off")  # or gcsfs asks Google about the token
+    monkeypatch.setenv(
+        "FETCH_RAW_TOKEN_EXPIRY", "off"
+    )  # otherwise gcsfs asks Google about the token
     for package in request.param.needs:
         pytest.importorskip(package)
     server = request.param()
@@ -40,7 +42,7 @@ def cloud(
 
 
 def source(cloud: CloudServer, rest: str = "", **environ: str) -> Source:
-    """A source declared in YAML, with more keys and other variables."""
+    """Return a source declared in YAML, with more keys and other variables."""
     text = (
         f"{{ type: cloud_storage, provider: {cloud.provider}, config: {cloud.settings}, {rest} }}"
     )
@@ -51,7 +53,7 @@ def source(cloud: CloudServer, rest: str = "", **environ: str) -> Source:
 
 
 def items(cloud: CloudServer, rest: str = "") -> dict[str, SourceItem]:
-    """The objects that a source lists now, by the names they have in the bucket."""
+    """Return the objects that a source lists now, by their names in the bucket."""
     if rest not in cloud.sources:
         cloud.sources[rest] = source(cloud, rest)
     below = f"{cloud.scheme}://shelf/"
@@ -70,7 +72,7 @@ def fill(cloud: CloudServer, count: int) -> None:
 
 
 def test_prefixes(cloud: CloudServer) -> None:
-    """Listed is what begins with the prefix, whatever stands in the names; folders are not."""
+    """All objects that start with the prefix are listed, without folders, whatever their names."""
     odd = "docs/d#1?x=2 ü%41 & c.md"
     for name in ("docs/a.md", odd, "docs/sub/e.md", "docs/f.txt", "docs2", "document.md", "x"):
         cloud.put(name, name.encode())
@@ -87,25 +89,25 @@ def test_prefixes(cloud: CloudServer) -> None:
 
 
 def test_pages(cloud: CloudServer) -> None:
-    """A listing of many pages is read to its end, and reads no object."""
+    """A listing of many pages is read to its end without reading any object."""
     fill(cloud, 9)
     assert len(items(cloud)) == 9
     assert cloud.pages == 5
     assert list(items(cloud, "prefix: docs/3")) == ["docs/3.md"]
-    assert cloud.pages == 6  # the service is told the prefix
+    assert cloud.pages == 6  # the prefix is sent to the service
     assert not cloud.sent
 
 
 def test_a_page_that_fails(cloud: CloudServer) -> None:
-    """A listing that fails after its first page is no listing."""
+    """A listing that fails after its first page fails as a whole."""
     fill(cloud, 9)
-    cloud.breaks("Token=", "-token=", "marker=2")  # which ask for another page
+    cloud.breaks("Token=", "-token=", "marker=2")  # these request another page
     with pytest.raises(SourceError, match=rf"{cloud.scheme}://shelf cannot be listed: "):
         items(cloud)
 
 
 def test_versions(cloud: CloudServer) -> None:
-    """An object is asked for again when its version differs from that of the last read."""
+    """An object is read again if its version differs from that of the last read."""
     fill(cloud, 2)
     first = read(items(cloud)["docs/0.md"])
     assert first.version
@@ -117,7 +119,7 @@ def test_versions(cloud: CloudServer) -> None:
 
 
 def test_a_change_after_the_listing(cloud: CloudServer) -> None:
-    """What was read of an object that changed since it was listed goes by no version."""
+    """An object that changed after it was listed has no version."""
     fill(cloud, 2)
     listed = items(cloud)
     cloud.put("docs/0.md", b"changed")
@@ -129,7 +131,7 @@ def test_a_change_after_the_listing(cloud: CloudServer) -> None:
 
 
 def test_sizes(cloud: CloudServer) -> None:
-    """An object above the limit is not asked for; one that outgrew it is not read to its end."""
+    """An object above the limit is not requested; one that has grown is not read to its end."""
     cloud.put("a.md", b"x" * 1024)
     cloud.put("b.md", b"x" * 1025)
     cloud.put("c.md", b"x")
@@ -143,29 +145,29 @@ def test_sizes(cloud: CloudServer) -> None:
 
 
 def test_a_bucket_that_is_not_there(cloud: CloudServer) -> None:
-    """A bucket that is missing is told apart from one in which nothing matches."""
-    with pytest.raises(SourceError, match="://nowhere cannot be listed: there is no such bucket"):
+    """A missing bucket has a different error from one in which nothing matches."""
+    with pytest.raises(SourceError, match="://nowhere cannot be listed: the bucket does not exist"):
         list(source(cloud, "bucket: nowhere").items())
     with pytest.raises(SourceError, match=r"no object of \w+://shelf/none/ matches \*\*"):
         list(source(cloud, "prefix: none/").items())
 
 
 def test_wrong_credentials(cloud: CloudServer) -> None:
-    """A refusal names the source and the settings to look at, and quotes no secret."""
+    """When access is denied, the error names the source and its settings, without secrets."""
     fill(cloud, 1)
     wrong = {"KEY": "other-id", "SECRET": "hidden%2Fwrong"}
     with pytest.raises(SourceError) as caught:
         list(source(cloud, **wrong).items())
     said = str(caught.value)
     assert said.startswith(f"{cloud.scheme}://shelf cannot be listed: ")
-    assert "see the credentials in the source's config: " in said
+    assert "check the credentials in the source's config: " in said
     assert "{{ ." in said
     assert "hidden" not in said
     assert "other-id" not in said
 
 
 def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
-    """After some failures in a row the rest is not tried; what is refused or gone is no outage."""
+    """After several failures in a row, reading stops; denied and missing objects do not count."""
     fill(cloud, 6)
     listed = items(cloud)
     cloud.breaks("docs")
@@ -173,7 +175,9 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
         with pytest.raises(SourceError, match="cannot be read: "):
             listed[name].read("")
     asked = len(cloud.web.asked)
-    with pytest.raises(SourceError, match=r"docs/3\.md: not tried, as those before it failed: "):
+    with pytest.raises(
+        SourceError, match=r"docs/3\.md: not tried, because previous reads failed: "
+    ):
         listed["docs/3.md"].read("")
     assert len(cloud.web.asked) == asked
     cloud.mend()
@@ -187,10 +191,10 @@ def test_an_outage_while_objects_are_read(cloud: CloudServer) -> None:
 
 
 def test_the_end_of_a_source(cloud: CloudServer) -> None:
-    """A source that ends where an event loop runs closes its connections without a complaint."""
+    """A source that is discarded in an event loop closes its connections without warnings."""
     fill(cloud, 2)
     complaints: list[Any] = []
-    gc.collect()  # what other tests left would complain in our loop
+    gc.collect()  # objects of other tests would emit warnings in our loop
 
     async def use() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
@@ -206,7 +210,7 @@ def test_the_end_of_a_source(cloud: CloudServer) -> None:
 
 
 async def test_ingest(cloud: CloudServer, make_bench: Callable[[str], Bench]) -> None:
-    """Unchanged objects are not sent again; an outage deletes nothing; what is removed goes."""
+    """Unchanged objects are not sent again; an outage deletes nothing; removed ones are deleted."""
     bench = make_bench("sqlite")
     fill(cloud, 4)
     bench.change(sources=[source(cloud, "prefix: docs/")])
@@ -217,7 +221,7 @@ async def test_ingest(cloud: CloudServer, make_bench: Callable[[str], Bench]) ->
     asked = len(cloud.web.asked)
     assert (await bench.ingest()).documents["unchanged"] == 4
     assert not cloud.sent
-    assert {one.method for one in cloud.web.asked[asked:]} == {"GET"}  # of the listing
+    assert {one.method for one in cloud.web.asked[asked:]} == {"GET"}  # requests of the listing
     cloud.put("docs/1.md", b"# Page 1\n\nAnother word.")
     report = await bench.ingest()
     assert (report.documents["updated"], report.documents["unchanged"]) == (1, 3)

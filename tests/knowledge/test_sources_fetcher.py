@@ -1,4 +1,4 @@
-"""The fetcher against real servers: what it gives, what it refuses, and that it always ends."""
+"""The fetcher against real servers: its results, its errors, and that it always ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """Host names, and what look-ups of them give in turn: addresses with spaces between them."""
+    """Host names with the results of successive lookups: addresses separated by spaces."""
     known: dict[str, list[str]] = {}
     real = socket.getaddrinfo
 
@@ -78,17 +78,17 @@ async def content(fetcher: Fetcher, address: str, version: str = "") -> Content:
 
 
 async def refusal(fetcher: Fetcher, address: str, **more: Any) -> str:
-    """What the error says."""
+    """Return the message of the error."""
     with pytest.raises(SourceError) as caught:
         await fetcher.fetch(address, **more)
     return str(caught.value)
 
 
-# What is given.
+# Documents.
 
 
 async def test_a_document(server: WebServer) -> None:
-    """The body comes as it was sent, with its media type."""
+    """The body is returned as it was sent, with its media type."""
     server.routes["/a?b=1"] = Answer(b"\xff\x00 bytes", {"Content-Type": "Text/HTML; charset=x"})
     found = await content(Fetcher(allow=HERE), server.url("/a?b=1#part"))
     assert (found.data, found.version) == (b"\xff\x00 bytes", "")
@@ -98,7 +98,7 @@ async def test_a_document(server: WebServer) -> None:
 
 
 async def test_compressed(server: WebServer) -> None:
-    """A gzip body is decompressed, of several members too, however it is cut."""
+    """A gzip body is decompressed, with one or several members, in pieces of any size."""
     packed = gzip.compress(b"one ") + gzip.compress(b"two " * 50_000)
     server.routes["/a"] = Answer(packed, {"Content-Encoding": "gzip"})
     found = await content(Fetcher(allow=HERE), server.url("/a"))
@@ -106,7 +106,7 @@ async def test_compressed(server: WebServer) -> None:
 
 
 async def test_own_headers(server: WebServer) -> None:
-    """Declared headers are sent, and win over ours where they say the same thing."""
+    """Declared headers are sent, and override ours."""
     server.routes["/"] = Answer(b"x")
     fetcher = Fetcher(allow=HERE, headers={"X-Key": "k", "user-agent": "other", "Depth": 2})
     await content(fetcher, server.url())
@@ -131,18 +131,18 @@ async def test_many_at_once(server: WebServer) -> None:
 async def test_proxies_of_the_environment(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not used: what they connect to could not be judged."""
+    """Proxies are not used, because the addresses they connect to cannot be checked."""
     server.routes["/"] = Answer(b"direct")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert (await content(Fetcher(allow=HERE), server.url())).data == b"direct"
 
 
-# What did not change.
+# Unchanged documents.
 
 
 async def test_etag(server: WebServer) -> None:
-    """A document whose ETag is still the same is not sent again, one that changed is."""
+    """A document with the same ETag is not sent again, but one that changed is."""
     etag = '"1"'
 
     def answer(asked: Asked) -> Answer:
@@ -164,7 +164,7 @@ DAY = "Mon, 02 Jan 2023 03:04:{:02} GMT"
 
 
 async def test_last_modified(server: WebServer) -> None:
-    """Without an ETag the date is sent back as it was."""
+    """Without an ETag, the date is sent back unchanged."""
     dates = {"Last-Modified": DAY.format(5), "Date": DAY.format(6)}
     server.routes["/"] = [Answer(b"x", dates), Answer(status=304)]
     fetcher = Fetcher(allow=HERE)
@@ -175,13 +175,13 @@ async def test_last_modified(server: WebServer) -> None:
 
 @pytest.mark.parametrize("date", [DAY.format(5), DAY.format(4), "yesterday"])
 async def test_a_date_that_is_too_fresh(server: WebServer, date: str) -> None:
-    """Within the second of its date a document may still change: that date is no version."""
+    """A document can still change within the second of its date, so that date is no version."""
     server.routes["/"] = Answer(b"x", {"Last-Modified": DAY.format(5), "Date": date})
     assert (await content(Fetcher(allow=HERE), server.url())).version == ""
 
 
 async def test_a_version_belongs_to_an_address(server: WebServer) -> None:
-    """After a redirect leads elsewhere, nothing is asked on condition of the former place."""
+    """After a redirect changes, no condition for the previous address is sent."""
     there = {"/1": Answer(b"one", {"ETag": '"e"'}), "/2": Answer(b"two", {"ETag": '"e"'})}
     hops = [Answer(status=302, headers={"Location": target}) for target in there]
     server.routes = {"/": hops, **there}
@@ -193,22 +193,22 @@ async def test_a_version_belongs_to_an_address(server: WebServer) -> None:
 
 @pytest.mark.parametrize("version", ["other", "[]", "7", '["a", "b", "c"]', "null"])
 async def test_versions_of_other_sources(server: WebServer, version: str) -> None:
-    """A version that the fetcher did not give asks for nothing, and harms nothing."""
+    """A version of another source adds no conditions, and causes no error."""
     server.routes["/"] = Answer(b"x")
     assert (await content(Fetcher(allow=HERE), server.url(), version)).data == b"x"
 
 
 async def test_not_modified_unasked(server: WebServer) -> None:
-    """A 304 that answers no condition is an error, not an unchanged document."""
+    """A 304 response to an unconditional request is an error, not an unchanged document."""
     server.routes["/"] = Answer(status=304)
-    assert "answered 304 Not Modified" in await refusal(Fetcher(allow=HERE), server.url())
+    assert "returned 304 Not Modified" in await refusal(Fetcher(allow=HERE), server.url())
 
 
-# Too much, too long, not there.
+# Too large, too slow, missing.
 
 
 async def test_size(server: WebServer) -> None:
-    """A document of the largest size is read, one byte more is refused."""
+    """A document of the maximum size is read; one more byte is refused."""
     server.routes["/"] = [Answer(b"x" * 1024), Answer(b"x" * 1025)]
     fetcher = Fetcher(allow=HERE, max_bytes=1024)
     assert len((await content(fetcher, server.url())).data) == 1024
@@ -223,7 +223,7 @@ async def test_endless(server: WebServer) -> None:
 
 
 async def test_bomb(server: WebServer) -> None:
-    """What unpacks to far more than the limit is given up there, not unpacked first."""
+    """A body that would unpack to far more than the limit is stopped there."""
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(1024**2)) for _ in range(64)) + packer.flush()
     server.routes["/"] = Answer(bomb, {"Content-Encoding": "gzip"})
@@ -252,14 +252,14 @@ async def test_bomb(server: WebServer) -> None:
 
 @pytest.mark.parametrize("route", [drip, silent], ids=["drip", "silent"])
 async def test_slow(server: WebServer, route: Any) -> None:
-    """The time is for the whole document, however often a byte of it comes."""
+    """The timeout is for the whole document, even if bytes keep arriving."""
     server.routes["/"] = route
     message = await refusal(Fetcher(allow=HERE, timeout_seconds=0.2), server.url())
     assert message == f"{server.url()}: took longer than 0.2 s"
 
 
 async def test_slow_redirects(server: WebServer) -> None:
-    """Redirects take from the same time."""
+    """Redirects count toward the same timeout."""
     server.routes["/"] = Answer(status=302, headers={"Location": "/slow"})
     server.routes["/slow"] = silent
     message = await refusal(Fetcher(allow=HERE, timeout_seconds=0.2), server.url())
@@ -267,7 +267,7 @@ async def test_slow_redirects(server: WebServer) -> None:
 
 
 async def test_cut_off(server: WebServer) -> None:
-    """A connection that ends before the body does is an error, after three tries."""
+    """A connection that ends before the body is an error, after three tries."""
     server.routes["/"] = hangs_up
     assert "cannot be fetched" in await refusal(Fetcher(allow=HERE), server.url())
     assert len(server.asked) == 3
@@ -276,29 +276,29 @@ async def test_cut_off(server: WebServer) -> None:
 @pytest.mark.parametrize(
     ("body", "encoding", "says"),
     [
-        (b"not gzip", "gzip", "is not the gzip data"),
+        (b"not gzip", "gzip", "is not valid gzip data"),
         (gzip.compress(b"text" * 99, mtime=0)[:-9], "gzip", "ends in the middle"),
-        (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not asked for"),
+        (b"\x0b\x02\x80text\x03", "br", "is encoded as 'br', which was not requested"),
         (b"", "", "is empty"),
     ],
 )
 async def test_bad_bodies(server: WebServer, body: bytes, encoding: str, says: str) -> None:
-    """What cannot be unpacked, was packed unasked, or is empty is an error that says so."""
+    """A body that cannot be unpacked, has an unrequested encoding or is empty is an error."""
     server.routes["/"] = Answer(body, {"Content-Encoding": encoding} if encoding else {})
     assert says in await refusal(Fetcher(allow=HERE), server.url())
 
 
 @pytest.mark.parametrize("status", [204, 206, 300, 400, 401, 403, 404, 410, 418, 500, 501, 599])
 async def test_other_answers(server: WebServer, status: int) -> None:
-    """Any answer but the document is an error that names the status, asked for once."""
+    """Any other response is an error that names the status, without a retry."""
     server.routes["/x"] = Answer(b"" if status == 204 else b"body", status=status)
     message = await refusal(Fetcher(allow=HERE), server.url("/x"))
-    assert message.startswith(f"{server.url('/x')}: answered {status}")
+    assert message.startswith(f"{server.url('/x')}: returned {status}")
     assert len(server.asked) == 1
 
 
 async def test_nobody_there(server: WebServer) -> None:
-    """A port where nobody listens is an error that names the address."""
+    """A port without a server is an error that names the address."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/"
@@ -306,36 +306,36 @@ async def test_nobody_there(server: WebServer) -> None:
 
 
 async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that has no address is an error that names it."""
+    """A host without an address is an error that names the host."""
 
     def nowhere(*args: Any, **kwargs: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", nowhere)
     message = await refusal(Fetcher(), "https://gone.example/a")
-    assert message == "https://gone.example/a: the host 'gone.example' cannot be found"
+    assert message == "https://gone.example/a: the host 'gone.example' was not found"
 
 
-# Tries.
+# Retries.
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_what_passes(server: WebServer, status: int) -> None:
-    """A server that is busy is asked again, three times in all."""
+    """A busy server is tried three times in all."""
     busy = Answer(b"busy", {"Retry-After": "0"}, status)
     server.routes["/"] = [busy, busy, Answer(b"at last")]
     assert (await content(Fetcher(allow=HERE), server.url())).data == b"at last"
     server.routes["/"] = busy
-    assert f"answered {status}" in await refusal(Fetcher(allow=HERE), server.url())
+    assert f"returned {status}" in await refusal(Fetcher(allow=HERE), server.url())
     assert len(server.asked) == 6
 
 
 @pytest.mark.parametrize("when", ["60", DAY.format(59)])
 async def test_retry_after(server: WebServer, when: str) -> None:
-    """Who asks to be left alone beyond the time there is, is not asked again."""
+    """If Retry-After exceeds the remaining time, there is no retry."""
     server.routes["/"] = Answer(b"", {"Retry-After": when, "Date": DAY.format(0)}, 503)
     message = await refusal(Fetcher(allow=HERE, timeout_seconds=30), server.url())
-    assert "answered 503 Service Unavailable" in message
+    assert "returned 503 Service Unavailable" in message
     assert len(server.asked) == 1
 
 
@@ -343,19 +343,21 @@ async def test_retry_after(server: WebServer, when: str) -> None:
 
 
 async def test_redirects(server: WebServer) -> None:
-    """Up to the most that are allowed are followed, relative ones too."""
+    """Redirects are followed up to the limit, including relative ones."""
     server.routes["/0"] = Answer(status=301, headers={"Location": "deep/1"})
     server.routes["/deep/1"] = Answer(status=307, headers={"Location": "/2#part"})
     server.routes["/2"] = Answer(b"end")
     assert (await content(Fetcher(allow=HERE, max_redirects=2), server.url("/0"))).data == b"end"
     message = await refusal(Fetcher(allow=HERE, max_redirects=1), server.url("/0"))
-    assert message == f"{server.url('/0')}: redirects more often than 1 times"
+    assert message == f"{server.url('/0')}: exceeds the limit of redirects, which is 1"
 
 
 async def test_redirect_loop(server: WebServer) -> None:
-    """A document that redirects to itself ends at the limit."""
+    """A redirect loop ends at the limit."""
     server.routes["/"] = Answer(status=302, headers={"Location": "/"})
-    assert "more often than 3 times" in await refusal(Fetcher(allow=HERE), server.url())
+    assert "exceeds the limit of redirects, which is 3" in await refusal(
+        Fetcher(allow=HERE), server.url()
+    )
     assert len(server.asked) == 4
 
 
@@ -366,16 +368,16 @@ async def test_redirect_loop(server: WebServer) -> None:
         ("http://[::ffff:169.254.169.254]/", "not at a public address"),
         ("http://127.0.0.2/", "not at a public address"),
         ("http://localhost:1/", "not at a public address"),
-        ("file:///etc/passwd", "is not an address of http or https"),
-        ("ftp://127.0.0.1/", "is not an address of http or https"),
-        ("gopher://127.0.0.1:70/x", "is not an address of http or https"),
+        ("file:///etc/passwd", "is not an http or https address"),
+        ("ftp://127.0.0.1/", "is not an http or https address"),
+        ("gopher://127.0.0.1:70/x", "is not an http or https address"),
         ("http://[::1", "cannot be fetched"),
     ],
 )
 async def test_redirects_to_where_nothing_may_lead(
     server: WebServer, names: dict[str, list[str]], target: str, says: str
 ) -> None:
-    """A redirect goes through the same checks as the address that was declared."""
+    """A redirect passes the same checks as the declared address."""
     names["localhost"] = ["127.0.0.3"]
     server.routes["/"] = Answer(status=302, headers={"Location": target})
     assert says in await refusal(Fetcher(allow=HERE), server.url())
@@ -384,7 +386,7 @@ async def test_redirects_to_where_nothing_may_lead(
 async def test_an_allowed_host_opens_no_other(
     server: WebServer, names: dict[str, list[str]]
 ) -> None:
-    """From a host that may be private no redirect leads to another private one."""
+    """No redirect from an allowed private host leads to another private host."""
     names |= {"wiki.internal": ["127.0.0.1"], "admin.internal": ["127.0.0.1"]}
     server.routes["/"] = Answer(
         status=302, headers={"Location": server.url("/secret", "admin.internal")}
@@ -395,7 +397,7 @@ async def test_an_allowed_host_opens_no_other(
 
 
 async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
-    """Headers and passwords go to the origin they were written for, and to no other."""
+    """Headers and passwords are sent only to the origin they were declared for."""
     home, abroad = servers(), servers()
     home.routes["/"] = Answer(status=302, headers={"Location": "/next"})
     home.routes["/next"] = Answer(status=302, headers={"Location": abroad.url()})
@@ -408,7 +410,7 @@ async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
     assert not {"x-key", "authorization", "cookie", "referer"} & set(abroad.asked[0].headers)
 
 
-# Where nothing may lead.
+# Refused addresses.
 
 
 @pytest.mark.parametrize(
@@ -416,7 +418,7 @@ async def test_headers_stay_at_home(servers: Callable[..., WebServer]) -> None:
     ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "0.0.0.0", "[::ffff:127.0.0.1]"],
 )
 async def test_this_machine(server: WebServer, host: str) -> None:
-    """In none of its spellings is this machine even connected to."""
+    """No notation of this machine's address is connected to."""
     server.routes["/"] = Answer(b"secret")
     assert "not at a public address" in await refusal(Fetcher(), server.url(host=host))
     assert server.connections == 0
@@ -425,13 +427,13 @@ async def test_this_machine(server: WebServer, host: str) -> None:
 @pytest.mark.parametrize("address", ["ftp://example.com/", "file:///etc/passwd", "http://", "x"])
 async def test_what_is_not_the_web(address: str) -> None:
     """Only http and https are fetched."""
-    assert "is not an address" in await refusal(Fetcher(), address)
+    assert "is not an http or https address" in await refusal(Fetcher(), address)
 
 
 async def test_a_name_that_changes(
     servers: Callable[..., WebServer], names: dict[str, list[str]]
 ) -> None:
-    """A name is looked up once: what it leads to after that was judged is not connected to."""
+    """A name is looked up once, so later addresses that were not checked are not connected to."""
     try:
         public = servers("127.0.0.2")
         private = servers("127.0.0.1", public.port)
@@ -449,7 +451,7 @@ async def test_a_name_that_changes(
 async def test_a_name_of_several_addresses(
     servers: Callable[..., WebServer], names: dict[str, list[str]]
 ) -> None:
-    """Those that may not be reached are left out; where nobody answers the next is tried."""
+    """Refused addresses are left out; if an address does not respond, the next is tried."""
     try:
         public = servers("127.0.0.2")
         private = servers("127.0.0.1", public.port)
@@ -465,7 +467,7 @@ async def test_a_name_of_several_addresses(
 async def test_connections_are_judged_once_more(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the client would go to another address than the one judged, it is stopped."""
+    """If the client tries to connect to another address than the checked one, it is stopped."""
     real = fetcher_module._client
     monkeypatch.setattr(fetcher_module, "_client", lambda addresses: real(["127.0.0.9"]))
     assert "access denied" in await refusal(Fetcher(allow=HERE), server.url())
@@ -474,7 +476,7 @@ async def test_connections_are_judged_once_more(
 
 @pytest.fixture
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """What a server of the name docs.test needs for TLS, which the fetcher then trusts."""
+    """The TLS files of a server named docs.test, which the fetcher then trusts."""
     pytest.importorskip("cryptography")
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -508,7 +510,7 @@ def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext
 async def test_certificates_are_of_names(
     servers: Callable[..., WebServer], names: dict[str, list[str]], certified: ssl.SSLContext
 ) -> None:
-    """Though it is an address that is connected to, the certificate must be the host's."""
+    """The certificate must be the host's, although the connection is made to an address."""
     names |= {"docs.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]}
     server = servers(tls=certified)
     server.routes["/"] = Answer(b"certified")
@@ -523,23 +525,23 @@ async def test_certificates_are_of_names(
 
 
 async def test_messages_hold_no_secret(server: WebServer) -> None:
-    """Neither passwords nor queries are told, of the address or of what it redirects to."""
+    """Messages omit passwords and queries, of the address and of redirects."""
     server.routes["/a?token=hidden1"] = Answer(status=302, headers={"Location": "/b?sig=hidden2"})
     address = server.url("/a?token=hidden1").replace("//", "//user:hidden3@")
     message = await refusal(Fetcher(allow=HERE), address)
     home = server.url("/")
-    expected = f"{home}a?... (redirected to {home}b?...): answered 404 Not Found"
+    expected = f"{home}a?... (redirected to {home}b?...): returned 404 Not Found"
     assert message == expected
 
 
 async def test_a_name_that_hides(server: WebServer) -> None:
-    """A name given for an address is all that is told of it, after a redirect too."""
+    """If a name is given for an address, messages use only that name, also after a redirect."""
     server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
     message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
-    assert message == "the manual (redirected): answered 404 Not Found"
+    assert message == "the manual (redirected): returned 404 Not Found"
     partly = server.url("/*")
     message = await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name=partly)
-    assert message == f"{partly} (redirected to {server.url('')}): answered 404 Not Found"
+    assert message == f"{partly} (redirected to {server.url('')}): returned 404 Not Found"
     assert "the manual: its host is not at a public" in await refusal(
         Fetcher(), server.url(), name="the manual"
     )
@@ -548,7 +550,7 @@ async def test_a_name_that_hides(server: WebServer) -> None:
 async def test_the_log_of_a_name_that_hides(
     server: WebServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a name hides is not logged by the client either, at any level; other addresses are."""
+    """The client logs nothing that a name hides, at any level; other addresses are logged."""
     caplog.set_level(logging.DEBUG)
     server.routes["/hidden/a"] = Answer(status=302, headers={"Location": "/hidden/b"})
     await refusal(Fetcher(allow=HERE), server.url("/hidden/a"), name="the manual")
@@ -563,14 +565,14 @@ async def test_the_log_of_a_name_that_hides(
      ("X-Key", ""), ("X Key", "v"), ("", "v"), ("Host", "x"), ("Content-Length", "1")],
 )  # fmt: skip
 def test_headers_that_cannot_be(name: str, value: Any) -> None:
-    """A header that cannot be sent is refused by its name, without its value."""
+    """An invalid header is refused with its name, but without its value."""
     with pytest.raises(SourceError, match=r"under fetch\.headers") as caught:
         Fetcher(headers={name: value})
     assert "hidd" not in str(caught.value)
 
 
 async def test_cancelling(server: WebServer) -> None:
-    """A fetch that is cancelled stops where it is, and is not taken for one that took too long."""
+    """A cancelled fetch stops immediately and is not reported as a timeout."""
     arrived = threading.Event()
 
     def waiting(handler: Any, stopping: threading.Event) -> None:

@@ -39,7 +39,7 @@ def data(item: SourceItem) -> bytes:
 
 
 def test_globstar_and_braces(tmp_path: Path) -> None:
-    """`**` crosses folders, none among them; braces are alternatives; `*` stays in its folder."""
+    """`**` crosses any number of folders, braces are alternatives, and `*` stays in its folder."""
     write(tmp_path, "docs/a.md", "docs/x/b.md", "docs/x/y/c.md", "docs/d.txt", "docs/e.rst")
     assert list(items(tmp_path, "docs/**/*.md")) == ["docs/a.md", "docs/x/b.md", "docs/x/y/c.md"]
     assert list(items(tmp_path, "docs/*.md")) == ["docs/a.md"]
@@ -49,20 +49,20 @@ def test_globstar_and_braces(tmp_path: Path) -> None:
 
 
 def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
-    """Neither hidden files nor what is in hidden folders is listed."""
+    """Hidden files and files in hidden folders are not listed."""
     write(tmp_path, "docs/a.md", "docs/.hidden.md", "docs/.git/b.md", ".lorebind/c.md")
     assert list(items(tmp_path, "**/*.md")) == ["docs/a.md"]
 
 
 def test_exclude(tmp_path: Path) -> None:
-    """What an exclude pattern matches is left out."""
+    """Files that match an exclude pattern are left out."""
     write(tmp_path, "docs/a.md", "docs/drafts/b.md", "docs/drafts/x/c.md", "docs/CHANGELOG.md")
     found = items(tmp_path, "docs/**/*.md", exclude=("docs/drafts/**", "**/CHANGELOG.md"))
     assert list(found) == ["docs/a.md"]
 
 
 def test_a_file_of_several_patterns_is_listed_once(tmp_path: Path) -> None:
-    """A file that several patterns match, however they spell it, is one document."""
+    """A file that several patterns match, however they are spelled, is one document."""
     write(tmp_path, "docs/a.md", "docs/b.md")
     assert list(items(tmp_path, "docs/b.md", "docs/*.md", "./docs/a.md", "docs//a.md")) == [
         "docs/a.md",
@@ -71,7 +71,7 @@ def test_a_file_of_several_patterns_is_listed_once(tmp_path: Path) -> None:
 
 
 def test_what_is_read(tmp_path: Path) -> None:
-    """An item gives the bytes of its file at the time it is read."""
+    """An item returns the bytes of its file at the time it is read."""
     write(tmp_path, "docs/a.md")
     item = items(tmp_path, "docs/*.md")["docs/a.md"]
     (tmp_path / "docs/a.md").write_bytes(b"\xff\x00new")
@@ -79,20 +79,20 @@ def test_what_is_read(tmp_path: Path) -> None:
 
 
 def test_no_match(tmp_path: Path) -> None:
-    """A pattern without a file is an error that names it; folders are no files."""
+    """A pattern without a file is an error that names it; folders do not count as files."""
     (tmp_path / "docs" / "folder.md").mkdir(parents=True)
     with pytest.raises(SourceError, match=r"no file in .* matches docs/\*.md or \*.txt"):
         items(tmp_path, "docs/*.md", "*.txt")
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    """A project folder that is gone is an error, not an empty list."""
-    with pytest.raises(SourceError, match="gone is not there"):
+    """A missing project folder is an error, not an empty list."""
+    with pytest.raises(SourceError, match="gone does not exist"):
         items(tmp_path / "gone", "**/*.md")
 
 
 def test_link_to_the_outside(tmp_path: Path) -> None:
-    """A link out of the project folder is refused when it is read; one inside it is not."""
+    """Reading a link out of the project folder is refused, but not one inside it."""
     root = tmp_path / "project"
     write(root, "docs/a.md")
     write(tmp_path, "secret.md")
@@ -100,12 +100,12 @@ def test_link_to_the_outside(tmp_path: Path) -> None:
     os.symlink(root / "docs" / "a.md", root / "docs" / "in.md")
     found = items(root, "docs/**/*.md")
     assert data(found["docs/in.md"]) == b"docs/a.md"
-    with pytest.raises(SourceError, match=r"docs/out.md: is a link to a place outside"):
+    with pytest.raises(SourceError, match=r"docs/out.md: is a link to a location outside"):
         data(found["docs/out.md"])
 
 
 def test_link_of_a_folder_to_the_outside(tmp_path: Path) -> None:
-    """A linked folder is not searched by `**`, and what a pattern reaches through it is refused."""
+    """`**` does not search a linked folder; files that a pattern reaches through it are refused."""
     root = tmp_path / "project"
     write(root, "docs/a.md")
     write(tmp_path, "outside/secret.md")
@@ -128,14 +128,14 @@ def test_link_loops_end(tmp_path: Path) -> None:
 
 
 def test_project_folder_behind_a_link(tmp_path: Path) -> None:
-    """A project folder that is itself a link is a place like any."""
+    """A project folder that is a link itself works like any other."""
     write(tmp_path / "real", "docs/a.md")
     os.symlink(tmp_path / "real", tmp_path / "project")
     assert data(items(tmp_path / "project", "docs/*.md")["docs/a.md"]) == b"docs/a.md"
 
 
 def test_vanished_between_listing_and_reading(tmp_path: Path) -> None:
-    """A file that goes after it was listed fails alone, by its name."""
+    """A file that vanishes after the listing fails alone, by its name."""
     write(tmp_path, "docs/a.md")
     item = items(tmp_path, "docs/*.md")["docs/a.md"]
     (tmp_path / "docs/a.md").unlink()
@@ -144,7 +144,7 @@ def test_vanished_between_listing_and_reading(tmp_path: Path) -> None:
 
 
 def test_unreadable(tmp_path: Path) -> None:
-    """A file that this user may not read says so."""
+    """A file that this user may not read fails with that reason."""
     write(tmp_path, "docs/a.md")
     (tmp_path / "docs/a.md").chmod(0)
     if os.access(tmp_path / "docs/a.md", os.R_OK):
@@ -155,7 +155,7 @@ def test_unreadable(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_pipes_are_no_documents(tmp_path: Path) -> None:
-    """A named pipe, which would be read for ever, is refused."""
+    """A named pipe, which would block forever, is refused."""
     write(tmp_path, "docs/a.md")
     os.mkfifo(tmp_path / "docs" / "pipe.md")
     found = items(tmp_path, "docs/*.md")
@@ -165,7 +165,7 @@ def test_pipes_are_no_documents(tmp_path: Path) -> None:
 
 
 def test_too_large(tmp_path: Path) -> None:
-    """A file of the largest size is read, one byte more is refused."""
+    """A file of the maximum size is read; one more byte is refused."""
     write(tmp_path, "docs/a.md")
     (item,) = FileSource("file_glob", ["docs/*"], tmp_path, max_bytes=2048).items()
     (tmp_path / "docs/a.md").write_bytes(b"x" * 2048)
@@ -179,7 +179,7 @@ def test_too_large(tmp_path: Path) -> None:
 def test_changed_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
 ) -> None:
-    """A file that is written while it is read is not taken half old and half new."""
+    """A file that is written while it is read is refused instead of being half old, half new."""
     write(tmp_path, "docs/a.md")
     path = tmp_path / "docs" / "a.md"
     os.utime(path, ns=(1, 1))
@@ -201,7 +201,7 @@ def test_changed_while_it_is_read(
 
 
 def test_endings(tmp_path: Path) -> None:
-    """Where only some endings are taken, what has another is skipped, in whatever case."""
+    """If only some extensions are allowed, files with others are skipped, in any case."""
     write(tmp_path, "a.vtt", "b.SRT", "c.mp4")
     source = FileSource("media_transcript", ["*"], tmp_path, endings=(".vtt", ".srt"))
     listed = [(item.uri, item.skipped) for item in source.items()]
@@ -209,7 +209,7 @@ def test_endings(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:
-    """A file whose name is not UTF-8 has a uri that is, and is read all the same."""
+    """A file whose name is not UTF-8 has a uri that is, and can be read."""
     write(tmp_path, "docs/a.md")
     try:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/docs/caf\xe9.md")).write_bytes(b"x")
@@ -221,5 +221,5 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_key(tmp_path: Path) -> None:
-    """A source is known in ledger and reports by its kind and patterns."""
+    """The key of a source consists of its kind and patterns."""
     assert FileSource("file_glob", ["a/*.md", "b"], tmp_path).key == "file_glob:a/*.md,b"

@@ -1,4 +1,4 @@
-"""What is found below a folder, and what is skipped and why."""
+"""Which files are found below a folder, and what is skipped for which reason."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def write(root: Path, *names: str, text: str = "x") -> None:
 
 
 def read(root: Path, *patterns: str, heed: bool = True, in_folder: str = "**/*") -> list[str]:
-    """The names of the files to read."""
+    """Return the names of the files to read."""
     found, _ = files_below(root, patterns, respect_gitignore=heed, in_folder=in_folder)
     return [one.name for one in found if not one.skipped]
 
 
 def skipped(root: Path, *patterns: str) -> dict[str, str]:
-    """Why each file or folder is skipped."""
+    """Return the reason for each file or folder that is skipped."""
     return {one.name: one.skipped for one in files_below(root, patterns).found if one.skipped}
 
 
 def test_endings_in_any_case(tmp_path: Path) -> None:
-    """The ending of a pattern matches in upper and lower case, and so does an excluded one."""
+    """Extensions match in upper and lower case, in patterns and in excluded ones."""
     write(tmp_path, "a.md", "b.MD", "c.Md", "d.txt", "E.md.bak", "UP/f.md")
     assert read(tmp_path, "**/*.md") == ["UP/f.md", "a.md", "b.MD", "c.Md"]
     assert read(tmp_path, "*.{MD,TXT}") == ["a.md", "b.MD", "c.Md", "d.txt"]
@@ -49,7 +49,7 @@ def test_endings_in_any_case(tmp_path: Path) -> None:
 
 
 def test_a_folder_means_what_is_below_it(tmp_path: Path) -> None:
-    """A pattern that names a folder lists its files; of markdown_glob, the Markdown files."""
+    """A pattern that names a folder lists its files; for markdown_glob, only Markdown files."""
     write(tmp_path, "kb/hand book/a.md", "kb/hand book/x/b.MDX", "kb/hand book/c.txt", "d.md")
     every = ["kb/hand book/a.md", "kb/hand book/c.txt", "kb/hand book/x/b.MDX"]
     for pattern in ("kb/hand book", "kb/hand book/", "./kb//hand book", "kb/hand\\ book"):
@@ -68,7 +68,7 @@ def test_a_folder_behind_a_wildcard(tmp_path: Path) -> None:
 
 
 def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
-    """A file or folder whose name looks like a pattern is listed by its name, and so is a match."""
+    """A file or folder whose name looks like a pattern is listed by name, and so are matches."""
     write(tmp_path, "a[1].md", "a1.md", "*.md", "docs[1]/b.md", "report [final].txt", "{x,y}.txt")
     assert read(tmp_path, r"a\[1\].md") == ["a[1].md"]
     assert read(tmp_path, "a[1].md") == ["a1.md", "a[1].md"]
@@ -80,7 +80,7 @@ def test_names_with_signs_of_patterns(tmp_path: Path) -> None:
 
 
 def test_folders_of_tools(tmp_path: Path) -> None:
-    """Packages, caches and virtual environments are skipped; where a pattern names one, read."""
+    """Packages, caches and virtual environments are skipped unless a pattern names them."""
     write(tmp_path, "a.md", "node_modules/x/b.md", "src/node_modules/c.md", "src/__pycache__/d.md")
     write(tmp_path, "any name/pyvenv.cfg", "any name/lib/e.md", ".venv/f.md")
     assert read(tmp_path, "**/*.md") == ["a.md"]
@@ -99,7 +99,7 @@ def test_folders_of_tools(tmp_path: Path) -> None:
 
 
 def test_excluded_folders(tmp_path: Path) -> None:
-    """A pattern that names a folder excludes what is below; one with wildcards, what it matches."""
+    """A pattern that names a folder excludes its content; one with wildcards, what it matches."""
     write(tmp_path, "a.md", "drafts/b.md", "drafts/x/c.md", "docs/drafts/d.md", "docs/e.md")
 
     def left(*exclude: str) -> list[str]:
@@ -113,7 +113,7 @@ def test_excluded_folders(tmp_path: Path) -> None:
 
 
 def test_patterns_that_match_nothing(tmp_path: Path) -> None:
-    """They are named; one of a folder that is there and holds nothing too."""
+    """Patterns without a match are reported, including one that names an empty folder."""
     write(tmp_path, "a.md", "b/c.txt", "b/d.md")
     (tmp_path / "empty").mkdir()
     patterns = ["*.md", "b", "gone/**/*.md", "b/*.{txt,rst}", "b/*.pdf", "empty", "a.MD", "e.md"]
@@ -125,7 +125,7 @@ def test_patterns_that_match_nothing(tmp_path: Path) -> None:
 
 
 def test_gitignore(tmp_path: Path) -> None:
-    """Rules hold below their file, the deeper ones first, and can take files back in."""
+    """Rules apply below their file, deeper ones take precedence, and can include files again."""
     write(tmp_path, "a.md", "b.log", "keep.log", "build/c.md", "docs/d.log", "docs/deep/e.md")
     write(tmp_path, ".gitignore", text="*.log\n!keep.log\nbuild/\n# note\n\n\\\n")
     write(tmp_path, "docs/.gitignore", text="!d.log\ndeep/*\n")
@@ -137,7 +137,7 @@ def test_gitignore(tmp_path: Path) -> None:
 
 
 def test_an_ignored_folder_that_is_meant(tmp_path: Path) -> None:
-    """What a pattern names itself is read, though a `.gitignore` names it too."""
+    """A folder or file that a pattern names is read even if a `.gitignore` excludes it."""
     write(tmp_path, "build/docs/a.md", "build/docs/b.tmp")
     write(tmp_path, ".gitignore", text="build/\n")
     write(tmp_path, "build/docs/.gitignore", text="*.tmp\n")
@@ -147,7 +147,7 @@ def test_an_ignored_folder_that_is_meant(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_the_repository_above(tmp_path: Path) -> None:
-    """Rules above the project folder count up to the top of its repository, and none beyond."""
+    """Rules above the project folder apply up to the top of its repository, but not beyond."""
     write(tmp_path, ".gitignore", text="*.md\n")
     write(tmp_path, "repo/.gitignore", text="/project/_build/\n*.log\n")
     write(tmp_path, "repo/project/_build/a.md", "repo/project/b.log", "repo/project/c.md")
@@ -172,7 +172,7 @@ def test_the_rules_of_the_repository_above(tmp_path: Path) -> None:
     ],
 )
 def test_rules_that_mean_harm(tmp_path: Path, rules: str) -> None:
-    """Rules that are wrong, or would take a regular expression for ever, hide nothing."""
+    """Rules that are invalid, or would take a regular expression forever, hide nothing."""
     deep = "a/" * 60
     write(tmp_path, "a" * 200, "b.md", f"{deep}c.md")
     write(tmp_path, ".gitignore", text=rules)
@@ -180,7 +180,7 @@ def test_rules_that_mean_harm(tmp_path: Path, rules: str) -> None:
 
 
 def test_rules_with_a_mark_of_their_encoding(tmp_path: Path) -> None:
-    """A byte order mark is no part of the first rule, as in git."""
+    """A byte order mark is not part of the first rule, as in git."""
     write(tmp_path, "a.log", "b.md")
     (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n")
     assert read(tmp_path, "**/*") == ["b.md"]
@@ -188,7 +188,7 @@ def test_rules_with_a_mark_of_their_encoding(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_rules_that_are_a_pipe(tmp_path: Path) -> None:
-    """A `.gitignore` that is a named pipe is not waited for."""
+    """A `.gitignore` that is a named pipe does not block."""
     write(tmp_path, "a.md")
     os.mkfifo(tmp_path / ".gitignore")
     assert read(tmp_path, "**/*") == ["a.md"]
@@ -216,13 +216,13 @@ def test_git_says_the_same(
     rules: list[str],
     deeper: tuple[str, list[str]],
 ) -> None:
-    """What is read is what git would take in."""
+    """The files that are read are those that git would include."""
     root = tmp_path_factory.mktemp("repository")
     for path in paths:
         try:
             write(root, path)
         except (NotADirectoryError, FileExistsError, IsADirectoryError):
-            continue  # a name is a file and a folder at once
+            continue  # the name is both a file and a folder
     (root / ".gitignore").write_text("\n".join(rules))
     if (root / deeper[0]).is_dir():
         (root / deeper[0] / ".gitignore").write_text("\n".join(deeper[1]))
@@ -237,7 +237,7 @@ def test_git_says_the_same(
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that cannot be listed fails the source: its documents are not taken to be gone."""
+    """A folder that cannot be listed fails the source, so its documents are not deleted."""
     write(tmp_path, "docs/shut/a.md", "docs/b.md")
     real = os.scandir
 
@@ -256,7 +256,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
-    """A file of unknown kind is skipped, unless its content tells or it is asked for by name."""
+    """A file of unknown format is skipped unless its content or a pattern identifies it."""
     write(tmp_path, "a.md", "b.zzz", "c.zzz", "LICENSE", "notes.conf5")
     write(tmp_path, "page", text="<!doctype html><p>hello")
     (tmp_path / "z.zip").write_bytes(b"PK\x03\x04")
@@ -284,7 +284,7 @@ def test_kinds_that_no_loader_reads(tmp_path: Path) -> None:
 
 
 def test_a_linked_folder_outside(tmp_path: Path) -> None:
-    """What a pattern reaches through a link out of the folder is not even listed."""
+    """Files that a pattern reaches through a link out of the folder are not even listed."""
     write(tmp_path, "secret/a.md", "project/b.md")
     os.symlink(tmp_path / "secret", tmp_path / "project" / "linked")
     found, unmatched = files_below(tmp_path / "project", ["linked", "linked/*.md", "b.md"])
@@ -296,7 +296,7 @@ def test_a_linked_folder_outside(tmp_path: Path) -> None:
 
 
 def test_only_folders_are_skipped(tmp_path: Path) -> None:
-    """Where no file matches, that is the error, with the folders that were skipped."""
+    """If no file matches, the error names the folders that were skipped."""
     write(tmp_path, "node_modules/a.txt")
     report = enumerate_sources([FileSource("file_glob", ["**/*.md"], tmp_path)]).sources[0]
     assert report.status == "failed"

@@ -1,4 +1,4 @@
-"""Document loaders of LangChain as a source."""
+"""LangChain document loaders as a source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Loader(BaseLoader):
-    """Gives what it is told to give, and then fails if it is told to."""
+    """A loader that returns the given documents, and then fails if told to."""
 
     def __init__(self, documents: list[Any], failure: Exception | None = None) -> None:
         self._documents = documents
@@ -39,14 +39,14 @@ class Loader(BaseLoader):
 
 
 class Keyed(BaseLoader):
-    """Quotes its key when it is made, as some do."""
+    """A loader that quotes its key in an error when it is made, as some loaders do."""
 
     def __init__(self, api_key: str) -> None:
         raise ValueError(f"the key {api_key} is not valid")
 
 
 class Endless(BaseLoader):
-    """Never ends."""
+    """A loader that never ends."""
 
     def lazy_load(self) -> Iterator[Document]:
         while True:
@@ -75,7 +75,7 @@ def read(item: SourceItem) -> Content:
 
 
 def test_documents() -> None:
-    """Each document is one item, with its text and with what of its metadata is plain."""
+    """Each document is one item, with its text and the plain part of its metadata."""
     there = {"page": 2, "draft": False, "score": 0.5, "lang": "en", "tags": ["a", 1]}
     odd = {"none": None, "nan": float("nan"), "map": {}, "path": Path("x")}
     (item,) = listed(page("Straße", source="a.pdf", **there, **odd))
@@ -86,7 +86,7 @@ def test_documents() -> None:
 
 
 def test_uris() -> None:
-    """Documents of one source are numbered in their order; those of none have the class's name."""
+    """Documents of one source are numbered in order; those without one have the class's name."""
     sources = ["a", "b", "a", None, "a#2", "", "a", Path("c.md")]
     items = listed(*(page("x", source=name) for name in sources))
     uris = ["a", "b", "a#2", "Loader", "a#2#2", "Loader#2", "a#3", "c.md"]
@@ -95,7 +95,7 @@ def test_uris() -> None:
 
 
 def test_many_of_one_source() -> None:
-    """Numbering does not take longer for each further document."""
+    """Numbering takes the same time for each further document."""
     items = listed(*(page("x", source="a") for _ in range(20_000)))
     assert items[-1].uri == "a#20000"
 
@@ -105,12 +105,12 @@ def test_many_of_one_source() -> None:
     [("a.md", "text/markdown"), ("b.MARKDOWN", "text/markdown"), ("c.html", "text/plain")],
 )
 def test_media_types(name: str, kind: str) -> None:
-    """Text is what a loader gives, whatever it read; only Markdown stays what it was."""
+    """Loaders return plain text, whatever the format of the source, except for Markdown."""
     assert read(listed(page("x", source=name))[0]).media_type == kind
 
 
 def test_no_surrogates() -> None:
-    """Characters that no file can hold are replaced, not fatal."""
+    """Lone surrogates, which no file can contain, are replaced."""
     assert read(listed(page("a\ud800b"))[0]).data == b"a?b"
 
 
@@ -123,22 +123,22 @@ def test_size() -> None:
 
 
 def test_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader that never ends is stopped, though its documents be empty."""
+    """A loader that never ends is stopped, even if its documents are empty."""
     monkeypatch.setattr(langchain_module, "_MAX_DOCUMENTS", 1000)
-    with pytest.raises(SourceError, match="gives too much for a source"):
+    with pytest.raises(SourceError, match="returns too much for a source"):
         list(source("Endless").items())
 
 
 def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader that gives too many bytes is stopped; what is too large to be read is not held."""
+    """A loader that returns too many bytes is stopped; documents over the limit do not count."""
     monkeypatch.setattr(langchain_module, "_MAX_BYTES", 3000)
     assert len(listed(*(page("x" * 2000, source="a") for _ in range(9)))) == 9
-    with pytest.raises(SourceError, match="gives too much for a source"):
+    with pytest.raises(SourceError, match="returns too much for a source"):
         listed(*(page("x" * 1000, source="a") for _ in range(9)))
 
 
 class Large(BaseLoader):
-    """Gives many documents, each made when its turn comes."""
+    """A loader of many documents, each made when it is needed."""
 
     def __init__(self, count: int, size: int) -> None:
         self._count = count
@@ -163,7 +163,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measured in kilobytes on Linux")
 def test_memory() -> None:
-    """The memory of a process does not grow with what a loader gives."""
+    """A process's memory does not grow with the number of documents of a loader."""
 
     def peak(count: int) -> int:
         done = subprocess.run(
@@ -180,7 +180,7 @@ def test_memory() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed by Linux")
 def test_the_temporary_file_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It has gone when nothing can be read any more, and when the loader fails on its way."""
+    """The file is removed when no item is left to read it, and when the loader fails."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def open_files() -> list[str]:
@@ -202,7 +202,7 @@ def test_the_temporary_file_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes no more fails the source, with what can be done."""
+    """A full disk fails the source, with a suggested fix."""
 
     class Full:
         def seek(self, place: int) -> None:
@@ -212,18 +212,18 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda prefix: Full())
-    with pytest.raises(SourceError, match="No space left on device; TMPDIR names a folder"):
+    with pytest.raises(SourceError, match="No space left on device; set TMPDIR to a folder"):
         listed(page("x"))
 
 
 def test_settings_stay_as_they_are() -> None:
-    """A loader that writes into its settings does not change those of the next listing."""
+    """A loader that modifies its settings does not change those of the next listing."""
     made = source("Writing", settings={"a": 1})
     assert [[item.uri for item in made.items()] for _ in range(2)] == [["1"], ["1"]]
 
 
 class Writing(BaseLoader):
-    """Takes its settings out of the mapping that it is given."""
+    """A loader that removes its settings from the mapping that it gets."""
 
     def __init__(self, settings: dict[str, int]) -> None:
         self._first = settings.pop("a")
@@ -233,25 +233,25 @@ class Writing(BaseLoader):
 
 
 def test_failure_on_the_way() -> None:
-    """A loader that fails after some documents lists none: what it did not list is not gone."""
+    """A loader that fails midway lists nothing, so the missing documents are not deleted."""
     with pytest.raises(SourceError, match=r"test_sources_langchain:Loader failed: OSError: broken"):
         listed(page("x"), failure=OSError("broken"))
 
 
 def test_no_document() -> None:
-    """A loader without a document is an error, as a pattern without a file is."""
-    with pytest.raises(SourceError, match="gives no document"):
+    """A loader without documents is an error, like a pattern without files."""
+    with pytest.raises(SourceError, match="returns no documents"):
         listed()
 
 
 def test_what_is_no_document() -> None:
-    """A loader that gives something else fails with its name."""
-    with pytest.raises(SourceError, match="Loader failed: TypeError: it gave a str"):
+    """A loader that returns something other than documents fails with its name."""
+    with pytest.raises(SourceError, match="Loader failed: TypeError: it returned a str"):
         listed("text")
 
 
 def test_settings_that_do_not_fit() -> None:
-    """A class that cannot be made says why, without the secrets it was given."""
+    """A class that cannot be made fails with the reason, without its secrets."""
     with pytest.raises(SourceError, match="cannot be made with the configuration given: TypeError"):
         list(source(depth=3).items())
     keyed = LangChainDocuments(

@@ -75,7 +75,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     """A template for a whole file name is refused, because it would hide the file's format."""
     files(tmp_path, "kb/a.md")
     for path, folder in ((DOCS, "kb/a.md"), (f"kb/{DOCS}", "a.md"), (f"*/{DOCS}", "a.md")):
-        with pytest.raises(SourceError, match=r"}} stands for a file; .*, as in .*}}\.md$"):
+        with pytest.raises(SourceError, match=r"}} is a file; .*, as in .*}}\.md$"):
             uris(made(tmp_path, folder, path=path))
 
 
@@ -109,15 +109,15 @@ def test_what_it_stands_for_is_no_pattern(tmp_path: Path, folder: str) -> None:
 @pytest.mark.parametrize(
     ("path", "folder", "said"),
     [
-        (f"{DOCS}/*.md", "/etc", "stands for a place outside of the project folder"),
-        (f"kb/{DOCS}/*.md", "/etc", "stands for a place outside of the project folder"),
-        (f"{DOCS}/*.md", "..", "stands for a place outside of the project folder"),
-        (f"kb/{DOCS}/*.md", "a/../../b", "stands for a place outside of the project folder"),
-        (f"{DOCS}/*.md", "~/x", "stands for a place outside of the project folder"),
-        (f"{DOCS}/*.md", "C:\\x", "stands for a place outside of the project folder"),
+        (f"{DOCS}/*.md", "/etc", "is a path outside of the project folder"),
+        (f"kb/{DOCS}/*.md", "/etc", "is a path outside of the project folder"),
+        (f"{DOCS}/*.md", "..", "is a path outside of the project folder"),
+        (f"kb/{DOCS}/*.md", "a/../../b", "is a path outside of the project folder"),
+        (f"{DOCS}/*.md", "~/x", "is a path outside of the project folder"),
+        (f"{DOCS}/*.md", "C:\\x", "is a path outside of the project folder"),
         (f"{DOCS}./*.md", ".", "leads out of the project folder"),
         (f"kb/{DOCS}{DOCS}/*.md", ".", "leads out of the project folder"),
-        (f"{DOCS}/*.md", "", "stands for an empty text"),
+        (f"{DOCS}/*.md", "", "is empty; expected text"),
         (f"{DOCS}/*.md", None, "variable DOCS is not set"),
         (f"{DOCS}/*.md", "a\0b", "no file in"),
     ],
@@ -138,7 +138,7 @@ def test_what_is_no_name(tmp_path: Path) -> None:
     """A list is refused anywhere in a path."""
     for path in (FOLDER, f"{FOLDER}/*.md"):
         source = made(tmp_path, ["a"], of_env=False, path=path)
-        with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
+        with pytest.raises(SourceError, match="expected text, got a value of type list"):
             uris(source)
 
 

@@ -32,7 +32,7 @@ ENVIRON = {"HOST": "example.com", "TOKEN": "hidden", "EMPTY": ""}
 
 
 class Teller(BaseLoader):
-    """Tells its settings, in what it loads and in why it fails."""
+    """A loader that reveals its settings in the documents and errors."""
 
     def __init__(self, place: str, *, fails: bool) -> None:
         self.place, self.fails = place, fails
@@ -76,7 +76,10 @@ def server(socket_enabled: None) -> Iterator[WebServer]:
 
 
 def test_addresses(tmp_path: Path) -> None:
-    """Every address is a document; its uri keeps query and templates, not password and fragment."""
+    """Every address is a document.
+
+    Its uri keeps the query and templates, but neither password nor fragment.
+    """
     source = made(
         tmp_path,
         type="url",
@@ -96,7 +99,7 @@ def test_addresses(tmp_path: Path) -> None:
 
 
 async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
-    """A secret in an address is sent, and shown neither in the uri nor in a message."""
+    """A secret in an address is sent, but appears neither in the uri nor in a message."""
     server.routes["/hidden/a?key=hidden"] = Answer(b"text")
     place = server.url("/{{ .secrets.TOKEN }}/")
     source = made(
@@ -110,11 +113,11 @@ async def test_secrets_in_addresses(tmp_path: Path, server: WebServer) -> None:
     assert (await read(first)).data == b"text"
     with pytest.raises(SourceError) as caught:
         await read(second)
-    assert str(caught.value) == f"{server.url('/{{ .secrets.TOKEN }}/b')}: answered 404 Not Found"
+    assert str(caught.value) == f"{server.url('/{{ .secrets.TOKEN }}/b')}: returned 404 Not Found"
 
 
 def test_uris_are_the_documents_own(tmp_path: Path) -> None:
-    """Addresses that differ in their variables have two uris, which stay when a value changes."""
+    """Addresses with different variables have different uris, which do not depend on the values."""
     urls = ["https://h/{{ .secrets.TOKEN }}/x", "https://h/{{.secrets.OTHER}}/x", "{{ .env.WIKI }}"]
     environ = {"TOKEN": "hidden", "OTHER": "hidden", "WIKI": "https://me:hidden@h/?q=hidden#x"}
     expected = [
@@ -127,14 +130,14 @@ def test_uris_are_the_documents_own(tmp_path: Path) -> None:
 
 
 def test_what_documents_were_called(tmp_path: Path) -> None:
-    """The uri that earlier versions gave is known: values of `env`, and nothing of secrets."""
+    """The uri in earlier versions is known: with values of `env`, but without secrets."""
     source = made(tmp_path, type="url", url="https://{{ .env.HOST }}/{{ .secrets.TOKEN }}?a#b")
     (item,) = source.items()
     assert item.formerly == "https://example.com/[secret]?a"
 
 
 async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> None:
-    """What a variable of a workflow has from the environment is not shown either."""
+    """A workflow's variable with a value from the environment is hidden too."""
     yaml = """
         name: flows
         embedders: [{ id: words, provider: hashing }]
@@ -157,12 +160,12 @@ async def test_variables_of_a_workflow(tmp_path: Path, server: WebServer) -> Non
     assert item.uri == "{{ .env.PLACE }}/{{ .secrets.TOKEN }}/pages"
     with pytest.raises(SourceError) as caught:
         await read(item)
-    assert str(caught.value) == f"{item.uri}: answered 404 Not Found"
+    assert str(caught.value) == f"{item.uri}: returned 404 Not Found"
     assert server.asked[0].target == "/hidden/1/pages"
 
 
 async def test_buckets_by_variables(tmp_path: Path) -> None:
-    """Bucket and prefix are shown as they are declared, what follows as it is called."""
+    """Uris show bucket and prefix as declared, and the rest of a name as it is."""
     (tmp_path / "hidden" / "docs").mkdir(parents=True)
     (tmp_path / "hidden" / "docs" / "a.md").write_bytes(b"text")
     declared = {"type": "cloud_storage", "provider": "file", "bucket": "{{ .env.TOKEN }}"}
@@ -180,7 +183,7 @@ async def test_buckets_by_variables(tmp_path: Path) -> None:
 
 
 async def test_loaders_that_tell(tmp_path: Path) -> None:
-    """What a loader makes of its settings is shown with the templates it had them from."""
+    """If a loader reveals its settings, their templates are shown instead of the values."""
     place = f"{Teller.__module__}:{Teller.__name__}"
     config: dict[str, Any] = {"place": "https://h/{{ .env.TOKEN }}", "fails": False}
     (item,) = made(tmp_path, **{"type": "langchain", "class": place, "config": config}).items()
@@ -197,17 +200,17 @@ async def test_loaders_that_tell(tmp_path: Path) -> None:
 
 
 def test_a_video_by_a_variable(tmp_path: Path) -> None:
-    """The address that a video is watched at is shown with its template."""
+    """The address of a video's page is shown with its template."""
     declared = {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.TOKEN }}"}
     (item,) = made(tmp_path, **declared).items()
     assert item.uri == "https://www.youtube.com/watch?v={{ .env.TOKEN }}"
     wrong = made(tmp_path, environ={"TOKEN": "not/" + "hidden" * 20}, **declared)
-    with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not the id of a video"):
+    with pytest.raises(SourceError, match=r"{{ \.env\.TOKEN }}' is not a video id"):
         list(wrong.items())
 
 
 async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -> None:
-    """Limits, headers and what is allowed reach the fetcher; without allowing it is refused."""
+    """Limits, headers and allowed hosts reach the fetcher; private hosts are refused by default."""
     server.routes["/"] = [Answer(b"x" * 11), Answer(b"x", {"ETag": '"1"'}), Answer(status=304)]
     plain: dict[str, Any] = {"type": "url", "url": server.url(), "max_bytes": 10}
     (item,) = made(tmp_path, **plain).items()
@@ -223,12 +226,12 @@ async def test_what_is_declared_of_fetching(tmp_path: Path, server: WebServer) -
 
 
 def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
-    """What a template made of one address does not keep the others from being listed."""
+    """An address that a template made invalid does not keep others from being listed."""
     source = made(tmp_path, type="url", urls=["ftp://{{ .env.HOST }}/", "https://{{ .env.HOST }}/"])
     assert len(uris(source)) == 2
 
 
-# Templates that stand for nothing.
+# Templates without a value.
 
 
 @pytest.mark.parametrize(
@@ -242,10 +245,10 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
             {"type": "url", "url": "https://{{ .workflow.input.host }}/"},
             "url: {{ .workflow.input.host }} is not defined: there is no scope 'workflow' here",
         ),
-        ({"type": "url", "url": "{{ .env.EMPTY }}"}, "url: {{ .env.EMPTY }} stands for an empty"),
+        ({"type": "url", "url": "{{ .env.EMPTY }}"}, "url: {{ .env.EMPTY }} is empty"),
         (
             {"type": "cloud_storage", "provider": "memory", "bucket": "{{ .env.EMPTY }}"},
-            "bucket: {{ .env.EMPTY }} stands for an empty text",
+            "bucket: {{ .env.EMPTY }} is empty; expected text",
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"headers": {"X": "{{ .env.GONE }}"}}},
@@ -253,7 +256,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
         ),
         (
             {"type": "url", "url": "https://h/", "fetch": {"allow": ["a b"]}},
-            "'a b' under 'allow' is no host name",
+            "'a b' under 'allow' is not a host name",
         ),
         (
             {"type": "media_transcript", "provider": "youtube", "video_id": "{{ .env.GONE }}"},
@@ -268,7 +271,7 @@ def test_wrong_addresses_fail_alone(tmp_path: Path) -> None:
     ],
 )
 def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], says: str) -> None:
-    """They are there, under their key, and fail when they are enumerated."""
+    """Sources that cannot be made exist under their key, and fail when they are listed."""
     source = made(tmp_path, **declared)
     assert source.key.startswith(f"{declared['type']}:")
     with pytest.raises(SourceError) as caught:
@@ -277,15 +280,15 @@ def test_sources_that_cannot_be_made(tmp_path: Path, declared: dict[str, Any], s
 
 
 def test_templates_of_other_kinds(tmp_path: Path) -> None:
-    """A template that stands for a list where a text belongs is refused."""
+    """A template whose value is a list is refused where text is expected."""
     workflow = {"input": {"pages": ["a", "b"]}}
     source = made(tmp_path, workflow, type="url", url="{{ .workflow.input.pages }}")
-    with pytest.raises(SourceError, match="stands for a value of type list, not a text"):
+    with pytest.raises(SourceError, match="expected text, got a value of type list"):
         list(source.items())
 
 
 def test_the_key_of_a_source_that_failed(tmp_path: Path) -> None:
-    """It is the same as when it does not: what was ingested from it is known to be its own."""
+    """A source that cannot be made has the same key, so its ingested documents stay its own."""
     declared = {"type": "url", "url": "https://{{ .workflow.input.host }}/"}
     working = made(tmp_path, {"input": {"host": "h"}}, **declared)
     assert uris(working) == ["https://h/"]
@@ -293,7 +296,7 @@ def test_the_key_of_a_source_that_failed(tmp_path: Path) -> None:
 
 
 def test_long_keys(tmp_path: Path) -> None:
-    """The key of a source with very many addresses is short, and still its own."""
+    """The key of a source with very many addresses is short, and still unique."""
     many = [f"https://example.com/{number}" for number in range(999)]
     keys = {made(tmp_path, type="url", urls=many[: 999 - n]).key for n in range(3)}
     assert len(keys) == 3
@@ -301,7 +304,7 @@ def test_long_keys(tmp_path: Path) -> None:
 
 
 def test_keys_tell_settings_apart(tmp_path: Path) -> None:
-    """Two sources of one kind with other settings have two keys, and no setting stands in them."""
+    """Two sources of one type with different settings have two keys, which contain no settings."""
     config = [{}, {"path": "a"}, {"path": "b"}]
     kinds = [{"type": "langchain", "class": "a:B"}]
     kinds += [{"type": "cloud_storage", "provider": "s3", "bucket": "b"}]
@@ -328,17 +331,17 @@ def test_extras(
     extra: str,
     declared: dict[str, Any],
 ) -> None:
-    """A source whose extra is not installed fails with the command that installs it."""
+    """A source whose extra is not installed fails with the command to install it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SourceError, match=rf"pip install 'lorebind\[{extra}\]'"):
         list(made(tmp_path, **declared).items())
 
 
-# The other kinds.
+# The other types.
 
 
 async def test_files(tmp_path: Path) -> None:
-    """Files are found below the project folder, and its largest size is the one declared."""
+    """Files are found below the project folder, up to the declared size."""
     (tmp_path / "a.md").write_bytes(b"12345")
     (tmp_path / "b.md").write_bytes(b"123456")
     for kind in ("markdown_glob", "file_glob"):
@@ -351,7 +354,7 @@ async def test_files(tmp_path: Path) -> None:
 
 
 async def test_inline(tmp_path: Path) -> None:
-    """Inline documents are named by their ids, whose endings say what they are."""
+    """Inline documents are named by their ids, whose extensions decide the format."""
     documents = [
         {"id": "refunds", "text": "Straße", "metadata": {"tags": ["a"]}},
         {"id": "faq.md", "text": "# FAQ"},
@@ -370,14 +373,14 @@ async def test_inline(tmp_path: Path) -> None:
 
 
 def test_inline_ids(tmp_path: Path) -> None:
-    """Two inline documents of one id are refused where they are declared."""
+    """Two inline documents with one id are refused where they are declared."""
     documents = [{"id": "a", "text": "1"}, {"id": "a", "text": "2"}]
     with pytest.raises(ValueError, match="inline document id 'a' is used twice"):
         made(tmp_path, type="inline", documents=documents)
 
 
 async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
-    """One source may list files, addresses and a video; files of other endings are skipped."""
+    """A source may list files, addresses and a video; files with other extensions are skipped."""
     (tmp_path / "talks").mkdir()
     for name in ("a.vtt", "b.SRT", "c.mp4"):
         (tmp_path / "talks" / name).write_bytes(name.encode())
@@ -402,7 +405,7 @@ async def test_transcripts(tmp_path: Path, server: WebServer) -> None:
 
 
 def test_transcripts_that_are_partly_gone(tmp_path: Path) -> None:
-    """Where the files are gone, nothing of the source is listed, so that nothing is deleted."""
+    """If the files are missing, the source lists nothing, so nothing is deleted."""
     source = made(tmp_path, type="media_transcript", path="*.vtt", url="https://example.com/")
     with pytest.raises(SourceError, match=r"no \.vtt or \.srt file in .* matches"):
         list(source.items())

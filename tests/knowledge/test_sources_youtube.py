@@ -1,4 +1,4 @@
-"""Captions of videos, through the library's own client over an HTTP session of the test's."""
+"""Captions of videos, with the library's own client and an HTTP session of the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAPTIONS = (
 
 
 class _Youtube(BaseAdapter):
-    """Stands in for the network of a session."""
+    """A replacement for the network of a session."""
 
     def __init__(self, changed: Mapping[str, bytes | int | Exception]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def read(source: YoutubeCaptions) -> Content:
 
 
 def test_captions() -> None:
-    """They come as WebVTT, whose cues have the times and the words of the captions."""
+    """Captions are returned as WebVTT, whose cues have their times and words."""
     source, network = captions()
     (item,) = source.items()
     assert item.uri == "https://www.youtube.com/watch?v=abc-_123"
@@ -108,7 +108,7 @@ def test_captions() -> None:
 
 
 def test_languages() -> None:
-    """The first of the languages that there is, is taken."""
+    """The first available language is used."""
     source, _ = captions(languages=["fr", "de", "en"])
     assert read(source).metadata["language"] == "de"
 
@@ -124,11 +124,11 @@ def test_languages() -> None:
         ({PLAYER: b'{"playabilityStatus": {"status": "OK"}}'}, "TranscriptsDisabled"),
         ({PLAYER: b"{}"}, "AttributeError"),
         ({TRACK: b"<transcript>"}, "ParseError"),
-        ({TRACK: b"<transcript></transcript>"}, "without a word"),
+        ({TRACK: b"<transcript></transcript>"}, "the transcript is empty"),
     ],
 )
 def test_failures(changed: Mapping[str, Any], says: str) -> None:
-    """Whatever goes wrong on the way is an error of this video, in one line."""
+    """Any failure is an error of this video, in one line."""
     source, _ = captions(changed)
     with pytest.raises(
         SourceError, match=r"^https://www\.youtube\.com/watch\?v=abc-_123: "
@@ -139,7 +139,7 @@ def test_failures(changed: Mapping[str, Any], says: str) -> None:
 
 
 def test_a_language_that_is_not_there() -> None:
-    """A video without captions in the languages wanted says so."""
+    """A video without captions in the requested languages fails with that reason."""
     source, _ = captions(languages=["fr"])
     with pytest.raises(SourceError, match="NoTranscriptFound"):
         read(source)
@@ -154,13 +154,13 @@ def test_size() -> None:
 
 @pytest.mark.parametrize("video_id", ["https://youtu.be/abc", "", "a b", "../x"])
 def test_what_is_no_id(video_id: str) -> None:
-    """The address of a video in the place of its id is refused with the way out."""
-    with pytest.raises(SourceError, match="write what stands behind 'v='"):
+    """An address in place of the video's id is refused with a suggested fix."""
+    with pytest.raises(SourceError, match="write the characters after 'v='"):
         YoutubeCaptions("key", video_id, ["en"], timeout_seconds=5, max_bytes=99)
 
 
 def test_its_own_session() -> None:
-    """Requests of the session that it makes itself end, and know no proxies of the environment."""
+    """Requests of its own session have a timeout and ignore proxies of the environment."""
     source = YoutubeCaptions("key", "abc", ["en"], timeout_seconds=7, max_bytes=99)
     with source._session() as session:
         adapter = session.get_adapter("https://www.youtube.com/")
@@ -185,7 +185,7 @@ def test_its_own_session() -> None:
 
 
 def test_overlapping_captions() -> None:
-    """A caption ends where the next begins, unless both begin together."""
+    """A caption ends where the next one begins, unless both begin at the same time."""
     starts = [(0, 5), (2, 5), (2, 1), (9, 0.5)]
     snippets = [SimpleNamespace(text=str(s), start=s, duration=d) for s, d in starts]
     cues = webvtt.from_string(web_vtt(snippets)).captions

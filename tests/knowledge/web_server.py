@@ -1,4 +1,4 @@
-"""A web server on the loopback interface that answers as a test tells it to."""
+"""A web server on the loopback interface whose answers are set by the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Misbehave: TypeAlias = "Callable[[BaseHTTPRequestHandler, threading.Event], None]"
-"""Writes to the connection itself, until the event says that the server stops."""
+"""Writes to the connection itself, until the event signals that the server stops."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came."""
+    """A received request."""
 
     method: str
     target: str
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """Headers by lower-case name."""
 
 
 class WebServer:
-    """Serves `routes`: for each target an answer, a list of them in turn, or a function."""
+    """A server of `routes`: each target has an answer, a list of answers in turn, or a function."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None):
         self.routes: dict[str, Answer | list[Answer] | Callable[[Asked], Answer] | Any] = {}
         self.otherwise: Any = Answer(b"gone", status=404)
-        """The route of all other targets."""
+        """Route for all other targets."""
         self.asked: list[Asked] = []
         self._stopping = threading.Event()
         self._server = _Server((host, port), _handler(self))
@@ -52,7 +52,7 @@ class WebServer:
 
     @property
     def connections(self) -> int:
-        """How many were made, whether or not anything was asked."""
+        """Number of connections, with or without requests."""
         return len(self._server.accepted)
 
     def url(self, target: str = "/", host: str | None = None) -> str:
@@ -62,7 +62,7 @@ class WebServer:
         self._stopping.set()
         self._server.shutdown()
         for connection in self._server.accepted:
-            with suppress(OSError):  # it is closed already; others are kept for more requests
+            with suppress(OSError):  # it is closed already; others are kept open for more requests
                 connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
@@ -76,7 +76,7 @@ class WebServer:
             route = route.pop(0) if len(route) > 1 else route[0]
         if getattr(route, "misbehaves", False):
             handler.close_connection = True
-            with suppress(OSError):  # the client has had enough
+            with suppress(OSError):  # the client has closed the connection
                 route(handler, self._stopping)
             return
         answer = route(request) if callable(route) else route
@@ -103,7 +103,7 @@ class _Server(ThreadingHTTPServer):
         return request
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that go away in the middle are what these tests are about."""
+        """Ignore errors of clients that disconnect, which these tests cause on purpose."""
 
 
 def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
@@ -123,14 +123,14 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
 
 
 def misbehaving(route: Misbehave) -> Misbehave:
-    """Marks a route that writes to the connection itself."""
+    """Mark a route that writes to the connection itself."""
     route.misbehaves = True  # type: ignore[attr-defined]
     return route
 
 
 @misbehaving
 def endless(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
-    """A body that never ends."""
+    """Send a body that never ends."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
     while not stopping.is_set():
         handler.wfile.write(b"x" * 65536)
@@ -138,7 +138,7 @@ def endless(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
 
 @misbehaving
 def drip(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
-    """A body of which a byte comes now and then, so that no read of it takes long."""
+    """Send a body one byte at a time, with pauses short enough that no single read times out."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     while not stopping.wait(0.02):
         handler.wfile.write(b"x")
@@ -146,11 +146,11 @@ def drip(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
 
 @misbehaving
 def silent(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
-    """No answer at all."""
+    """Send no answer."""
     stopping.wait(10)
 
 
 @misbehaving
 def hangs_up(handler: BaseHTTPRequestHandler, stopping: threading.Event) -> None:
-    """The connection is closed in the middle of the body."""
+    """Close the connection in the middle of the body."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")

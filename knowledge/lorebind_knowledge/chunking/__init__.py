@@ -1,1 +1,1 @@
-"""Splitting documents into passages whose places are known to the character."""
+"""Chunking: splits documents into chunks whose exact character offsets are known."""

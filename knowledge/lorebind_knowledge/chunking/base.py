@@ -1,4 +1,4 @@
-"""What a chunker is: a function from a text to the spans of its passages."""
+"""The chunker protocol: a chunker maps a text to the intervals of its chunks."""
 
 from __future__ import annotations
 
@@ -8,54 +8,58 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Interval: TypeAlias = tuple[int, int]
-"""Offsets in characters, the end excluded."""
+"""Start and end offsets in characters; the end is exclusive."""
 
 
 class Chunker(Protocol):
-    """Splits a text. It ends on every input, and all but white space is in some interval.
+    """A strategy that splits texts into chunks.
 
-    An implementation inherits the protocol to get its defaults. It is used by several threads.
+    A chunker terminates for every input, and every character that is not white space lies in at
+    least one interval. Implementations inherit from the protocol to get its defaults, and must be
+    safe to call from several threads.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the same text could be split differently."""
+        """A text that changes whenever the chunker could split the same text differently."""
         ...
 
     @property
     def notices(self) -> Sequence[str]:
-        """What users should know of the texts split so far, each said once; mostly nothing."""
+        """Notices for users about the texts split so far, without duplicates; usually empty."""
         return ()
 
     @property
     def estimates(self) -> bool:
-        """Whether it splits otherwise than it will for an ingest, since it has no embedder."""
+        """Whether the result only estimates that of an ingest, because there is no embedder."""
         return False
 
     def for_language(self, language: str) -> Chunker:
-        """The chunker for source code of a language: this one, or one that knows its syntax.
+        """Return the chunker for source code in a language: this one, or one that knows its syntax.
 
         Args:
-            language: one of `langchain_text_splitters.Language`; empty for what is no code.
+            language: a member of `langchain_text_splitters.Language`; empty for a text that is not
+                code.
         """
         return self
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
     ) -> list[Interval]:
-        """Intervals of `text` within [start, end), in order of their starts.
+        """Return intervals of `text` within [start, end), ordered by their start.
 
         Args:
             text: the whole document.
-            start: where the part begins that is to be split.
-            end: where it ends.
-            boundaries: where headings start, in ascending order, for chunkers that keep to them.
+            start: start of the part to split.
+            end: end of the part to split.
+            boundaries: positions where headings start, in ascending order, for chunkers that use
+                them.
         """
         ...
 
 
 def strip(text: str, start: int, end: int) -> tuple[int, int]:
-    """A part without the white space around it, empty where it is nothing else."""
+    """Return the part without surrounding white space; empty if it is only white space."""
     part = text[start:end]
     stripped = part.lstrip()
     start = end - len(stripped)

@@ -1,8 +1,8 @@
-"""From the scores of the gaps between sentences to the gaps at which the subject changes.
+"""Find the gaps where the subject changes, from a score for each gap between sentences.
 
 The four rules are those of LangChain's `SemanticChunker` (langchain-experimental), after Greg
-Kamradt's "5 Levels of Text Splitting". A gap is chosen whose score reaches the rule's cutoff; one
-with the lowest score of all is never chosen, so that an even text is left whole.
+Kamradt's "5 Levels of Text Splitting". A gap is chosen if its score reaches the rule's cutoff. Gaps
+with the lowest score are never chosen, so a text without changes is not split.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Rule: TypeAlias = Literal["percentile", "standard_deviation", "interquartile", "
 
 
 def breakpoints(scores: Sequence[float], rule: Rule, threshold: float) -> set[int]:
-    """The indices of the scores at which to break.
+    """Return the indices of the scores at which to break.
 
     Args:
-        scores: one for each gap, higher is a greater change.
-        rule: `percentile`: the score is among the highest, `threshold` in percent being below;
-            `standard_deviation`: it is so many deviations above the mean;
-            `interquartile`: it is so many interquartile ranges above the upper quartile, Tukey's
-            fence (of fewer than four scores: among the highest quarter);
-            `gradient`: its rise from the score before is among the steepest, `threshold` in
-            percent being less steep. Falls are no rises.
+        scores: one for each gap; higher is a greater change.
+        rule: `percentile`: the score is at or above the percentile `threshold`;
+            `standard_deviation`: it is at least `threshold` standard deviations above the mean;
+            `interquartile`: it is at least `threshold` interquartile ranges above the upper
+            quartile, Tukey's fence (with fewer than four scores: at or above the upper quartile);
+            `gradient`: its rise from the previous score is at or above the percentile `threshold`
+            of all rises. A fall counts as a rise of 0.
         threshold: in the unit of the rule.
     """
     import numpy as np

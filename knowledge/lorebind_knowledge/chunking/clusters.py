@@ -1,8 +1,8 @@
-"""Where a text may be cut so that no character loses its accents, modifiers or other half.
+"""Find where a text can be cut without separating a character from its combining marks.
 
-The rules are those of Unicode's extended grapheme clusters (UAX #29) that a cut would be seen by:
-CRLF, Hangul syllables, combining and spacing marks, emoji modifiers and joiners, flags. Halves of
-surrogate pairs, which a Python text can hold though it should not, stay together too.
+The rules are the parts of Unicode's extended grapheme clusters (UAX #29) whose violation would be
+visible: CRLF, Hangul syllables, combining and spacing marks, emoji modifiers and joiners, flags.
+Surrogate pairs, which a Python text can contain but should not, also stay together.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import unicodedata
 
 _LONGEST = 32
-"""In characters: UAX #15 knows of no use for more than 30 combining marks in a row."""
+"""In characters; UAX #15 allows for at most 30 combining marks in a row."""
 
 
 def last_border(text: str, place: int, lowest: int) -> int:
-    """The last border between clusters at or before `place` and after `lowest`.
+    """Return the last border between clusters at or before `place` and after `lowest`.
 
-    It is `place` itself where there is none within 32 characters: no text in use has that.
+    Returns `place` itself if there is no border within 32 characters, which no real text has.
     """
     for border in range(place, max(lowest, place - _LONGEST), -1):
         if is_border(text, border):
@@ -25,9 +25,9 @@ def last_border(text: str, place: int, lowest: int) -> int:
 
 
 def first_border(text: str, place: int, highest: int) -> int:
-    """The first border at or after `place`, and `highest` where none comes before that.
+    """Return the first border at or after `place`, or `highest` if there is none before it.
 
-    It is `place` itself where there is none within 32 characters.
+    Returns `place` itself if there is no border within 32 characters.
     """
     for border in range(place, min(highest, place + _LONGEST)):
         if is_border(text, border):
@@ -36,7 +36,7 @@ def first_border(text: str, place: int, highest: int) -> int:
 
 
 def is_border(text: str, place: int) -> bool:
-    """Whether a cluster ends before `place` and another begins there."""
+    """Return whether one cluster ends and the next begins at `place`."""
     if place <= 0 or place >= len(text):
         return True
     before, after = text[place - 1], text[place]

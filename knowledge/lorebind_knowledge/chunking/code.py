@@ -1,4 +1,4 @@
-"""`code`: classes and functions, else statements, else lines, as the language has them."""
+"""The strategy `code`: splits at classes and functions, then statements, then lines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def code_chunker(
     language: str, size: int, overlap: int, unit: Unit = "characters"
 ) -> RecursiveChunker:
-    """The recursive splitter with LangChain's separators for a programming language.
+    """Return the recursive chunker with LangChain's separators for a programming language.
 
     Args:
-        language: one of `langchain_text_splitters.Language`.
-        size: the most that a chunk may hold, in units.
-        overlap: less than the size.
-        unit: what both count.
+        language: a member of `langchain_text_splitters.Language`.
+        size: maximum number of units per chunk.
+        overlap: maximum number of units that a chunk repeats from the previous one; less than
+            `size`.
+        unit: the unit of `size` and `overlap`.
     """
     from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
 
@@ -41,7 +42,7 @@ def code_chunker(
 
 
 class ByLanguage(Chunker):
-    """Cuts source code by the syntax of its language, and all else as another chunker does."""
+    """A chunker that splits source code by its language's syntax, and other texts with `texts`."""
 
     def __init__(self, texts: Chunker, size: int, overlap: int, unit: Unit) -> None:
         self._texts, self._size, self._overlap, self._unit = texts, size, overlap, unit
@@ -55,7 +56,7 @@ class ByLanguage(Chunker):
             return self
         try:
             return code_chunker(language, self._size, self._overlap, self._unit)
-        except ValueError:  # LangChain does not know it; loaders of plugins may name any
+        except ValueError:  # unknown to LangChain; a plugin's loader may name any language
             return self
 
     def split(

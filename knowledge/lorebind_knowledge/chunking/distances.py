@@ -1,7 +1,7 @@
-"""How much the subject changes between neighbouring segments of a text.
+"""Measure how much the subject changes between neighboring segments of a text.
 
-At each gap the mean of the vectors before it is compared with the mean of those after it, over as
-many segments as the window holds: the block comparison of TextTiling (Hearst, 1997,
+At each gap, the mean of the vectors before it is compared with the mean of those after it, over up
+to `window` segments on each side. This is the block comparison of TextTiling (Hearst, 1997,
 https://aclanthology.org/J97-1003/), which is steadier than comparing two sentences.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.records import Matrix
 
     Embed: TypeAlias = Callable[[Sequence[str]], Matrix]
-    """Vectors for texts: row i belongs to text i. Raises `EmbedderError` when it cannot."""
+    """Returns vectors for texts: row i is for text i. Raises `EmbedderError` on failure."""
 
 _BATCH = 256
 _DIMENSION = 512
@@ -26,10 +26,10 @@ _WORD = re.compile(r"\w+")
 
 
 def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
-    """The cosine distance, from 0 to 1, at each of the gaps between the texts.
+    """Return the cosine distance, from 0 to 1, at each gap between the texts.
 
-    Memory does not grow with the number of texts: a batch and a window of vectors are held. A
-    window without any direction is as far as can be from every other.
+    Memory use does not depend on the number of texts: at most a batch and two windows of vectors
+    are held. If the mean of a window is the zero vector, its distance is 1.
     """
     import numpy as np
 
@@ -39,7 +39,7 @@ def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
         batch = _unit(embed(texts[at : at + _BATCH]))
         held = batch if held is None else np.concatenate([held[-2 * window :], batch])
         seen = at + len(batch)
-        offset = seen - len(held)  # the text that the first row held belongs to
+        offset = seen - len(held)  # index of the text that the first held row belongs to
         gaps = seen - 1 if seen == len(texts) else seen - window
         for gap in range(len(found), gaps):
             here = gap + 1 - offset
@@ -47,13 +47,13 @@ def distances(texts: Sequence[str], embed: Embed, window: int) -> list[float]:
             after = held[here : here + window].mean(axis=0)
             lengths = np.linalg.norm(before) * np.linalg.norm(after)
             cosine = float(before @ after / lengths) if lengths > 1e-12 else 0.0
-            # Rounded, so that equal texts are equally near whatever the order of summing.
+            # Rounded so that equal texts get equal distances regardless of the order of summation.
             found.append(round(1.0 - min(1.0, max(0.0, cosine)), 6))
     return found
 
 
 def lexical_vectors(texts: Sequence[str]) -> Matrix:
-    """Counts of words, hashed to 512 places: texts that share words are near each other."""
+    """Return word counts hashed to 512 dimensions: texts that share words are close together."""
     import numpy as np
 
     vectors: Matrix = np.zeros((len(texts), _DIMENSION), dtype=np.float32)

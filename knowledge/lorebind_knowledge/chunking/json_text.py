@@ -1,6 +1,6 @@
-"""`json`: whole records, else whole members, as far out in the structure as they fit.
+"""The strategy `json`: splits between records, then members, at the outermost level that fits.
 
-Works on any text of records: JSON on one line or on many, JSON Lines, lines of anything else.
+It works on any text of records: JSON on one or several lines, JSON Lines, or other lines.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.chunking.recursive import Level
 
-# A string ends with its line where its quotation mark is missing: nothing is read twice.
+# A string without a closing quotation mark ends with its line, so no text is scanned twice.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[\[\]{},\n]')
 _DEPTHS = 8
-"""How far in a structure is followed; deeper, one comma is like another."""
+"""Number of nesting levels to tell apart; below them, all commas are treated alike."""
 
 
 def _after_outermost(mark: str) -> Level:
-    """Cut after the marks that stand in the fewest brackets, not counting those in strings."""
+    """Return a level that cuts after the marks with the least nesting, outside of strings."""
 
     def places(text: str, start: int, end: int) -> Iterable[int]:
         depth, least = 0, 0

@@ -1,4 +1,4 @@
-"""From a declared chunking to the chunker that does it."""
+"""Make the chunker that a chunking declaration describes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ChunkerEnvironment(PartEnvironment):
-    """What a chunker may look up, and the embedder that it may ask about sentences."""
+    """The project's environment for a chunker, with the embedder for semantic chunking."""
 
     def __init__(self, environment: Environment, embed: Embed | None, embedder: str) -> None:
         super().__init__(environment)
@@ -32,16 +32,17 @@ def make_chunker(
     embedder: str = "",
     environment: Environment | None = None,
 ) -> Chunker:
-    """The chunker that a declaration names.
+    """Return the chunker that a declaration describes.
 
     Args:
-        declaration: what is declared.
-        embed: vectors for sentences, for the semantic chunker; without it, it compares words.
-        embedder: whose vectors those are, so that another embedder is another chunker.
-        environment: of the project.
+        declaration: the chunking declaration.
+        embed: computes vectors for sentences, for the semantic chunker; without it, that chunker
+            compares words.
+        embedder: identifies the embedder of `embed`; it is part of the chunker's fingerprint.
+        environment: the project's environment.
 
     Raises:
-        PluginError: it cannot be made, or the plugin is broken.
+        PluginError: the chunker cannot be made, or the plugin is broken.
     """
     own = ChunkerEnvironment(environment or Environment(Path()), embed, embedder)
 
@@ -54,9 +55,10 @@ def make_chunker(
 
 
 class _Checked(Chunker):
-    """Passes on intervals that lie within the text, and names whose they are if they do not.
+    """A wrapper that checks a chunker's intervals.
 
-    What it refuses is an error of the one document.
+    Intervals outside of the part, and errors of the chunker, raise a `SourceError` that names the
+    chunker. Only the document being split fails.
     """
 
     def __init__(self, inner: Chunker, word: str, environment: PartEnvironment) -> None:
@@ -89,7 +91,7 @@ class _Checked(Chunker):
         for first, last in intervals:
             if not start <= first < last <= end:
                 raise SourceError(
-                    f"the chunker {self._word!r} gave the interval {first} to {last} "
-                    f"of a text from {start} to {end}"
+                    f"the chunker {self._word!r} returned the interval {first} to {last} "
+                    f"for a text from {start} to {end}"
                 )
         return intervals

@@ -1,4 +1,4 @@
-"""From segments and the gaps to break at to passages of a bounded size."""
+"""Join segments into chunks of bounded size that end at the chosen gaps."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def pack(
     breaks: Collection[int],
     bounds: tuple[int, int],
 ) -> list[Interval]:
-    """Join neighbouring segments up to the gaps to break at, within the bounds.
+    """Join neighboring segments up to the gaps to break at, within the bounds.
 
-    A passage goes on over a break while it has less than the smaller bound; one that has grown
-    over the larger is cut at its greatest score in the second half. A passage that is still too
-    small joins a neighbour with which it fits.
+    A chunk continues past a break while it is smaller than the minimum. A chunk that would exceed
+    the maximum is cut at the gap with the highest score in its second half. A chunk that is still
+    too small is joined with a neighbor if both fit together.
 
     Args:
-        ruler: measures the text that the segments are of.
-        segments: none larger than the larger bound.
+        ruler: measures the text of the segments.
+        segments: none larger than the maximum.
         scores: one for each gap between two segments.
-        breaks: indices of scores.
-        bounds: the least and the most that a passage should hold.
+        breaks: indices into `scores`.
+        bounds: the minimum and maximum size of a chunk.
     """
     least, most = bounds
     joined: list[Interval] = []

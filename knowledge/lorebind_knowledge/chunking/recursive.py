@@ -1,9 +1,9 @@
-"""`recursive_text_splitter`: paragraphs, else lines, else words, else characters.
+"""The strategy `recursive_text_splitter`: splits at paragraphs, lines, words, then characters.
 
-The algorithm is that of LangChain's `RecursiveCharacterTextSplitter` with its default separators,
-and gives the same texts, but that it cuts no character from its combining marks; it works on
-offsets instead of strings, so a chunk's place in its document is known by construction rather than
-searched for afterwards. Other chunkers are the same with other levels of places to cut at.
+The algorithm is that of LangChain's `RecursiveCharacterTextSplitter` with its default separators.
+The chunks are the same, except that a character is never cut from its combining marks. It works on
+offsets instead of strings, so a chunk's location in its document is exact and needs no search
+afterwards. Other strategies use the same algorithm with other levels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Level: TypeAlias = Callable[[str, int, int], Iterable[int]]
-    """The places, in ascending order, where a part of a text may be cut on one level."""
+    """Yields the positions, in ascending order, where a part of a text may be cut at one level."""
 
 
 def before(separator: str) -> Level:
-    """Cut before every occurrence of a separator, which stays with what follows it."""
+    """Return a level that cuts before each occurrence of the separator."""
 
     def places(text: str, start: int, end: int) -> Iterator[int]:
         while (found := text.find(separator, start, end)) >= 0:
@@ -36,7 +36,7 @@ def before(separator: str) -> Level:
 
 
 def before_match(pattern: str) -> Level:
-    """The same for a regular expression."""
+    """Return a level that cuts before each match of the regular expression."""
     compiled = re.compile(pattern)
     return lambda text, start, end: (found.start() for found in compiled.finditer(text, start, end))
 
@@ -46,18 +46,19 @@ PARAGRAPHS: tuple[Level, ...] = (before("\n\n"), *WORDS)
 
 
 class RecursiveChunker(Chunker):
-    """Chunks of at most `size` units, of which up to `overlap` repeat the one before.
+    """A chunker that splits at the coarsest level that fits.
 
-    Neighbouring pieces of the coarsest level are joined as long as they fit; a piece that does not
-    fit alone is cut on the next level, and in the end wherever the size says. Only a single
-    character of more tokens than the size makes a larger chunk.
+    A chunk has at most `size` units, of which up to `overlap` repeat the end of the previous chunk.
+    Neighboring pieces of the coarsest level are joined as long as they fit. A piece that does not
+    fit alone is cut at the next level, and after the last level at the size. A chunk is larger than
+    `size` only if it is a single character with more tokens than that.
 
     Args:
-        size: the most that a chunk may hold, in units.
-        overlap: less than the size.
-        unit: what both count.
-        levels: where to cut, the best places first.
-        name: what the fingerprint calls the levels.
+        size: maximum number of units per chunk.
+        overlap: maximum number of units repeated from the previous chunk; less than `size`.
+        unit: the unit of `size` and `overlap`.
+        levels: where to cut, from coarse to fine.
+        name: identifies the levels in the fingerprint.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class RecursiveChunker(Chunker):
     def _chunks(
         self, ruler: Ruler, text: str, start: int, end: int, head: int
     ) -> Iterator[Interval]:
-        """The passages of a part, which is not cut at or before `head` except by the size."""
+        """Yield the chunks of a part, which is cut at or before `head` only by the size."""
         found: list[Interval] = []
         for chunk in self._split(ruler, text, start, end, self._levels, head):
             first, last = strip(text, *chunk)
@@ -96,10 +97,10 @@ class RecursiveChunker(Chunker):
                 continue
             if ruler.count(first, last) <= self._size or last - first == 1:
                 found.append((first, last))
-            else:  # measured by itself it is known to be too long, and so is cut
+            else:  # counted exactly, it is too long, so it is cut again
                 alone = make_ruler(self._unit, text, first, last)
                 found += self._chunks(alone, text, first, last, max(first, head))
-        yield from sorted(found)  # a chunk that was cut may end within the next
+        yield from sorted(found)  # a chunk that was cut again may end within the next one
 
     def _split(
         self,
@@ -117,7 +118,7 @@ class RecursiveChunker(Chunker):
         cuts = array("q", [start])
         cuts.extend(places)
         cuts.append(end)
-        small = 0  # where the pieces begin that are to be joined
+        small = 0  # index of the first piece to join
         for index, piece in enumerate(pairwise(cuts)):
             if ruler.length(*piece) < self._size:
                 continue
@@ -129,9 +130,9 @@ class RecursiveChunker(Chunker):
     def _merge(
         self, ruler: Ruler, cuts: Sequence[int], first: int, last: int
     ) -> Iterator[Interval]:
-        """The pieces between two cuts, joined up to the size.
+        """Join the pieces between two cuts up to the size.
 
-        Each chunk begins in the tail of the one before.
+        Each chunk starts within the tail of the previous one.
         """
         for index in range(first, last):
             start = cuts[index]
@@ -149,7 +150,7 @@ class RecursiveChunker(Chunker):
 def _best_places(
     text: str, start: int, end: int, levels: Sequence[Level], lowest: int
 ) -> tuple[array[int], Sequence[Level]]:
-    """Where the first level cuts that cuts at all, and the levels below it."""
+    """Return the cuts of the first level that has any, and the finer levels."""
     useless = None
     for index, level in enumerate(levels):
         if level is useless:

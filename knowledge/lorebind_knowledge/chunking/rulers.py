@@ -1,4 +1,4 @@
-"""Measuring the parts of a text, in characters or in tokens."""
+"""Rulers, which measure parts of a text in characters or tokens."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ Unit: TypeAlias = Literal["characters", "tokens"]
 
 
 class Ruler(Protocol):
-    """Measures parts of one text; all offsets are those of the text, in characters."""
+    """Measure of the parts of one text. All offsets are characters from the start of the text."""
 
     def length(self, start: int, end: int) -> int:
-        """About how long a part is, in no time, for planning; it never falls as the part grows."""
+        """Return the approximate length of a part, in constant or logarithmic time, for planning.
+
+        The result never decreases as the part grows.
+        """
         ...
 
     def count(self, start: int, end: int) -> int:
-        """Exactly how long a part is as a passage of its own, if no white space surrounds it."""
+        """Return the exact length of a part as a chunk, without surrounding white space."""
         ...
 
     def reach(self, start: int, end: int, amount: int) -> int:
-        """About how far from `start` the amount goes: the end, or a place at least one further."""
+        """Return about the offset `amount` units after `start`.
+
+        The result is at most `end`; it is at least one character after `start`.
+        """
         ...
 
     def reach_back(self, start: int, end: int, amount: int) -> int:
-        """The same backwards from `end`, which it is for nothing."""
+        """Return about the offset `amount` units before `end`; `end` itself if `amount` is 0."""
         ...
 
 
 class CharacterRuler:
-    """Counts characters: code points, as Python does."""
+    """A ruler that counts characters: code points, as Python does."""
 
     def length(self, start: int, end: int) -> int:
         return end - start
@@ -44,7 +50,7 @@ class CharacterRuler:
 
 
 def make_ruler(unit: Unit, text: str, start: int, end: int) -> Ruler:
-    """A ruler for `text[start:end]`."""
+    """Return a ruler for `text[start:end]`."""
     if unit == "characters":
         return CharacterRuler()
     from lorebind_knowledge.chunking.tokens import TokenRuler

@@ -1,8 +1,8 @@
-"""`markdown` and `html`: section by section, and within a section block by block.
+"""The strategies `markdown` and `html`: split by section, and within a section by block.
 
-A chunk never reaches from one heading's section into the next, so that it stands under the
-headings it is cited with. A heading stays with the beginning of its text; headings that have no
-text of their own go with the section that follows.
+A chunk never spans two sections, so it always belongs to the headings that it is cited with. A
+heading stays with the beginning of its text. Headings without text of their own join the section
+that follows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HEADING_END = re.compile(r"[^\n]*(?:\n {0,3}(?:=+|-+)[ \t\r]*(?=\n|\Z))?\s*")
 
 
 def markdown_blocks(text: str, start: int, end: int) -> Iterator[int]:
-    """Where blocks begin that are better not cut: paragraphs, fenced code, tables."""
+    """Yield the starts of blocks that should not be split: paragraphs, fenced code, tables."""
     fence, in_table, apart, block = "", False, True, start
-    above = -1  # where the line before begins, if it may be the header of a table
+    above = -1  # start of the previous line if it may be a table's header, else -1
     for line in _LINE.finditer(text, start, end):
         content = line[0].rstrip()
         mark = _FENCE.match(content)
@@ -58,13 +58,13 @@ def markdown_blocks(text: str, start: int, end: int) -> Iterator[int]:
 
 _PROSE: tuple[Level, ...] = (WORDS[0], sentence_starts, WORDS[1])
 MARKDOWN: tuple[Level, ...] = (markdown_blocks, PARAGRAPHS[0], *_PROSE)
-"""Blocks, of a block that is too long its paragraphs, then lines, sentences, words."""
+"""Blocks, then a long block's paragraphs, then lines, sentences, words."""
 HTML: tuple[Level, ...] = (before("\n\n"), *_PROSE)
-"""Paragraphs, lines (cells, items), sentences, words of the text that a page was reduced to."""
+"""Paragraphs, then lines (cells, items), sentences, words of a page's extracted text."""
 
 
 class SectionChunker(RecursiveChunker):
-    """The recursive splitter on each section by itself; overlaps stay within a section."""
+    """The recursive chunker, applied to each section; overlaps stay within a section."""
 
     def split(
         self, text: str, start: int, end: int, boundaries: Sequence[int] = ()
@@ -72,7 +72,7 @@ class SectionChunker(RecursiveChunker):
         ruler = make_ruler(self._unit, text, start, end)
         chunks: list[Interval] = []
         for first, last, body in sections(text, start, end, boundaries):
-            # A heading too long to be kept with its text is cut like any other.
+            # A heading too long to stay with its text is cut like other text.
             head = body if ruler.length(first, body) * 2 <= self._size else first
             chunks += self._chunks(ruler, text, first, last, head)
         return chunks
@@ -81,7 +81,7 @@ class SectionChunker(RecursiveChunker):
 def sections(
     text: str, start: int, end: int, boundaries: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Each section with the place where the text under its headings begins."""
+    """Yield the start and end of each section, and the start of the text below its headings."""
     headings = [place for place in boundaries if start <= place < end]
     preamble = headings[0] if headings else end
     first = start

@@ -1,4 +1,4 @@
-"""What the semantic chunker puts together: sentences, list items, and whole tables and listings."""
+"""Segments, which the semantic chunker joins: sentences, list items, tables and code blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HEADING, PARAGRAPH, ITEM, NOTHING = 1.0, 0.5, 0.25, 0.0
-"""How much of a border there is before a segment, from 0 to 1."""
+"""Strengths of the border before a segment, from 0 to 1."""
 
 _WHOLE = re.compile(r"[ \t]*(?:`{3}|~{3}|\|)")
 _ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
@@ -24,25 +24,25 @@ _ITEM = re.compile(r"\n(?=[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t])")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a text that means something by itself, without white space around it."""
+    """A part of a text with a meaning of its own, without surrounding white space."""
 
     start: int
     end: int
     border: float
-    """What separates it from the segment before."""
+    """Strength of the border between this segment and the previous one, from 0 to 1."""
 
 
 def segments(text: str, start: int, end: int, boundaries: Sequence[int]) -> list[Segment]:
-    """The segments of a part; all but white space is in one of them, and only in one.
+    """Split a part into segments. Every character that is not white space lies in exactly one.
 
     Args:
         text: the whole document.
-        start: where the part begins.
-        end: where it ends.
-        boundaries: where headings start, in ascending order.
+        start: start of the part.
+        end: end of the part.
+        boundaries: positions where headings start, in ascending order.
     """
     found: list[Segment] = []
-    greatest = NOTHING  # of the borders since the last segment, between which is white space
+    greatest = NOTHING  # strongest border since the last segment
     for place, following, border in _cuts(text, start, end, boundaries):
         first, last = strip(text, place, following)
         greatest = max(greatest, border)
@@ -60,7 +60,7 @@ def _cuts(
         blocks = (place for place in markdown_blocks(text, section, section_end) if place > section)
         for block, block_end in pairwise([section, *blocks, section_end]):
             inner = _within(text, block, block_end)
-            # A heading is no passage: it stays with the beginning of its text.
+            # A heading is not a segment of its own: it stays with the beginning of its text.
             cuts += [(place, border) for place, border in inner if place > body]
         yield from (
             (place, following, border)

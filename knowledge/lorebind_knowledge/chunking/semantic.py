@@ -1,4 +1,4 @@
-"""`semantic`: passages that end where the subject changes."""
+"""The strategy `semantic`: ends chunks where the subject changes."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ if TYPE_CHECKING:
 
     from lorebind_knowledge.chunking.distances import Embed
 
-NO_EMBEDDER = "semantic chunking had no embedder and compared words instead of meanings"
+NO_EMBEDDER = "semantic chunking had no embedder, so it compared words instead of meanings"
 
 
 @dataclass(frozen=True, slots=True)
 class SemanticSettings:
-    """How the semantic chunker decides where a passage ends."""
+    """Settings that decide where the semantic chunker ends a chunk."""
 
     rule: Rule = "percentile"
     threshold: float = 90.0
-    """In the unit of the rule, see `breakpoints`."""
+    """In the unit of the rule; see `breakpoints`."""
     structural_weight: float = 0.2
-    """From 0 to 1: how much a heading counts against a change of the subject."""
+    """Weight of borders such as headings against changes of the subject, from 0 to 1."""
     window: int = 3
-    """How many segments on each side of a gap are compared."""
+    """Maximum number of segments to compare on each side of a gap."""
     min_tokens: int = 32
     max_tokens: int = 256
-    """More than `min_tokens`."""
+    """Greater than `min_tokens`."""
 
 
 class SemanticChunker(Chunker):
-    """Chunks of sentences on one subject, of `min_tokens` to `max_tokens`, without overlap.
+    """A chunker that joins sentences about one subject.
 
-    Fewer tokens are in a chunk only where it would not fit together with either neighbour. The
-    same text and vectors give the same chunks.
+    Chunks have `min_tokens` to `max_tokens` tokens and do not overlap. A chunk is smaller only if
+    it does not fit together with either neighbor. The same text and vectors always give the same
+    chunks.
 
     Args:
-        settings: how it decides.
-        embed: vectors for sentences. Without it, and for a document for which it raises
-            `EmbedderError`, the words of the sentences are compared, and `notices` says so.
-        embedder: whose vectors those are, for the fingerprint.
+        settings: decide where a chunk ends.
+        embed: computes vectors for sentences. Without it, or if it raises `EmbedderError` for a
+            document, the words of the sentences are compared and `notices` reports it.
+        embedder: identifies the embedder of `embed`, for the fingerprint.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class SemanticChunker(Chunker):
     @property
     def fingerprint(self) -> str:
         settings = " ".join(f"{name}={value}" for name, value in asdict(self._settings).items())
-        # A plan has no vectors, and its documents have not changed for that.
+        # A plan has no vectors, which must not make documents look changed.
         vectors = self._embedder or ("lexical" if self._embed is None else "embedder")
         return f"semantic/1 {settings} vectors={vectors}"
 
@@ -96,7 +97,7 @@ class SemanticChunker(Chunker):
         return [chunk for passage in passages for chunk in self._fitting(ruler, text, *passage)]
 
     def _parts(self, ruler: Ruler, text: str, whole: Sequence[Segment]) -> Iterator[Segment]:
-        """The segments, those divided that are too long for any passage."""
+        """Yield the segments; those too long for a chunk are divided."""
         for segment in whole:
             parts = self._fitting(ruler, text, segment.start, segment.end)
             for index, (start, end) in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Where sentences begin: found by their punctuation, abbreviations considered."""
+"""Find where sentences begin, by punctuation and with a list of abbreviations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Possessive, and begun only where a run of full stops does: time grows with the text alone.
+# Possessive quantifiers and the lookbehind keep the time linear in the length of the text.
 _END = re.compile(
     r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]{0,4}+\s++(?=[\"'“‘«(\[*_`]{0,4}[^\W_a-z])"
     r"|[。！？｡][\"'”’」』）]{0,4}+\s*+"
@@ -22,7 +22,7 @@ _LONGEST_ABBREVIATION = 8
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
-    """The places where a sentence begins after another, in ascending order."""
+    """Yield the positions where a sentence follows another one, in ascending order."""
     for found in _END.finditer(text, start, end):
         full_stop = found.start() + 1
         if _ABBREVIATION.search(text, max(start, full_stop - _LONGEST_ABBREVIATION), full_stop):

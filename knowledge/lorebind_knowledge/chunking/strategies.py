@@ -1,4 +1,4 @@
-"""The chunking strategies of Lorebind, which share their settings."""
+"""Lorebind's own chunking strategies, which share their settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lorebind_knowledge.chunking.make import ChunkerEnvironment
 
 DEFAULTS = {"characters": (800, 120), "tokens": (200, 30)}
-"""Size and overlap by unit: much the same length of English text."""
+"""Size and overlap for each unit; both pairs are about equally long in English text."""
 DEFAULT_UNIT = "characters"
 THRESHOLDS = {
     "percentile": 90.0,
@@ -26,7 +26,7 @@ THRESHOLDS = {
 }
 _PERCENTAGES = ("percentile", "gradient")
 _BY_STRUCTURE = ("recursive_text_splitter", "markdown", "html", "json")
-"""Cut texts by their own structure, and so source code by its syntax."""
+"""Strategies that use a text's structure; they split source code by its language's syntax."""
 _MEASURES = ("size", "overlap", "unit")
 
 Language: TypeAlias = Literal[
@@ -58,11 +58,11 @@ Language: TypeAlias = Literal[
     "ts",
     "visualbasic6",
 ]
-"""The languages that LangChain's splitter has separators for, by its names."""
+"""The languages that LangChain's splitter has separators for, under its names."""
 
 
-# Of a declaration that is refused loading reads what it can, with stand-ins for what it cannot:
-# what these are given may be of any type.
+# When a declaration is refused, loading reads the rest of it with stand-ins for the invalid values.
+# So the values below may have any type.
 
 
 def _usual_threshold(data: dict[str, Any]) -> float:
@@ -83,7 +83,7 @@ def _usual_overlap(data: dict[str, Any]) -> int:
 
 
 class SemanticDeclaration(Settings):
-    """Where the semantic strategy ends a passage."""
+    """Settings that decide where the strategy `semantic` ends a chunk."""
 
     model_config = ConfigDict(
         json_schema_extra={  # the same as `_threshold_fits`
@@ -97,7 +97,7 @@ class SemanticDeclaration(Settings):
 
     breakpoints: Literal["percentile", "standard_deviation", "interquartile", "gradient"] = Field(
         "percentile",
-        description="How to find the changes of the subject that end a passage: by percentile, by "
+        description="How to find changes of subject, which end a chunk: by percentile, by "
         "standard deviations above the mean, by interquartile ranges above the upper quartile, or "
         "by the steepest rises.",
     )
@@ -105,24 +105,24 @@ class SemanticDeclaration(Settings):
         default_factory=_usual_threshold,
         ge=0,
         le=1000,
-        description="How great a change must be. For `percentile` and `gradient` it is the "
-        "percentage of changes that are smaller, by default 90. For the others it is a number of "
-        "deviations or ranges, by default 1.5.",
+        description="Minimum change of subject that ends a chunk. For `percentile` and `gradient`: "
+        "the percentage of changes that are smaller; default 90. Otherwise: the number of "
+        "deviations or ranges; default 1.5.",
     )
     structural_weight: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="How much headings, paragraphs and list items count, beside what is said.",
+        description="Weight of headings, paragraphs and list items against changes in meaning.",
     )
     window: int = Field(
-        3, ge=1, le=20, description="How many sentences before and after a place are compared."
+        3, ge=1, le=20, description="Number of sentences to compare before and after each gap."
     )
     min_tokens: int = Field(
-        32, ge=1, le=4096, description="Smaller passages are joined with a neighbour."
+        32, ge=1, le=4096, description="Chunks with fewer tokens are joined with a neighbor."
     )
     max_tokens: int = Field(
-        256, ge=64, le=8192, description="The most tokens (o200k_base) that a passage may hold."
+        256, ge=64, le=8192, description="Maximum number of tokens (o200k_base) per chunk."
     )
 
     @model_validator(mode="after")
@@ -151,7 +151,7 @@ def _only_with(strategy: str, key: str, kind: str) -> dict[str, Any]:
 
 
 class ChunkingDeclaration(ChunkerBase):
-    """How documents are cut into passages."""
+    """The chunking of a knowledge base: how documents are split into chunks."""
 
     model_config = ConfigDict(
         json_schema_extra={  # the same as `_settings_belong`
@@ -169,30 +169,30 @@ class ChunkingDeclaration(ChunkerBase):
         "recursive_text_splitter", "token", "fixed", "markdown", "html", "json", "code", "semantic"
     ] = Field(
         "recursive_text_splitter",
-        description="Where documents are cut. `recursive_text_splitter`: at paragraphs, else "
-        "lines, else words; `token` and `fixed`: after a number of tokens or units; `markdown` and "
-        "`html`: by headings and blocks; `json`: at records; `code`: by the syntax of a language; "
+        description="Where to split documents. `recursive_text_splitter`: at paragraphs, then "
+        "lines, then words; `token` and `fixed`: after a number of tokens or units; `markdown` and "
+        "`html`: by headings and blocks; `json`: at records; `code`: by a language's syntax; "
         "`semantic`: where the subject changes.",
     )
     unit: Literal["characters", "tokens"] = Field(
         default_factory=_usual_unit,
-        description="The unit of size and overlap. Tokens are counted with o200k_base. By default "
-        "`tokens` for the strategy `token`, and `characters` for the others.",
+        description="The unit of size and overlap. Tokens are counted with o200k_base. Default: "
+        "`tokens` for the strategy `token`, `characters` for the others.",
     )
     size: int = Field(
         default_factory=_usual_size,
         ge=64,
         le=8192,
-        description="The most units in a chunk. By default 800 characters or 200 tokens.",
+        description="Maximum number of units per chunk. Default: 800 characters or 200 tokens.",
     )
     overlap: int = Field(
         default_factory=_usual_overlap,
         ge=0,
-        description="How many units of a chunk the next one repeats; less than size. By default "
-        "120 characters or 30 tokens, or an eighth of size if size is not larger than that.",
+        description="Number of units that a chunk repeats from the previous one; less than size. "
+        "Default: 120 characters or 30 tokens; an eighth of size if size is not larger than that.",
     )
     language: Language | None = Field(
-        None, description="The programming language, for the strategy `code`, which needs it."
+        None, description="The programming language; required by the strategy `code`."
     )
     semantic: SemanticDeclaration = Field(
         default_factory=SemanticDeclaration, description="Settings of the strategy `semantic`."
@@ -205,7 +205,7 @@ class ChunkingDeclaration(ChunkerBase):
         return self
 
     def _foreign_settings(self) -> Iterator[Fault]:
-        """What was written and would have no effect, and what has to be written."""
+        """Yield a fault for each setting that would have no effect or is missing."""
         strategy, written = self.strategy, self.model_fields_set
         if strategy != "semantic" and "semantic" in written:
             yield _foreign("semantic", strategy, "it is for the strategy 'semantic'")
@@ -215,11 +215,11 @@ class ChunkingDeclaration(ChunkerBase):
             hint = "write for example 'language: python'"
             yield Fault("the strategy 'code' needs a language", hint)
         if strategy == "token" and self.unit != "tokens":
-            hint = "leave it out, or choose the strategy 'fixed'"
+            hint = "omit it, or choose the strategy 'fixed'"
             yield Fault("the strategy 'token' always counts tokens", hint, ("unit",))
         if strategy == "semantic":
             for key in sorted(written.intersection(_MEASURES)):
-                hint = "its bounds are semantic.min_tokens and semantic.max_tokens"
+                hint = "semantic.min_tokens and semantic.max_tokens set the size"
                 yield _foreign(key, strategy, hint)
         elif self.overlap >= self.size:
             hint = f"expected 0 to {self.size - 1}, less than the size of {self.size}"
@@ -269,7 +269,7 @@ def _make(declaration: ChunkingDeclaration, environment: ChunkerEnvironment) -> 
         case "code":
             from lorebind_knowledge.chunking.code import code_chunker
 
-            assert declaration.language is not None  # the declaration refuses to be without
+            assert declaration.language is not None  # the declaration is refused without it
             return code_chunker(declaration.language, size, overlap, unit)
         case "semantic":
             from lorebind_knowledge.chunking.semantic import SemanticChunker, SemanticSettings

@@ -1,8 +1,8 @@
-"""Tokens as a unit: where in a text they begin, and how many a passage has.
+"""Tokens as a unit: finds where tokens begin in a text, and counts those of a chunk.
 
-The encoding is o200k_base, that of OpenAI's current models. A text is encoded once, for planning.
-What a passage has by itself can differ by a token or two from its share of that, since its first
-word may have lost the blank that belonged to its token; so every passage is counted once more.
+The encoding is o200k_base, used by OpenAI's current models. Each text is encoded once, for
+planning. A chunk encoded alone can have a token or two more or less than its share of that, because
+its first word may have lost the leading blank of its token. So every chunk is counted again.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text has; a lone surrogate counts as the replacement character."""
+    """Return the number of tokens of a text; a lone surrogate counts as U+FFFD."""
     return len(encode(ENCODING, _encodable(text)))
 
 
 class TokenRuler:
-    """Counts the tokens of a text's parts."""
+    """A ruler that counts tokens."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self._text = _encodable(text)
         self._starts = _token_starts(self._text[start:end], start)
 
     def length(self, start: int, end: int) -> int:
-        """The tokens that lie in the part, those that reach into it included."""
+        """Return the number of tokens in the part, including those that are only partly in it."""
         return bisect.bisect_left(self._starts, end) - self._first(start) if start < end else 0
 
     def count(self, start: int, end: int) -> int:
@@ -52,14 +52,14 @@ class TokenRuler:
         return end if amount <= 0 else max(start, min(end, self._starts[max(0, index)]))
 
     def _first(self, place: int) -> int:
-        """The first token with something at or after the place."""
+        """Return the index of the first token that ends after the position."""
         index = bisect.bisect_left(self._starts, place)
         on_start = index < len(self._starts) and self._starts[index] == place
         return index if on_start else max(0, index - 1)
 
 
 def _token_starts(text: str, shift: int) -> Sequence[int]:
-    """The character in which each token begins."""
+    """Return the offset of the character in which each token begins."""
     import numpy as np
 
     parts = token_bytes(ENCODING, encode(ENCODING, text))
@@ -73,7 +73,7 @@ def _token_starts(text: str, shift: int) -> Sequence[int]:
 
 
 def _encodable(text: str) -> str:
-    """The text with lone surrogates replaced, which UTF-8 cannot say; as long as before."""
+    """Replace lone surrogates, which UTF-8 cannot encode; the length stays the same."""
     try:
         text.encode()
     except UnicodeEncodeError:

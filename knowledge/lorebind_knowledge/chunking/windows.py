@@ -1,4 +1,4 @@
-"""`fixed` and `token`: windows of one size, wherever that cuts the text."""
+"""The strategies `fixed` and `token`: windows of a fixed size, regardless of the text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class WindowChunker(Chunker):
-    """Chunks of `size` units each but the last, of which `overlap` repeat the one before.
+    """A chunker that cuts windows of a fixed size.
 
-    A chunk is smaller where white space around it is left off, or where a character with its
-    combining marks would be cut. One that alone is larger than the size is cut all the same; a
-    single character (up to four tokens) is not.
+    Each chunk has `size` units, except the last; `overlap` of them repeat the previous chunk. A
+    chunk is smaller if it is stripped of white space, or if a cut would separate a character from
+    its combining marks. A character whose marks alone exceed the size is cut, but a single code
+    point (up to four tokens) never is.
     """
 
     def __init__(self, size: int, overlap: int, unit: Unit = "characters") -> None:
@@ -41,7 +42,7 @@ class WindowChunker(Chunker):
 def windows(
     ruler: Ruler, text: str, start: int, end: int, size: int, overlap: int
 ) -> Iterator[Interval]:
-    """Cut a part into windows, each of which begins after the one before; not stripped."""
+    """Cut a part into windows with ascending starts; they are not stripped of white space."""
     while True:
         cut = _window_end(ruler, text, start, end, size)
         yield start, cut

@@ -1,1 +1,1 @@
-"""The documents of a knowledge base: to be listed, added and deleted one by one."""
+"""The documents of a knowledge base: listing, adding and deleting them individually."""

@@ -1,4 +1,4 @@
-"""Documents that are added and deleted by hand, and the end of a whole index."""
+"""Add and delete individual documents, or delete a whole index."""
 
 from __future__ import annotations
 
@@ -31,34 +31,37 @@ _KEYS = ("id", "text", "data", "media_type", "title", "metadata")
 async def add_documents(
     corpus: Corpus, documents: Sequence[Any], run_id: str | None = None
 ) -> IngestReport:
-    """Add documents, and ingest them. They are kept before they are ingested.
+    """Store documents in the catalog and ingest them.
 
-    One with the id of another that was added takes its place. From then on they belong to the
-    knowledge base as the documents of its sources do: every ingest and reindex keeps them.
+    A document replaces an added document with the same id. Added documents belong to the knowledge
+    base like those of its sources: every ingest and reindex includes them.
 
     Args:
         corpus: the knowledge base.
-        documents: of LangChain, or mappings with `text` (or `data`, bytes), and perhaps `id`,
-            `media_type`, `title` and `metadata`.
-        run_id: as for `lorebind_knowledge.ingest.engine.ingest`.
+        documents: LangChain documents, or mappings with `text` (or `data`, bytes) and optionally
+            `id`, `media_type`, `title` and `metadata`.
+        run_id: see `lorebind_knowledge.ingest.engine.ingest`.
+
+    Returns:
+        The report of the ingest.
 
     Raises:
-        UsageError: what is given is no document; nothing is added.
-        LorebindError: the ingest failed; the next one goes on with it.
+        UsageError: an item is not a document; nothing is added.
+        LorebindError: the ingest failed; the next one resumes it.
     """
     added = [read_document(one, f"documents[{number}]") for number, one in enumerate(documents)]
     if not added:
-        raise UsageError("there is no document to add")
+        raise UsageError("there are no documents to add")
     await call(corpus.kb.catalog.added.put, corpus.kb.namespace, added)
     return await ingest(corpus, wait=True, added={one.uri for one in added}, run_id=run_id)
 
 
 async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
-    """Delete a document that was added, by its id or uri.
+    """Delete an added document by its id or uri, and return it.
 
     Raises:
-        NotFoundError: there is none.
-        UsageError: it is a source's, and would come back with the next ingest.
+        NotFoundError: no such document.
+        UsageError: the document belongs to a source, so the next ingest would add it again.
     """
     found = await call(find_document, kb, document)
     if found.origin != "added":
@@ -74,34 +77,35 @@ async def delete_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
 
 
 def of_source(uri: str, kb_id: str) -> str:
-    """Why a document of a source cannot be deleted, and what to do."""
+    """Return the message that a source's document cannot be deleted, with a suggested fix."""
     return (
-        f"{uri} is of a source of {kb_id!r}, and would come back with the next ingest; "
-        "delete it there, or exclude it, and ingest again"
+        f"{uri} belongs to a source of {kb_id!r}, so the next ingest would add it again; "
+        "delete it in the source, or exclude it, and ingest again"
     )
 
 
 async def delete_all(kb: KnowledgeBase) -> None:
-    """Delete the index of a knowledge base, its runs, and what was added to it by hand.
+    """Delete the index of a knowledge base, its runs, and its added documents.
 
-    The documents of its sources are ingested anew by the next ingest; their vectors are cached.
+    The next ingest ingests the documents of its sources again, with vectors from the embedding
+    cache.
 
     Raises:
-        IngestRunningError: it is being ingested.
+        IngestRunningError: an ingest of the knowledge base is running.
     """
     async with turn(kb.catalog, kb.namespace, wait=False) as lease:
         index = await call(kb.catalog.ledger.index, kb.namespace, "active")
-        if index is not None:  # from now on nothing searches it
+        if index is not None:  # from now on no search uses it
             await call(kb.catalog.ledger.retire_index, lease, index.key)
         await call(purging.delete_all, kb.index, lease)
     kb.emit("collection_deleted")
 
 
 def read_document(given: Any, where: str) -> AddedDocument:
-    """A document as it is kept; see `add_documents`.
+    """Convert a document to the form in which it is stored; see `add_documents`.
 
     Raises:
-        UsageError: it is none; the message begins with `where`.
+        UsageError: it is not a valid document; the message begins with `where`.
     """
     about = _as_mapping(given, where)
     for key in about:
@@ -109,7 +113,7 @@ def read_document(given: Any, where: str) -> AddedDocument:
             raise UsageError(f"{where}: unknown key {key!r}; {did_you_mean(str(key), _KEYS)}")
     text, data = about.get("text"), about.get("data")
     if (isinstance(text, str) and text.strip() != "") == (isinstance(data, bytes) and data != b""):
-        raise UsageError(f"{where}: give a text that is not blank, or data that is not empty")
+        raise UsageError(f"{where}: expected a text that is not blank, or data that is not empty")
     content = text.encode("utf-8", "replace") if isinstance(text, str) else data
     assert isinstance(content, bytes)
     if len(content) > DEFAULT_MAX_BYTES:
@@ -131,7 +135,7 @@ _SCHEME = "added:"
 
 
 def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
-    from langchain_core.documents import Document  # half a second of LangChain
+    from langchain_core.documents import Document  # importing LangChain takes half a second
 
     if isinstance(given, Document):
         name = given.id or given.metadata.get("source")
@@ -139,6 +143,6 @@ def _as_mapping(given: Any, where: str) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     raise UsageError(
-        f"{where}: expected a document of LangChain, or a mapping with the keys "
+        f"{where}: expected a LangChain document or a mapping with the keys "
         f"{', '.join(_KEYS)}; got a {type(given).__name__}"
     )

@@ -1,4 +1,4 @@
-"""What a knowledge base holds, document by document and chunk by chunk."""
+"""List the documents and chunks of a knowledge base."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from lorebind_knowledge.namespace import IndexKey
 
 DOCUMENT_STATES = ("ready", "pending", "failed")
-"""`ready`: searches find it as it is; `pending`: it has yet to be ingested, or its ingest was cut
-off; `failed`: it could not be read, and an older version may still be found."""
+"""The states of a document.
+
+`ready`: searches find its current version; `pending`: it has not been ingested yet, or its ingest
+was interrupted; `failed`: it could not be read, though searches may still find an older version.
+"""
 
 HINTS = 100
-"""The most documents that the message about an unknown one names."""
+"""Maximum number of known documents in the message about an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +34,19 @@ class DocumentInfo:
     """A document of a knowledge base, as of its last ingest."""
 
     id: str
-    """Of 24 characters; the same for the same uri."""
+    """24 characters; the same uri always has the same id."""
     uri: str
     title: str
     state: str
     """One of `DOCUMENT_STATES`."""
     reason: str
-    """Why it failed; empty if it did not."""
+    """Reason for the failure; empty if it did not fail."""
     attempts: int
-    """How often it has failed in a row."""
+    """Number of failures in a row."""
     chunks: int
-    """How many of its chunks searches find."""
+    """Number of its chunks that searches find."""
     origin: Literal["source", "added"]
-    """Whether a source gives it, or it was added by hand."""
+    """Whether it comes from a source or was added by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class ChunkInfo:
     id: str
     text: str
     metadata: Mapping[str, Any]
-    """That of a `DocumentMatch`."""
+    """The metadata, as in a `DocumentMatch`."""
 
 
 def list_documents(
@@ -64,21 +67,21 @@ def list_documents(
     after: str | None = None,
     before: str | None = None,
 ) -> list[DocumentInfo]:
-    """The documents by uri, those that failed or have yet to be ingested among them.
+    """List documents ordered by uri, including failed and pending ones.
 
     Args:
         kb: the knowledge base.
-        state: only those in this state.
-        limit: the most; None is all.
-        after: a uri; only those after it. There need not be a document of it any more.
-        before: a uri; the last ones before it.
+        state: only documents in this state.
+        limit: maximum number of documents; None for all.
+        after: a uri; only documents after it. The document itself need not exist.
+        before: a uri; only the last documents before it.
 
     Raises:
-        UsageError: no such state, or a part that cannot be.
+        UsageError: unknown state, invalid limit, or both `after` and `before` are given.
     """
     check_state(state)
     if after is not None and before is not None:
-        raise UsageError("documents are listed after a uri or before one; give one of them")
+        raise UsageError("documents are listed after a uri or before one; give only one of them")
     check_limit(limit)
     page = Page(limit, after, before, backwards=before is not None)
     added = kb.catalog.added
@@ -87,7 +90,7 @@ def list_documents(
         entries = kb.catalog.ledger.page_within(sql, key, page, state) if key else []
         waiting = []
         if state in (None, "pending"):
-            if len(entries) == limit:  # what is beyond the last one is on another page
+            if len(entries) == limit:  # documents after the last one belong to another page
                 page = page.until(entries[-1].uri)
             waiting = added.waiting_within(sql, kb.namespace, key, page)
     found = [*map(_info, entries), *map(_waiting, waiting)]
@@ -97,7 +100,7 @@ def list_documents(
 
 
 def count_documents(kb: KnowledgeBase) -> dict[str, int]:
-    """How many documents `list_documents` lists in each of `DOCUMENT_STATES`."""
+    """Return the number of documents in each of `DOCUMENT_STATES`, counted as they are listed."""
     with kb.catalog.reading() as sql:
         key = _key_within(sql, kb)
         found = kb.catalog.ledger.counts_within(sql, key) if key else {}
@@ -108,10 +111,10 @@ def count_documents(kb: KnowledgeBase) -> dict[str, int]:
 
 
 def find_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
-    """A document by its id or uri.
+    """Return a document by its id or uri.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: no such document.
     """
     with kb.catalog.reading() as sql:
         key = _key_within(sql, kb)
@@ -125,7 +128,7 @@ def find_document(kb: KnowledgeBase, document: str) -> DocumentInfo:
 
 
 def no_document(kb_id: str, document: str, known: Iterable[str]) -> NotFoundError:
-    """The error for a document that is not among the known ones."""
+    """Return the error for an unknown document, with suggestions from the known ones."""
     hint = did_you_mean(document, known)
     return NotFoundError(f"knowledge base {kb_id!r} has no document {document!r}; {hint}")
 
@@ -133,21 +136,21 @@ def no_document(kb_id: str, document: str, known: Iterable[str]) -> NotFoundErro
 def list_chunks(
     kb: KnowledgeBase, document: str, *, limit: int | None = None, after: int = 0
 ) -> list[ChunkInfo]:
-    """The chunks of a document that searches find, in its order.
+    """List the chunks of a document that searches find, in document order.
 
     Args:
         kb: the knowledge base.
         document: its id or uri.
-        limit: the most; None is all.
-        after: how many of the first ones are left out.
+        limit: maximum number of chunks; None for all.
+        after: number of chunks to skip.
 
     Raises:
-        NotFoundError: there is no document of this id or uri.
-        UsageError: `limit` or `after` cannot be.
+        NotFoundError: no document has this id or uri.
+        UsageError: `limit` or `after` is out of range.
     """
     check_limit(limit)
     if after < 0:
-        raise UsageError(f"after is at least 0, not {after}")
+        raise UsageError(f"after must be at least 0, not {after}")
     uri = find_document(kb, document).uri
     if kb.catalog.ledger.index(kb.namespace, "active") is None:
         return []
@@ -156,25 +159,30 @@ def list_chunks(
 
 
 def check_state(state: str | None) -> None:
-    """
+    """Check that the state is one of `DOCUMENT_STATES`, or None.
+
     Raises:
-        UsageError: no document can be in this state.
+        UsageError: the state is unknown.
     """
     if state is not None and state not in DOCUMENT_STATES:
-        raise UsageError(f"there is no state {state!r}; {did_you_mean(state, DOCUMENT_STATES)}")
+        raise UsageError(f"unknown state {state!r}; {did_you_mean(state, DOCUMENT_STATES)}")
 
 
 def check_limit(limit: int | None) -> None:
-    """
+    """Check that the limit is at least 1, or None.
+
     Raises:
-        UsageError: nothing could be listed.
+        UsageError: the limit is less than 1.
     """
     if limit is not None and limit < 1:
-        raise UsageError(f"limit is at least 1, not {limit}")
+        raise UsageError(f"limit must be at least 1, not {limit}")
 
 
 def index_of(kb: KnowledgeBase) -> IndexEntry | None:
-    """The index in use, else the one that is being built: all documents may have failed so far."""
+    """Return the index in use, or else the one being built.
+
+    The index being built counts because all documents may have failed so far.
+    """
     with kb.catalog.reading() as sql:
         return _index_within(sql, kb)
 
@@ -190,7 +198,7 @@ def _key_within(sql: Sql, kb: KnowledgeBase) -> IndexKey | None:
 
 
 def _waiting(uri: str) -> DocumentInfo:
-    """One that was added, and that no ingest has seen yet."""
+    """Return the entry of an added document that no ingest has seen yet."""
     return DocumentInfo(document_id(uri), uri, "", "pending", "", 0, 0, "added")
 
 

@@ -1,4 +1,4 @@
-"""The ingests that a knowledge base has had."""
+"""List the ingest runs of a knowledge base."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def list_runs(
     namespace: Namespace, catalog: Catalog, limit: int | None = None, before: str | None = None
 ) -> Sequence[RunInfo]:
-    """The runs of a knowledge base, the latest first.
+    """List the runs of a knowledge base, the latest first.
 
     Args:
         namespace: the knowledge base.
-        catalog: where it is kept.
-        limit: the most; None is all.
-        before: the id of a run; only those that began before it.
+        catalog: the catalog that stores it.
+        limit: maximum number of runs; None for all.
+        before: a run's id; only runs that started before that run.
 
     Raises:
-        NotFoundError: there is no run of this id.
+        NotFoundError: no run has this id.
         UsageError: the limit is less than 1.
     """
     check_limit(limit)
@@ -36,10 +36,10 @@ def list_runs(
 
 
 def find_run(namespace: Namespace, catalog: Catalog, run_id: str) -> RunInfo:
-    """A run by its id.
+    """Return a run by its id.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: no such run.
     """
     found = catalog.runs.get(namespace, run_id)
     if found is None:

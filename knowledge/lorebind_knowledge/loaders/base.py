@@ -1,4 +1,4 @@
-"""What a loader gives: a document's decoded text, and what is known of its structure."""
+"""The result of loading: a document's decoded text and its structure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 _LINE_END = re.compile("\n")
 
 MAX_CHARACTERS = 20_000_000
-"""Of one document's text. Formats that pack much into few bytes are refused beyond it."""
+"""Maximum length of a document's text; a small file of a compressed format can hold much more."""
 
 LONGEST_TITLE = 1000
-"""Of a document or heading, in characters. Titles are repeated with passages: what is longer is
-text."""
+"""Maximum length of the title of a document or heading, in characters.
+
+Titles are repeated with passages, so longer ones count as text.
+"""
 
 MOST_HEADINGS = 50_000
-"""Of one document whose text is full of marks. What follows them is text."""
+"""Maximum number of headings per document; headings after these count as text."""
 
 _BLOCK = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading: where it starts, how deep it is (1 is the top), and what it says."""
+    """A heading: its start, its level (1 is the top), and its title."""
 
     start: int
     level: int
@@ -42,7 +44,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """Which part of a transcript's text is said when, in seconds."""
+    """A part of a transcript's text, with the time when it is spoken, in seconds."""
 
     start: int
     end: int
@@ -52,44 +54,44 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part begins that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
+    """The start of a part that citations name: `page 4`, `slide 4`, `sheet Prices, rows 2-40`."""
 
     start: int
     kind: Literal["page", "slide", "cell", "chapter", "sheet"]
     name: int | str
     """Its number, or its title as citations show it.
 
-    The first line of a sheet is its name, each further line a row.
+    For a sheet, the first line of the text is its name, and each further line is a row.
     """
 
 
 @dataclass(frozen=True)
 class LoadedDocument:
-    """A document as text. All offsets count characters of `text`, which is the whole file's."""
+    """A document as text. All offsets count characters of `text`, the text of the whole file."""
 
     text: str
     title: str
     headings: tuple[Heading, ...] = ()
-    """In order of their starts."""
+    """Ordered by start."""
     body_start: int = 0
-    """Where the indexed part begins: after the front matter, where there is one."""
+    """Start of the indexed part: after the front matter, if any."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the document says about itself, for the metadata of all its passages: JSON values."""
+    """The document's own metadata, for all its passages: JSON values."""
     format: str = "text"
-    """What it was read as: `markdown`, `html`, `pdf` and so on, see `registry`."""
+    """The format it was read as: `markdown`, `html`, `pdf` and so on; see `registry`."""
     language: str = ""
-    """Of source code: one of `langchain_text_splitters.Language`, by which it is cut."""
+    """For source code, a member of `langchain_text_splitters.Language`; it decides the splits."""
     places: tuple[Place, ...] = ()
-    """In order of their starts; empty where the format has no parts but lines."""
+    """Ordered by start; empty if the format has no parts except lines."""
     cues: tuple[Cue, ...] = ()
-    """In order of their starts; empty where the format has no times."""
+    """Ordered by start; empty if the format has no times."""
 
     @cached_property
     def _line_ends(self) -> list[int]:
         return [found.start() for found in _LINE_END.finditer(self.text)]
 
     def span(self, start: int, end: int) -> Span:
-        """The span of `text[start:end]`: its lines, and its place or times where there are any."""
+        """Return the span of `text[start:end]`: its lines, and its place and times if known."""
         first, last = self._line(start), self._line(max(start, end - 1))
         known = {**self._place(start, end), **self._times(start, end)}
         return Span(start, end, first, last, **known)
@@ -98,7 +100,7 @@ class LoadedDocument:
         return bisect.bisect_left(self._line_ends, offset) + 1
 
     def _place(self, start: int, end: int) -> dict[str, Any]:
-        """The place that the passage begins in, and the rows of it where it is a sheet."""
+        """Return the place where the passage begins, with its rows for a sheet."""
         after = bisect.bisect_right(self.places, start, key=lambda place: place.start)
         if not after:
             return {}
@@ -116,7 +118,7 @@ class LoadedDocument:
         return {"locator": with_rows(locator, max(first, 1), max(last, 1))}
 
     def _times(self, start: int, end: int) -> dict[str, Any]:
-        """From the first cue that the passage touches to the end of the last."""
+        """Return the time from the first cue that the passage touches to the end of the last."""
         if not self.cues:
             return {}
         first = bisect.bisect_right(self.cues, start, key=lambda cue: cue.end)
@@ -130,7 +132,7 @@ class LoadedDocument:
         }
 
     def heading_path(self, offset: int) -> list[str]:
-        """The titles of the headings that the character stands under, outermost first."""
+        """Return the titles of the headings above the character, outermost first."""
         at = bisect.bisect_right(self.headings, offset, key=lambda heading: heading.start) - 1
         path: list[str] = []
         while at >= 0:
@@ -140,7 +142,7 @@ class LoadedDocument:
 
     @cached_property
     def _parents(self) -> list[int]:
-        """For each heading, which one it stands under; -1 where that is none."""
+        """The index of each heading's parent heading; -1 if it has none."""
         parents: list[int] = []
         path: list[int] = []
         for at, heading in enumerate(self.headings):
@@ -151,31 +153,31 @@ class LoadedDocument:
         return parents
 
 
-@lru_cache(maxsize=64)  # asked for again and again while one document is read
+@lru_cache(maxsize=64)  # called many times for the same document
 def name_of(uri: str) -> PurePosixPath:
-    """The file's name in a path or URL, without the query and fragment of a URL."""
+    """Return the file name in a path or URL, without a URL's query and fragment."""
     if "://" not in uri:
         return PurePosixPath(PurePosixPath(uri).name)
     try:
         parts = urlsplit(uri)
-    except ValueError:  # brackets that hold no IPv6 address
+    except ValueError:  # brackets without an IPv6 address
         return PurePosixPath(PurePosixPath(uri).name)
     return PurePosixPath(PurePosixPath(well_formed(unquote(parts.path))).name or parts.netloc)
 
 
 def title_of(uri: str) -> str:
-    """What a document is called that has no title of its own."""
+    """Return the title for a document that has none of its own."""
     return name_of(uri).stem or uri
 
 
 def as_title(text: str) -> str:
-    """A title on one line; empty where it is too long to be one."""
+    """Return a title in one line; empty if it is too long."""
     title = well_formed(" ".join(text.split()))
     return title if len(title) <= LONGEST_TITLE else ""
 
 
 def well_formed(text: str) -> str:
-    """The text with what no database takes as text replaced: lone surrogates and zero bytes."""
+    """Replace characters that databases do not accept as text: lone surrogates and zero bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -188,7 +190,11 @@ def words(text: str) -> frozenset[str]:
 
 
 def check_length(length: int, uri: str) -> None:
-    """Raise `SourceError` when a text would be longer than `MAX_CHARACTERS`."""
+    """Check the length of a text.
+
+    Raises:
+        SourceError: the text would be longer than `MAX_CHARACTERS`.
+    """
     if length > MAX_CHARACTERS:
         raise SourceError(
             f"{uri}: its text would be longer than {MAX_CHARACTERS:,} characters; "
@@ -197,12 +203,14 @@ def check_length(length: int, uri: str) -> None:
 
 
 def joined(lines: Iterable[str], uri: str, *, separator: str = "\n") -> str:
-    """The lines as one text.
+    """Join lines into one text.
 
     Raises:
-        SourceError: when it would be longer than `MAX_CHARACTERS`.
+        SourceError: the text would be longer than `MAX_CHARACTERS`.
     """
-    blocks: list[str] = []  # of many lines each, which take less memory than the lines
+    blocks: list[
+        str
+    ] = []  # each joins many lines, which takes less memory than a list of the lines
     kept: list[str] = []
     length = joined_length = 0
     for line in lines:

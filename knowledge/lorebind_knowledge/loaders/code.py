@@ -1,4 +1,4 @@
-"""Source code and settings: the whole file, and the language by which it is cut."""
+"""Load source code and settings as a whole file, with the language for chunking."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ _ENDINGS = {
     "": ".bash .bat .clj .css .dart .erl .fs .gradle .graphql .groovy .jl .less .ml .pl .pm .scss "
     ".sh .sql .svelte .tf .vb .vue .zsh",
 }
-"""By the names of `langchain_text_splitters.Language`; those it has no separators for come last."""
+"""Extensions by name of `langchain_text_splitters.Language`.
+
+Extensions of languages that it has no separators for come last.
+"""
 LANGUAGES = {ending: language for language, some in _ENDINGS.items() for ending in some.split()}
 
 
 def language_of(uri: str) -> str:
-    """The language of a file by its ending; empty where it is none, or cut like prose."""
+    """Return the language for a file's extension; empty if there is none, so prose rules apply."""
     return LANGUAGES.get(name_of(uri).suffix.lower(), "")
 
 
 def load_code(text: str, uri: str) -> LoadedDocument:
-    """The title is the file's name with its ending."""
+    """Load source code; the title is the file name with its extension."""
     return LoadedDocument(text, name_of(uri).name or uri, format="code", language=language_of(uri))

@@ -1,4 +1,4 @@
-"""From bytes to characters: which charset a text is written in."""
+"""Decode bytes to text: find the charset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import codecs
 from lorebind_knowledge.errors import SourceError
 from lorebind_knowledge.loaders.base import words
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 comes first, because its little-endian mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -22,8 +22,10 @@ _CHARSETS = words(
     "mac-roman mac-cyrillic cp874 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 "
     "gbk gb18030 big5 euc_jp iso2022_jp shift_jis cp932 euc_kr cp949"
 )
-"""Python's names for the encodings of the web (https://encoding.spec.whatwg.org). Others that
-Python knows are of no use to documents, and some take quadratic time."""
+"""Python's names for the encodings of the web (https://encoding.spec.whatwg.org).
+
+Python's other encodings are not used for documents, and some take quadratic time.
+"""
 
 _AS_THE_WEB_READS = {
     "ascii": "cp1252",
@@ -34,23 +36,26 @@ _AS_THE_WEB_READS = {
     "euc_kr": "cp949",
     "tis-620": "cp874",
 }
-"""Those names stand for a superset of what they once meant."""
+"""The supersets that the web's standard uses for these names."""
 
 _GUESSES = sorted(
     name.replace("-", "_") for name in _CHARSETS if not name.startswith(("utf", "mac"))
 )
 _MOST_LIKELY = "cp1252"
-"""Of charsets that read the bytes about as well: a few accents tell Latin alphabets apart badly."""
+"""The charset preferred over others that fit about as well.
+
+A few accents are not enough to distinguish Latin alphabets.
+"""
 
 
 def decode(data: bytes, uri: str, charset: str = "") -> tuple[str, str]:
-    """The text, without a byte order mark, and the name of its charset.
+    """Return the text, without a byte order mark, and the name of its charset.
 
-    A byte order mark decides; else the declared charset where it is one of the web's and fits;
-    else UTF-8; else the best guess. Line ends stay as they are.
+    A byte order mark decides. Otherwise the declared charset is used, if it is an encoding of the
+    web and fits; then UTF-8; then the best guess. Line ends stay as they are.
 
     Raises:
-        SourceError: when the bytes are not text.
+        SourceError: the bytes are not text.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
@@ -59,7 +64,7 @@ def decode(data: bytes, uri: str, charset: str = "") -> tuple[str, str]:
             except UnicodeDecodeError as error:
                 raise SourceError(
                     f"{uri}: begins with the byte order mark of {name.removesuffix('-sig')}, "
-                    f"but is not: {error.reason} at byte {error.start}"
+                    f"but cannot be decoded: {error.reason} at byte {error.start}"
                 ) from error
             return _without_zeros(text, uri), name.removesuffix("-sig")
     declared = known_charset(charset)
@@ -67,7 +72,7 @@ def decode(data: bytes, uri: str, charset: str = "") -> tuple[str, str]:
         try:
             return _without_zeros(data.decode(declared), uri), declared
         except UnicodeDecodeError:
-            pass  # a wrong declaration is no better than none
+            pass  # a wrong declaration counts as none
     if b"\0" in data:
         raise _binary(uri)
     try:
@@ -77,7 +82,7 @@ def decode(data: bytes, uri: str, charset: str = "") -> tuple[str, str]:
 
 
 def known_charset(name: str) -> str:
-    """Python's name for a declared charset, empty when it is none of the web's."""
+    """Return Python's name for a declared charset; empty if it is not an encoding of the web."""
     try:
         found = codecs.lookup(name.strip().strip("'\"")).name
     except (LookupError, ValueError):
@@ -102,7 +107,7 @@ def _guess(data: bytes, uri: str) -> tuple[str, str]:
         name = codecs.lookup(best.encoding).name
     try:
         return data.decode(name), name
-    except UnicodeDecodeError as error:  # of what is long, samples decide
+    except UnicodeDecodeError as error:  # the guess for a long text is based on samples
         raise _binary(uri) from error
 
 
@@ -113,4 +118,4 @@ def _without_zeros(text: str, uri: str) -> str:
 
 
 def _binary(uri: str) -> SourceError:
-    return SourceError(f"{uri}: looks like a binary file; expected text, best in UTF-8")
+    return SourceError(f"{uri}: looks like a binary file; expected text, preferably in UTF-8")

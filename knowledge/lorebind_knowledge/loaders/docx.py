@@ -1,4 +1,4 @@
-"""DOCX: Word's paragraphs, headings and tables in the order of the document."""
+"""Load DOCX: Word's paragraphs, headings and tables in document order."""
 
 from __future__ import annotations
 
@@ -31,22 +31,25 @@ _MARKS = {
 _SILENT = {
     f"{_W}pPr",
     f"{_W}rPr",
-    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same again
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # repeats the content
 }
 _HEADING_NAME = re.compile(r"(?i)head(?:ing)? ?(?:([1-9])|([a-h]))")
 _TITLE_NAME = re.compile(r"(?i)(?:chapter ?|document ?)?title")
 _CODE_NAME = re.compile(r"(?i).*(?:code|preformatted|listing|source)(?!.*(?:caption|label)).*")
-"""Names of Word's own styles and of publishers': `HeadA` stands under a chapter's title."""
+"""Names of styles of Word and publishers; `HeadA` is one level below a chapter's title."""
 _DEFAULT_TITLE = "Word Document"
-"""What python-docx writes into documents of its own."""
+"""The title that python-docx writes into new documents."""
 
 
 def load_docx(data: bytes, uri: str) -> LoadedDocument:
-    """Headings are told by their styles; list items begin with `- `; table rows read `a | b`.
+    """Load a Word document.
+
+    Headings are recognized by their styles. List items begin with `- `, and table rows have the
+    form `a | b`.
 
     Raises:
-        SourceError: when it is broken, encrypted, or unpacks to too much.
-        MissingDependencyError: when the extra is not installed.
+        SourceError: it is broken, encrypted, or too large when unpacked.
+        MissingDependencyError: the extra is not installed.
     """
     docx = import_extra("docx", extra="docx", purpose=f"reading {uri}")
     with reading_package(data, uri, "Word document"):
@@ -72,9 +75,9 @@ def _assembled(blocks: list[tuple[str, int]], written_title: str, uri: str) -> L
 
 
 def _blocks(document: Any) -> Iterator[tuple[str, int]]:
-    """(text, heading level or 0) of everything that says something.
+    """Yield text and heading level (0 if none) of each block that is not empty.
 
-    Neighbouring list items are one block, and so are neighbouring lines of code.
+    Neighboring list items form one block, as do neighboring lines of code.
     """
     styles = {
         style.get(f"{_W}styleId"): style
@@ -94,7 +97,7 @@ def _blocks(document: Any) -> Iterator[tuple[str, int]]:
 
 
 def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """(text, heading level, kind) of paragraphs and tables; kinds are `item`, `code` or empty."""
+    """Yield text, heading level and kind (`item`, `code` or empty) of paragraphs and tables."""
     for element in _content(document.element.body):
         if element.tag == f"{_W}tbl":
             yield "\n".join(_rows(element)), 0, ""
@@ -106,7 +109,7 @@ def _lines(document: Any, styles: dict[str, Any]) -> Iterator[tuple[str, int, st
 
 
 def _value(parent: Any, tag: str) -> str:
-    """What an element inside another says; empty where there is none."""
+    """Return the value of a child element; empty if there is none."""
     element = parent.find(f"{_W}{tag}") if parent is not None else None
     return str(element.get(f"{_W}val", "")) if element is not None else ""
 
@@ -120,7 +123,7 @@ def _kind(properties: Any, style: Any) -> str:
 
 
 def _content(parent: Any) -> Iterator[Any]:
-    """Paragraphs and tables, those inside content controls and tracked insertions too."""
+    """Yield paragraphs and tables, including those in content controls and tracked insertions."""
     waiting = list(reversed(parent))
     while waiting:
         element = waiting.pop()
@@ -131,7 +134,7 @@ def _content(parent: Any) -> Iterator[Any]:
 
 
 def _style_level(style: Any, styles: dict[str, Any]) -> int:
-    """The level of a heading's style or of one that it is based on; the title's is 1."""
+    """Return a style's heading level, possibly from the style it is based on; 1 for titles."""
     for _ in range(10):  # a style may be based on itself
         if style is None:
             break
@@ -147,13 +150,13 @@ def _style_level(style: Any, styles: dict[str, Any]) -> int:
 
 
 def _outline_level(properties: Any) -> int:
-    """1 to 9, or 0 for body text, which the format writes as 9 after counting from 0."""
+    """Return the level from 1 to 9, or 0 for body text; the format stores 0 to 8 for levels."""
     value = _value(properties, "outlineLvl")
     return int(value) + 1 if value in tuple("012345678") else 0
 
 
 def _rows(table: Any) -> Iterator[str]:
-    """Tables inside cells are read as part of their cell."""
+    """Yield the rows of a table as text; nested tables are part of their cell's text."""
     for row in table.iterchildren(f"{_W}tr"):
         cells = [
             " ".join(" ".join(map(_text, _outermost_paragraphs(cell))).split())
@@ -164,7 +167,10 @@ def _rows(table: Any) -> Iterator[str]:
 
 
 def _outermost_paragraphs(cell: Any) -> Iterator[Any]:
-    """Those of nested tables too; what is in a paragraph's text boxes is part of its text."""
+    """Yield a cell's paragraphs, including those of nested tables.
+
+    A paragraph's text boxes are part of its text.
+    """
     waiting = list(reversed(cell))
     while waiting:
         element = waiting.pop()
@@ -175,7 +181,7 @@ def _outermost_paragraphs(cell: Any) -> Iterator[Any]:
 
 
 def _text(paragraph: Any) -> str:
-    """What a paragraph shows: deleted text is in other elements than `w:t`."""
+    """Return the visible text of a paragraph; deleted text is not in `w:t` elements."""
     parts: list[str] = []
     waiting = list(reversed(paragraph))
     while waiting:

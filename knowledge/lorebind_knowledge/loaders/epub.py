@@ -1,4 +1,4 @@
-"""EPUB: the chapters of a book in their order, each read as the page it is."""
+"""Load EPUB: a book's chapters in order, each read as an HTML page."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 _ENDS_ITSELF = re.compile(r"<([A-Za-z][\w-]*+)([^<>]*)/>")
-"""`<title/>` is an element in XML, and opens one in HTML."""
+"""An empty element in XML, such as `<title/>`, which would be an unclosed start tag in HTML."""
 _BETWEEN_CHAPTERS = "\n\n"
 
 
 def load_epub(data: bytes, uri: str) -> LoadedDocument:
-    """A chapter begins at each top heading of a page; its other headings stand under it.
+    """Load a book.
 
-    What stands before the first is called what the page is, else it has the page's number.
+    A chapter starts at each top-level heading of a page; other headings are below it. Text before
+    a page's first heading has the title of the page, or else its number.
 
     Raises:
-        SourceError: when it is broken, encrypted, or unpacks to too much.
+        SourceError: it is broken, encrypted, or too large when unpacked.
     """
     texts: list[str] = []
     headings: list[Heading] = []
@@ -56,7 +57,7 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
                 known = {title, *(heading.title for heading in page.headings)}
                 name = "" if page.title in known else page.title
                 places.append(Place(start, "chapter", f'"{name}"' if name else number))
-                if name or headings:  # it does not stand under the last chapter
+                if name or headings:  # so that it does not belong to the previous chapter
                     headings.append(Heading(start, 1, name or title or title_of(uri)))
             for one in page.headings:
                 at, level = start + one.start, min(one.level + 1, 9)
@@ -76,7 +77,7 @@ def load_epub(data: bytes, uri: str) -> LoadedDocument:
 
 
 def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
-    """The book's title, and the names of its pages in the order of reading."""
+    """Return the book's title, and the names of its pages in reading order."""
     root = _xml(archive, _CONTAINER).find(".//{*}rootfile")
     package = root.get("full-path", "") if root is not None else ""
     book = _xml(archive, package)
@@ -91,7 +92,7 @@ def _spine(archive: ZipFile, uri: str) -> tuple[str, list[str]]:
         for item in book.iterfind(".//{*}spine/{*}itemref")
         if item.get("idref") in pages
     ]
-    if _ENCRYPTION in archive.NameToInfo:  # where only fonts are, the text can be read
+    if _ENCRYPTION in archive.NameToInfo:  # if only fonts are encrypted, the text can be read
         hidden = _xml(archive, _ENCRYPTION).iterfind(".//{*}CipherReference")
         if not {unquote(one.get("URI", "")) for one in hidden}.isdisjoint(parts):
             raise SourceError(f"{uri}: is encrypted; only its seller's programs can read it")

@@ -1,4 +1,4 @@
-"""The YAML block that may open a Markdown file."""
+"""Read the YAML front matter of a Markdown file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST_BLOCK = 2**16
-"""In characters. What is longer is no front matter but text."""
+"""In characters; longer blocks count as text."""
 
 _BLOCK = re.compile(
     rf"\A---[ \t]*+\r?\n(.{{0,{_LONGEST_BLOCK}}}?)^---[ \t]*+(?:\r?\n|\Z)",
@@ -27,16 +27,16 @@ _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?\
 
 LONGEST_VALUE = 2_000
 _MOST_ENTRIES = 200
-"""Metadata is repeated with each passage; what is longer is content, or an attack."""
+"""Maximum length of a list; metadata is repeated with each passage."""
 
 _RESERVED = {"title", "encoding", *Span.__slots__}
-"""Names that a passage's metadata uses itself, for what a loader found out."""
+"""Names that passages' metadata uses for what a loader found."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without merge keys, whose expansion can grow exponentially.
+    """A YAML loader without merge keys, because their expansion can grow exponentially.
 
-    `12:30` and `1:30:00` are text, as in YAML 1.2, and not the numbers 750 and 5400.
+    It reads `12:30` and `1:30:00` as text, as YAML 1.2 does, instead of 750 and 5400.
     """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -50,22 +50,25 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_front_matter(text: str) -> tuple[dict[Any, Any], int]:
-    """The values and the offset after the block; what is no YAML mapping is part of the text."""
+    """Return the values and the offset after the block.
+
+    A block that is not a YAML mapping is part of the text.
+    """
     found = _BLOCK.match(text)
     if not found:
         return {}, 0
     try:
         values = yaml.load(found[1], _Loader)
-    except Exception:  # beside YAMLError, whatever a wrong tag or deep nesting makes PyYAML raise
+    except Exception:  # PyYAML can raise more than YAMLError for wrong tags or deep nesting
         return {}, 0
     return (values, found.end()) if isinstance(values, dict) else ({}, 0)
 
 
 def flat_values(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """The values that are scalars or lists of scalars, as JSON has them; dates in ISO 8601.
+    """Return the values that are scalars or lists of scalars, as JSON values; dates in ISO 8601.
 
-    Left out are nested values, texts over 2,000 characters, lists over 200 entries, numbers that
-    JSON does not have, and names that the metadata of a passage uses for something else.
+    Omits nested values, strings over 2,000 characters, lists over 200 entries, numbers that JSON
+    does not have, and names that the metadata of passages uses for something else.
     """
     kept: dict[str, Any] = {}
     for name, value in values.items():
@@ -84,10 +87,10 @@ def _scalar(value: object) -> str | int | float | None:
     match value:
         case str() if len(value) <= LONGEST_VALUE:
             return well_formed(value)
-        case int() if -(2**63) <= value < 2**63:  # bool is an int, and stays one
+        case int() if -(2**63) <= value < 2**63:  # includes bool
             return value
         case float() if math.isfinite(value):
             return value
-        case datetime.date():  # datetime is one
+        case datetime.date():  # includes datetime
             return value.isoformat()
     return None

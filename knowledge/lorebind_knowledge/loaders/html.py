@@ -1,4 +1,4 @@
-"""HTML: the main content of a page, as text."""
+"""Load HTML: the main content of a page as text."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 _META_CHARSET = re.compile(rb"<meta[^>]+?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _SNIFFED_BYTES = 1024
-"""Where the standard wants the charset to stand."""
+"""Number of bytes in which the standard expects the charset."""
 
 
 def meta_charset(data: bytes) -> str:
-    """The charset that the page itself declares; empty where it declares none."""
+    """Return the charset that the page declares; empty if there is none."""
     found = _META_CHARSET.search(data[:_SNIFFED_BYTES])
     name = found[1].decode("ascii", "replace") if found else ""
-    # A declaration that can be read byte by byte is not written in UTF-16 (HTML 13.2.3.2).
+    # A page whose declaration is readable byte by byte is not in UTF-16 (HTML 13.2.3.2).
     return "utf-8" if name.lower().startswith("utf-16") else name
 
 
 def load_html(text: str, uri: str) -> LoadedDocument:
-    """Text, headings and title of the page's main content.
+    """Load the text, headings and title of a page's main content.
 
-    The title is the first top heading where the page's title says it too, beside the name of the
-    site; else the page's title; else the first heading; else the file's name.
+    The title is the first top-level heading, if the page's title contains it along with the name of
+    the site; else the page's title; else the first heading; else the file name.
 
     Raises:
-        SourceError: when the page has more elements than are read.
+        SourceError: the page has too many elements.
     """
     body, title = read_tree(text, uri)
     writer = TextWriter(uri)

@@ -1,8 +1,9 @@
-"""Which part of a page is its content, rather than what every page of its site has.
+"""Find the main content of a page, without the parts that all pages of its site share.
 
-Structure is believed first (`main`, `article`, `nav`, roles), then names that authors give
-(`sidebar`, `cookie-banner`), then link density: where most text is links, it is a menu. The last is
-the measure of Kohlschütter et al., Boilerplate Detection using Shallow Text Features (WSDM 2010).
+Structure decides first (`main`, `article`, `nav`, roles), then the names that authors give to
+elements (`sidebar`, `cookie-banner`), then link density: an element whose text is mostly links is a
+menu. Link density is the measure of Kohlschütter et al., Boilerplate Detection using Shallow Text
+Features (WSDM 2010).
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ _NAMES = re.compile(
     )
 )
 _WEAK_NAMES = re.compile(_BOUNDS.format("sidebar|related|promo|banner|overlay|toolbar"))
-"""Given to boxes of content too, whose text is not links."""
+"""Names that are also used for content; they count only if the element has many links."""
 _NAMED = words("div section ul ol dl table p form aside details nav figure td center h6")
 _DENSE = words("div section ul ol dl table tr td center form details p menu")
 _ANCHOR_SIGNS = {"¶", "§", "#", "🔗", "∞", "permalink"}
 
 _FAIR_SHARE = 0.25
-"""Of the page's text, that `main` must hold to be believed."""
+"""Minimum share of the page's text for `main` to be used as the content."""
 _MOST_LINKED = 0.6
 _FEWEST_LINKS = 3
 _SENTENCE = 20
-"""Letters in one piece, beside links, that make a text more than a menu."""
+"""Number of letters in one piece, outside of links, that make an element more than a menu."""
 _LARGEST_NAMED = 0.4
-"""Of the content, that something may hold and still be taken for what its name says."""
+"""Maximum share of the content for an element to be removed because of its name."""
 
 
 def content_of(body: Element) -> list[Element]:
-    """The elements to read, in order, with everything else taken out of them.
+    """Return the elements of the main content, in order, with everything else removed.
 
-    On a page that is nothing but links, the links are the content.
+    On a page that contains only links, the links are the content.
     """
     chosen = _marked_content(body)
     if chosen:
@@ -62,7 +63,7 @@ def content_of(body: Element) -> list[Element]:
 
 
 def _marked_content(body: Element) -> list[Element]:
-    """What the page itself says is its content, where that holds a fair share of the text."""
+    """Return the elements marked as content, if they have a fair share of the text."""
     mains = [e for e in body.elements() if e.tag == "main" or e.attributes.get("role") == "main"]
     main = max(mains, key=lambda element: element.letters, default=None)
     if main is not None and main.letters >= body.letters * _FAIR_SHARE and main.letters:
@@ -89,7 +90,7 @@ def _largest_article(root: Element) -> Element | None:
 
 
 def _boilerplate(root: Element, *, marked: bool) -> Callable[[Element], bool]:
-    """The test for what is no content; inside marked content, lists of links are content."""
+    """Return a test for boilerplate; in marked content, lists of links are content."""
     total = root.letters
 
     def is_boilerplate(element: Element) -> bool:
@@ -124,10 +125,12 @@ def _is_menu(element: Element, density: float) -> bool:
 
 
 def _without(root: Element, is_boilerplate: Callable[[Element], bool]) -> Element:
-    """The tree without what the test is true of; parts of which all is kept are the same."""
+    """Return the tree without elements that pass the test; unchanged parts are not copied."""
     children: list[Element | str] = []
     for child in root.children:
-        if isinstance(child, str) or child.tag == "pre":  # a highlighter has comments too
+        if (
+            isinstance(child, str) or child.tag == "pre"
+        ):  # names such as `comment` mark highlighted code here
             children.append(child)
         elif not is_boilerplate(child):
             children.append(_without(child, is_boilerplate))

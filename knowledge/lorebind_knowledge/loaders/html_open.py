@@ -1,10 +1,10 @@
-"""Which elements of a page are open, told from its tags.
+"""Track the open elements of a page while its tags are read.
 
-Elements begin and end as HTML 13.2.6 has it, but that one which is not closed ends with the element
-around it, and is not opened again behind that. Parsers that keep to the letter look through the
-open elements at most tags, and open formatting again in each block: four mebibytes of `<div>` keep
-one busy for half an hour, twenty kilobytes of `<b>` and `<p>` take gigabytes, and none has a limit.
-Here a tag takes the same time wherever it stands.
+Elements begin and end as in HTML 13.2.6, with one exception: an unclosed element ends with its
+parent, and is not reopened after it. Parsers that follow the standard exactly search the open
+elements at most tags, and reopen formatting elements in each block. Without a limit, 4 MiB of
+`<div>` keep them busy for half an hour, and 20 kB of `<b>` and `<p>` take gigabytes. Here, each tag
+takes constant time, wherever it is.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ _FOREIGN = words("svg template select noscript")
 _SCOPES = _FOREIGN | words("table td caption object applet marquee foreignobject desc")
 _SPECIAL = _BLOCKS | _ITEMS | _SCOPES | words("button tr tbody")
 _IN_SCOPE = _SPECIAL | words("a label canvas audio video map datalist title")
-"""What ends all that is open inside it. Other elements end only where no special one is open."""
+"""Elements whose end tag closes all elements that are open inside.
+
+Other elements end only if no special element is open inside.
+"""
 _ENDS_PARAGRAPH = _BLOCKS | words("li dd dt hr table")
 
 _SAME = dict.fromkeys(_HEADINGS, "h1") | {
     "th": "td", "thead": "tbody", "tfoot": "tbody", "dt": "dd", "optgroup": "option", "rp": "rt",
 }  # fmt: skip
-"""Elements of which one ends where the other does."""
+"""Elements that count as another kind: each ends where an element of that kind would."""
 _BY_THEMSELVES = words("h1 option rt")
-"""Each ends where the next begins, if nothing else is open inside it."""
+"""Elements that end where the next one begins, if nothing else is open inside."""
 _ROWS: dict[str, tuple[str, ...]] = {
     "caption": (), "tbody": (), "tr": ("tbody",), "td": ("tbody", "tr"),
 }  # fmt: skip
-"""The parts of a table, and what they stand in."""
+"""The parts of a table, each with the elements around it."""
 
 _BARRIERS = {
     "scope": _SCOPES,
@@ -57,10 +60,10 @@ _BARRIERS = {
 
 
 class OpenElements(Generic[T]):
-    """A stack of elements that knows where the last of each kind stands in it.
+    """A stack of open elements that knows the position of the last element of each kind.
 
     Args:
-        root: what stands for the page's body, which never ends.
+        root: represents the page's body, which never ends.
     """
 
     def __init__(self, root: T) -> None:
@@ -70,7 +73,7 @@ class OpenElements(Generic[T]):
 
     @property
     def name(self) -> str:
-        """The innermost element's name, as that of the kind that it belongs to."""
+        """Name of the innermost element, or of the kind that it belongs to."""
         return self._names[-1]
 
     @property
@@ -83,25 +86,25 @@ class OpenElements(Generic[T]):
 
     @property
     def is_between_cells(self) -> bool:
-        """Whether a table is open in which only its parts may stand."""
+        """Whether a table is open in a position where only its parts are allowed."""
         return self._names[-1] in ("table", "tbody", "tr")
 
     @property
     def is_foreign(self) -> bool:
-        """Whether a drawing or a formula is open, in which elements may end themselves."""
+        """Whether a drawing or formula is open, in which empty-element tags are allowed."""
         return self._last("svg") > 0 or self._last("math") > 0
 
     def is_outside(self, name: str) -> bool:
-        """Whether an element that begins now stands before the table around it."""
+        """Return whether an element that begins now is moved before the enclosing table."""
         return self.is_between_cells and _SAME.get(name, name) not in _ROWS
 
     def around_table(self) -> tuple[T, T]:
-        """The element that the innermost table stands in, and the table."""
+        """Return the parent of the innermost table, and the table."""
         table = self._last("table")
         return self._elements[table - 1], self._elements[table]
 
     def make_room(self, name: str) -> bool:
-        """End what ends where such an element begins; False where it cannot begin."""
+        """End the elements that a start tag closes; return False if the new one may not begin."""
         kind = _SAME.get(name, name)
         if kind in _PAGE or (kind == "form" and self.is_between_cells):
             return False
@@ -141,7 +144,7 @@ class OpenElements(Generic[T]):
         self._elements.append(element)
 
     def end(self, name: str) -> bool:
-        """End the innermost element of the name with all that is in it; False if there is none."""
+        """End the innermost element of this name with its content; return False if none is open."""
         kind = _SAME.get(name, name)
         if kind in _FOREIGN or kind == "table":
             barrier = 0

@@ -1,4 +1,4 @@
-"""`preprocess.remove_html`: Markdown and text without the HTML that is written into them."""
+"""Implement `preprocess.remove_html`: remove HTML from Markdown and text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAG = re.compile(
     r"<(/?)([A-Za-z][A-Za-z0-9-]*+)"
     r"(?:\s++[A-Za-z_:@][\w.:@-]*+(?:\s*+=\s*+(?:[^\s\"'=<>`]++|'[^'<]*+'|\"[^\"<]*+\"))?+)*+\s*+(/?)>"
 )
-"""CommonMark 6.6; a `<` inside quotes ends it, so that none is read far beyond its line."""
+"""CommonMark 6.6, except that a `<` in quotes ends a tag, so no search goes far."""
 _CLOSED = re.compile(r"</([A-Za-z][A-Za-z0-9-]*+)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _MARK = re.compile(r"<!--|<(?=[A-Za-z/])|&|`+|\\[<&`]")
@@ -42,16 +42,16 @@ _KNOWN = _INLINE | words(
 
 
 def without_html(document: LoadedDocument) -> LoadedDocument:
-    """The document without tags and comments, and with entities as the characters they stand for.
+    """Return the document without tags and comments, and with entities decoded.
 
-    Scripts and styles go with what is in them. Code, in fences or ticks, stays as it is, and so
-    does what only looks like a tag: `List<String>`, `<your-name>`. No line break is taken out, so
-    lines count as before. Documents of other formats come back unchanged.
+    Scripts and styles are removed with their content. Code, in fences or backticks, stays as it is,
+    and so does text that only looks like a tag: `List<String>`, `<your-name>`. Line breaks are
+    kept, so line numbers stay the same. Documents of other formats are returned unchanged.
     """
     if document.format not in _MAY_HOLD_HTML:
         return document
     text = io.StringIO()
-    position = shift = 0  # how far what follows has moved
+    position = shift = 0  # shift: change of the offsets after `position`
     headings: list[Heading] = []
     waiting = iter(document.headings)
     heading = next(waiting, None)
@@ -60,7 +60,7 @@ def without_html(document: LoadedDocument) -> LoadedDocument:
             headings.append(_moved(heading, shift))
             heading = next(waiting, None)
         while heading and heading.start < end:
-            heading = next(waiting, None)  # it stood in a comment
+            heading = next(waiting, None)  # it was in a comment
         text.write(document.text[position:start])
         text.write(replacement)
         shift += len(replacement) - (end - start)
@@ -78,7 +78,7 @@ def _moved(heading: Heading, shift: int) -> Heading:
 
 
 def _edits(text: str, start: int) -> Iterator[tuple[int, int, str]]:
-    """(start, end, replacement) of everything to take out, in order."""
+    """Yield start, end and replacement of each part to remove, in order."""
     closed = {name.lower() for name in _CLOSED.findall(text, start)}
     for first, last in outside_fences(text, start):
         yield from _edits_between(text, first, last, closed)
@@ -88,7 +88,9 @@ def _edits_between(
     text: str, position: int, end: int, closed: set[str]
 ) -> Iterator[tuple[int, int, str]]:
     code = InlineCode(text, position, end)
-    missing: set[str] = set()  # what was looked for up to the end once, and is not there
+    missing: set[str] = (
+        set()
+    )  # marks that do not occur up to the end, so they are searched for only once
     while mark := _MARK.search(text, position, end):
         position = mark.end()
         if mark[0][0] == "`":
@@ -116,7 +118,7 @@ def _edits_between(
 
 
 def _in_place_of(text: str, start: int, end: int, name: str) -> str:
-    """Line breaks stay, and between words that a block kept apart there is a space."""
+    """Return the replacement: its line breaks, or a space between words that a block separated."""
     breaks = _line_breaks(text, start, end)
     glues = start > 0 and not text[start - 1].isspace() and not text[end : end + 1].isspace()
     return breaks or (" " if glues and name not in _INLINE and end < len(text) else "")
@@ -127,7 +129,7 @@ def _line_breaks(text: str, start: int, end: int) -> str:
 
 
 def _find(mark: str, text: str, start: int, end: int, missing: set[str]) -> int:
-    """Where the mark ends, in either case, or -1; what is missing is looked for only once."""
+    """Return the end of the mark, in any case, or -1; a missing mark is searched for only once."""
     if mark in missing:
         return -1
     found = re.compile(re.escape(mark), re.IGNORECASE).search(text, start, end)

@@ -1,4 +1,4 @@
-"""A page's content as lines of text, as a reader sees them: blocks, list items, table rows."""
+"""Write a page's content as lines of text: blocks, list items, table rows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _BREAK = "\n"
 
 
 class TextWriter:
-    """Writes elements one after another; `text` and `headings` are what came of it.
+    """A writer of elements, one after another; the results are `text` and `headings`.
 
     Raises:
-        SourceError: when the text would be longer than `MAX_CHARACTERS`.
+        SourceError: the text would be longer than `MAX_CHARACTERS`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -36,9 +36,9 @@ class TextWriter:
         self._length = 0
         self._inline: list[str] = []
         self._gap = 0
-        """How many line ends must stand before the next text."""
+        """Number of line ends before the next text."""
         self._lists: list[int] = []
-        """For each list around: the number of its next item, 0 where items have none."""
+        """For each enclosing list, the number of its next item, or 0 if items are not numbered."""
         self._marker = ""
 
     @property
@@ -47,7 +47,7 @@ class TextWriter:
         return "".join(self._parts)
 
     def write(self, element: Element) -> None:
-        """One element with all that it holds."""
+        """Write an element with its content."""
         tag = element.tag
         if _HEADING.fullmatch(tag):
             self._heading(element, int(tag[1]))
@@ -126,7 +126,7 @@ class TextWriter:
         self._end_block(2)
 
     def _end_block(self, gap: int) -> None:
-        """Write the text collected so far; the next begins `gap` line ends later."""
+        """Write the text collected so far; the next text follows after `gap` line ends."""
         lines = "".join(self._inline).split(_BREAK)
         self._inline.clear()
         if block := "\n".join(kept for line in lines if (kept := " ".join(line.split()))):
@@ -148,22 +148,22 @@ class TextWriter:
 
 
 def _is_data(table: Element) -> bool:
-    """Whether rows and columns mean something; else the table only arranges the page."""
+    """Return whether a table contains data, rather than arranging the page."""
     if table.attributes.get("role") in ("presentation", "none"):
         return False
     if any(element.tag in _INSIDE_LAYOUT for element in table.elements()):
-        return False  # and with no table inside, no cell is in another
+        return False  # without nested tables, each cell belongs to this table
     return not any(element.tag == "td" and _is_long(element) for element in table.elements())
 
 
 def _is_long(cell: Element) -> bool:
-    """Whether a cell holds several paragraphs, rather than a value."""
+    """Return whether a cell contains several paragraphs rather than a value."""
     blocks = sum(element.tag in ("p", "li", "div", "dt") for element in cell.elements())
     return blocks > 1 and len(_flat(cell)) > _LONGEST_VALUE
 
 
 def _flat(element: Element) -> str:
-    """An element's text in one line, words of neighbouring blocks apart."""
+    """Return an element's text in one line, with spaces between blocks."""
     return " ".join("".join(_spaced(element)).split())
 
 

@@ -1,4 +1,4 @@
-"""A page's markup as tags and texts, in time that grows with its length alone."""
+"""Split a page's markup into tags and texts, in linear time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lorebind_knowledge.loaders.base import words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# HTML 13.2.5. A quotation mark is one only behind an equals sign; elsewhere it is part of a name.
+# HTML 13.2.5. A quotation mark only quotes after an equals sign; elsewhere it is part of a name.
 _NAME = r"[^ \t\n\f\r/>][^ \t\n\f\r/>=]*+"
 _VALUE = r"""[ \t\n\f\r]*+(?:"[^"]*+"|'[^']*+'|[^ \t\n\f\r>"'][^ \t\n\f\r>]*+|(?=>|\Z))"""
 _ATTRIBUTE = rf"{_NAME}(?:[ \t\n\f\r]*+={_VALUE})?+"
 _TOKEN = re.compile(
     rf"<(/?)([a-zA-Z][^ \t\n\f\r/>]*+)((?:[ \t\n\f\r/]++|{_ATTRIBUTE})*+)>"
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))"
-    r"|<(?:[!?]|/[^a-zA-Z])[^>]*+>?"  # a doctype, an instruction, or a comment gone wrong
-    r"|(<)/?[a-zA-Z]",  # a tag without end
+    r"|<(?:[!?]|/[^a-zA-Z])[^>]*+>?"  # a doctype, an instruction, or a malformed comment
+    r"|(<)/?[a-zA-Z]",  # an unclosed tag
     re.DOTALL,
 )
 _READ_ATTRIBUTE = re.compile(rf"({_NAME})(?:[ \t\n\f\r]*+=({_VALUE}))?+")
@@ -34,25 +34,25 @@ _NONE: Mapping[str, str] = {}
 
 
 class Tag(NamedTuple):
-    """A tag, of the element's name in lower case."""
+    """A tag, with the element's name in lower case."""
 
     name: str
     is_end: bool
     is_empty: bool
-    """Whether it says that it ends itself: `<path/>`."""
+    """Whether it is an empty-element tag: `<path/>`."""
     attributes: Mapping[str, str]
-    """Those of them that somebody asks for, by their names in lower case."""
+    """The attributes that are used, by lower-case name."""
 
 
 def tokens(markup: str) -> Iterator[Tag | str]:
-    """Tags and texts in the order of the page, with entities as the characters they stand for."""
+    """Yield tags and texts in page order, with entities decoded."""
     position = 0
     while found := _TOKEN.search(markup, position):
         if found.start() > position:
             yield html.unescape(markup[position : found.start()])
         position = found.end()
         slash, name, rest, broken = found.groups()
-        if broken:  # no parser reads on behind it
+        if broken:  # no parser continues after it
             return
         if not name:
             continue
@@ -79,7 +79,7 @@ def _attributes(written: str) -> Mapping[str, str]:
 
 
 def _end_of_raw(markup: str, name: str, start: int) -> int:
-    """Where the end tag stands, or the end of the page where there is none."""
+    """Return the start of the end tag, or the end of the page if there is none."""
     if name == "script":
         return _end_of_script(markup, start)
     found = _end_tag(name).search(markup, start)
@@ -92,14 +92,14 @@ def _end_tag(name: str) -> re.Pattern[str]:
 
 
 def _end_of_script(markup: str, start: int) -> int:
-    """The same of a script: one that is in a comment may write scripts itself."""
+    """Return the same for a script; in a comment, a script may contain script tags."""
     in_comment = in_script = False
     position = start
     while found := _SCRIPT.search(markup, position):
         position = found.end()
         if found[0] == "<!--":
             in_comment = True
-            position -= 2  # `<!-->` is a whole comment
+            position -= 2  # `<!-->` is a complete comment
         elif found[0] == "-->":
             in_comment = in_script = False
         elif not found[1]:

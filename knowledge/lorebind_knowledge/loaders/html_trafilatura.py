@@ -1,6 +1,6 @@
-"""HTML as trafilatura reads it: the article of a page of news or of a blog.
+"""Load HTML with trafilatura, which extracts the article of a news or blog page.
 
-See `preprocess.html.extractor`. Hostile pages make the library take much time and memory.
+See `preprocess.html.extractor`. Hostile pages can make the library use much time and memory.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from lorebind_knowledge.loaders.base import LoadedDocument
 
 _EMPTY = re.compile(r"<(?!br/)(\w+)/>")
-"""An empty element as XML has it. In HTML it is a start tag alone."""
+"""An empty element in XML; in HTML it would be only a start tag."""
 _INLINE_CODE = re.compile(r"<pre>((?:(?!</?pre>)[^\n])*)</pre>")
-"""The library writes `pre` for any code, also for a name within a sentence."""
+"""Code within a sentence; the library writes `pre` for all code."""
 
 
 def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
-    """Text and headings of the page's article, without the comments of its readers.
+    """Load the text and headings of a page's article, without reader comments.
 
-    Where the library finds no article, they are those of `load_html`. The title always is.
+    If the library finds no article, the text and headings are those of `load_html`. The title
+    always is.
 
     Args:
         data: the name of the page's charset, a line end, and the page in UTF-8.
         uri: its path or URL.
 
     Raises:
-        SourceError: as of `load_html`, or because the library fails.
+        SourceError: as in `load_html`, or the library fails.
         MissingDependencyError: the extra `html` is not installed.
     """
     encoding, _, page = data.decode().partition("\n")
@@ -49,7 +50,7 @@ def load_with_trafilatura(data: bytes, uri: str) -> LoadedDocument:
 
 
 def trafilatura_version() -> str:
-    """Of the installed library; empty where there is none."""
+    """Return the version of the installed library; empty if it is not installed."""
     try:
         return importlib.metadata.version("trafilatura")
     except importlib.metadata.PackageNotFoundError:
@@ -57,13 +58,16 @@ def trafilatura_version() -> str:
 
 
 def _article(page: str, uri: str) -> str:
-    """As simple HTML: its Markdown has backslashes in names of code, which searches would miss."""
+    """Return the article as simple HTML.
+
+    The library's Markdown has backslashes in names of code, which searches would miss.
+    """
     trafilatura = import_extra("trafilatura", extra="html", purpose=f"reading {uri}")
     try:
         found = trafilatura.extract(page, output_format="html", include_comments=False)
     except MemoryError:
         raise
-    except Exception as error:  # the page decides what a parser raises
+    except Exception as error:  # a page can make a parser raise anything
         raise SourceError(
             f"{uri}: trafilatura cannot read it: {type(error).__name__}: {error}"
         ) from error

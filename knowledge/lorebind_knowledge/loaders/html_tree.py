@@ -1,4 +1,4 @@
-"""A page as a tree of what can be read: elements, their attributes, and how much text they hold."""
+"""Parse a page into a tree of readable elements, with the amount of text in each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lorebind_knowledge.loaders.html_tokens import Tag
 
 MAX_ELEMENTS = 500_000
-"""Of a page: each takes a few hundred bytes. Long pages of much markup have a tenth."""
+"""Maximum per page. Each takes a few hundred bytes; long pages have a tenth of this."""
 
 _DEEPEST = 150
-"""Elements below that are read as part of the one above, so that a recursion can follow."""
+"""Maximum depth; deeper elements are merged into their parent, which limits recursion."""
 
 _UNREAD = words(
     "script style noscript template svg iframe object embed applet canvas audio video map "
@@ -32,28 +32,28 @@ _NONE: Mapping[str, str] = {}
 
 @dataclass(slots=True)
 class Element:
-    """An element with what it holds, in order."""
+    """An element with its content, in order."""
 
     tag: str
     attributes: Mapping[str, str]
     children: list[Element | str] = field(default_factory=list)
     letters: int = 0
-    """Characters of its text, without white space."""
+    """Number of characters of its text, without white space."""
     linked: int = 0
-    """Those of them that are inside links."""
+    """Number of these characters that are inside links."""
     links: int = 0
     longest: int = 0
-    """Letters of its longest piece of text outside links: of a menu's, no sentence."""
+    """Letters of its longest piece of text outside links; in a menu it is short."""
     titles: int = 0
-    """Headings of the first level inside it."""
+    """Number of first-level headings inside it."""
 
     @property
     def names(self) -> str:
-        """Its class and id, which say what authors think it is."""
+        """Its class and id, which describe its purpose."""
         return f"{self.attributes.get('class', '')} {self.attributes.get('id', '')}".lower()
 
     def elements(self) -> Iterator[Element]:
-        """The elements inside, in the order of the document."""
+        """Yield all elements inside it, in document order."""
         waiting = self._inside()
         while waiting:
             element = waiting.pop()
@@ -65,10 +65,10 @@ class Element:
 
 
 def read_tree(markup: str, uri: str) -> tuple[Element, str]:
-    """The body, without what is not text and what is hidden, and the page's title.
+    """Return the body, without hidden elements and those that are not text, and the page's title.
 
     Raises:
-        SourceError: when it has more than `MAX_ELEMENTS`.
+        SourceError: the page has more than `MAX_ELEMENTS` elements.
     """
     tree = _Tree(uri)
     for token in tokens(markup):
@@ -83,7 +83,7 @@ def read_tree(markup: str, uri: str) -> tuple[Element, str]:
 
 
 class _Tree:
-    """The tree while it grows. `None` stands for elements that are not read."""
+    """The tree under construction. `None` represents elements that are not read."""
 
     def __init__(self, uri: str) -> None:
         self.body = Element("body", _NONE)
@@ -115,7 +115,7 @@ class _Tree:
 
     def end(self, tag: Tag) -> None:
         if not self._open.end(tag.name) and tag.name in ("p", "br"):
-            self._add(tag.name, _NONE)  # as the standard has it
+            self._add(tag.name, _NONE)  # as the standard requires
             self._open.end(tag.name)
 
     def _add(self, name: str, attributes: Mapping[str, str], *, is_empty: bool = False) -> None:
@@ -136,7 +136,7 @@ class _Tree:
             self._open.start(name, element)
 
     def _insert(self, child: Element | str, *, before_table: bool) -> Element | None:
-        """Put it where the next thing stands; returns what it is in, None if that is not read."""
+        """Insert a child at the current position and return its parent, or None if unread."""
         if not before_table:
             if parent := self._open.element:
                 parent.children.append(child)
@@ -149,7 +149,7 @@ class _Tree:
 
 
 def _measure(root: Element) -> None:
-    """Add to each element what is inside it."""
+    """Add the measures of each element's content."""
     for element in root.children:
         if isinstance(element, str):
             continue
@@ -164,7 +164,7 @@ def _measure(root: Element) -> None:
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
-    """Not shown to anybody; the panels behind a tab are hidden only until it is chosen."""
+    """Return whether an element is hidden; panels of unselected tabs do not count as hidden."""
     if not attributes or attributes.get("role") == "tabpanel":
         return False
     if "hidden" in attributes and attributes["hidden"] != "until-found":

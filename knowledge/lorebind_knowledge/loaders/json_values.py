@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: every value beside the path that leads to it."""
+"""Load JSON and JSON Lines: each value with its path."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_KEY = 200
-"""A key stands in the path of all that is below it."""
+"""In characters; a key is part of the paths of all values below it."""
 _LONGEST_PATH = 2000
-"""Of a longer path only the end is said."""
+"""In characters; only the end of a longer path is written."""
 
 
 def load_json(text: str, uri: str) -> LoadedDocument:
-    """One `path: value` line for each value: `servers[0].name: alpha`.
+    """Load JSON with one line per value: `servers[0].name: alpha`.
 
-    The title is the top object's `title`, else the file's name.
+    The title is the `title` of the top-level object, or else the file name.
     """
     value = parsed_json(text, uri)
     title = value.get("title") if isinstance(value, dict) else None
@@ -37,8 +37,8 @@ def load_json(text: str, uri: str) -> LoadedDocument:
 
 
 def load_json_lines(text: str, uri: str) -> LoadedDocument:
-    """The pairs of each line's value side by side, so that lines are those of the file."""
-    # Not splitlines: strings may hold other line separators, such as U+2028.
+    """Load JSON Lines: each line has all values of that line, so line numbers match the file."""
+    # Not splitlines: strings may contain other line separators, such as U+2028.
     lines = (
         " | ".join(" ".join(pair.split()) for pair in _pairs(parsed_json(line, uri, number)))
         if line.strip()
@@ -49,15 +49,15 @@ def load_json_lines(text: str, uri: str) -> LoadedDocument:
 
 
 def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
-    """The value of a text.
+    """Parse JSON.
 
     Args:
-        text: the whole document or one line of it.
+        text: the whole document, or one line of it.
         uri: the document, for messages.
-        number: of the line.
+        number: the line number, if it is one line.
 
     Raises:
-        SourceError: when it is not JSON, or nested too deeply.
+        SourceError: it is not JSON, is nested too deeply, or has a number that is too long.
     """
     try:
         return json.loads(text)
@@ -65,14 +65,14 @@ def parsed_json(text: str, uri: str, number: int | None = None) -> Any:
         place = f"line {number or error.lineno}, column {error.colno}"
         raise SourceError(f"{uri}: {place}: not JSON: {error.msg}") from error
     except RecursionError as error:
-        raise SourceError(f"{uri}: nested too deeply to be read as JSON") from error
-    except ValueError as error:  # an integer of more digits than Python converts
+        raise SourceError(f"{uri}: is nested too deeply to be read as JSON") from error
+    except ValueError as error:  # Python limits the digits of integers
         place = f"line {number}: " if number else ""
         raise SourceError(f"{uri}: {place}a number is too long") from error
 
 
 def _pairs(value: Any) -> Iterator[str]:
-    """`path: value` of every value that holds no others, in the order of the file."""
+    """Yield `path: value` for each value without children, in file order."""
     levels = [iter([("", value)])]
     while levels:
         for path, entry in levels[-1]:

@@ -1,4 +1,4 @@
-"""Mail: who wrote to whom and when, the texts, attached mails, and the names of attachments."""
+"""Load mail: sender, recipients, date, texts, attached mails, and names of attachments."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _HEADERS = ("From", "To", "Date")
 _TEXTS = ("text/plain", "text/html")
 _MOST_LEVELS = 5
-"""Of mails within mails; those that are deeper are named."""
+"""Maximum nesting of attached mails; of deeper ones only the names are written."""
 
 
 def load_mail(data: bytes, uri: str) -> LoadedDocument:
-    """The title is the subject. Of an HTML mail without plain text, the page's text is read.
+    """Load a mail; the title is its subject. HTML is read if there is no plain text.
 
     Raises:
-        SourceError: when it has no headers, or its text cannot be read.
+        SourceError: it has no headers, or its text cannot be read.
     """
     try:
         mail = email.message_from_bytes(
@@ -48,7 +48,7 @@ def load_mail(data: bytes, uri: str) -> LoadedDocument:
             headers["Date"] = date.datetime.isoformat() if date.datetime else str(date)
     except (SourceError, MemoryError):
         raise
-    except Exception as error:  # hostile headers make the parser raise anything
+    except Exception as error:  # hostile headers can make the parser raise anything
         raise SourceError(f"{uri}: a broken mail: {type(error).__name__}: {error}") from error
     said = {name.lower(): _shortened(value) for name, value in headers.items() if value}
     return LoadedDocument(
@@ -68,12 +68,12 @@ def _shortened(value: str) -> str:
 
 
 def _blocks(mail: MIMEPart, names: Sequence[str], uri: str, level: int) -> Iterator[str]:
-    """The headers, the texts and the mails within it in their order, then what is attached."""
+    """Yield the headers, the texts and attached mails in order, then the attachments' names."""
     headers = ((name, _header(mail, name)) for name in names)
     yield "\n".join(f"{name}: {value}" for name, value in headers if value)
     attached: list[str] = []
     for part in _leaves(mail, attached):
-        inner = next(part.iter_parts(), None)  # of a mail that is attached
+        inner = next(part.iter_parts(), None)  # the content of an attached mail
         if inner is not None and inner.keys() and level < _MOST_LEVELS:
             yield from _blocks(inner, (*_HEADERS, "Subject"), uri, level + 1)
         elif part.is_attachment() or part.get_content_type() not in _TEXTS:
@@ -84,7 +84,10 @@ def _blocks(mail: MIMEPart, names: Sequence[str], uri: str, level: int) -> Itera
 
 
 def _leaves(part: MIMEPart, attached: list[str]) -> Iterator[MIMEPart]:
-    """The parts that are not made of parts: of alternatives those of one, of pages no pictures."""
+    """Yield the parts that do not consist of other parts.
+
+    Of alternatives, one is chosen. Pictures of HTML pages are omitted.
+    """
     if part.get_content_maintype() != "multipart":
         yield part
         return

@@ -1,4 +1,4 @@
-"""Markdown: front matter, title and headings; the text itself stays as it was written."""
+"""Load Markdown: front matter, title and headings; the text is kept as written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARKUP = re.compile(r"(`++)(.+?)(?<!`)\1(?!`)|[*`]+|</?[A-Za-z][^<>]*>")
 
 
 def load_markdown(text: str, uri: str) -> LoadedDocument:
-    """The title is the front matter's, else the first heading's, else the file's name."""
+    """Load Markdown; the title is that of the front matter, the first heading, or the file name."""
     values, body_start = read_front_matter(text)
     headings = tuple(islice(headings_of(text, body_start), MOST_HEADINGS))
     title = values.get("title")
@@ -50,7 +50,7 @@ def load_markdown(text: str, uri: str) -> LoadedDocument:
 
 def headings_of(text: str, start: int) -> Iterator[Heading]:
     fence = ""
-    above: int | None = None  # where a paragraph starts that an underline would make a heading
+    above: int | None = None  # start of the paragraph that an underline would make a heading
     for line in _LINE.finditer(text, start):
         content = line[0].rstrip("\r\n")
         mark = _FENCE.match(content)
@@ -74,12 +74,14 @@ def headings_of(text: str, start: int) -> Iterator[Heading]:
 
 
 def _plain(title: str) -> str:
-    """A heading without its attribute list (`{ #anchor }`) and inline markup.
+    """Return a heading without its attribute list (`{ #anchor }`) and inline markup.
 
-    What is too long for a title is no heading, and costs no time.
+    Returns an empty string if it is too long for a title, which also limits the time.
     """
     if len(title) > LONGEST_TITLE:
         return ""
     title = _ATTRIBUTES.sub("", " ".join(title.split()))
-    title = _LINK.sub(r"\1", _LINK.sub(r"\1", title))  # twice: an image may be a link's text
+    title = _LINK.sub(
+        r"\1", _LINK.sub(r"\1", title)
+    )  # twice, because the text of a link may be an image
     return _MARKUP.sub(lambda found: found[2] or "", title).strip()

@@ -1,4 +1,4 @@
-"""Where Markdown is code, in which tags are no tags: fenced blocks, and runs of ticks."""
+"""Find code in Markdown, where tags do not count: fenced blocks and backticks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
 def outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """The stretches of text between fenced blocks of code."""
+    """Yield the start and end of each part of the text outside of fenced code blocks."""
     fence = ""
     for mark in _FENCE.finditer(text, start):
         if fence:
@@ -30,7 +30,7 @@ def outside_fences(text: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 class InlineCode:
-    """Inline code: a run of ticks up to the next run of the same length in the paragraph."""
+    """Inline code: from a run of backticks to the next equal run in the same paragraph."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self._runs: dict[int, list[int]] = defaultdict(list)
@@ -39,7 +39,7 @@ class InlineCode:
         self._blank_lines = [blank.start() for blank in _BLANK_LINE.finditer(text, start, end)]
 
     def end(self, start: int, after: int) -> int:
-        """Where the code ends that the run of ticks opens, or the run's own end if it does not."""
+        """Return the end of the code that a run of backticks opens, or else of the run."""
         runs = self._runs[after - start]
         following = bisect.bisect_right(runs, start)
         blank = bisect.bisect_left(self._blank_lines, after)

@@ -1,4 +1,4 @@
-"""reStructuredText, AsciiDoc and LaTeX: titles and headings; the text stays as it was written."""
+"""Load reStructuredText, AsciiDoc and LaTeX: title and headings; the text is kept as written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1*+\s*+$")
 _ASCIIDOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
 _ASCIIDOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|/{4,}|\+{4,}|={4,}|`{3,})\s*+$")
 _TEX_HEADING = re.compile(
-    r"\\[\\%]|%[^\n]*+"  # a line break, a percent sign and a comment are none
+    r"\\[\\%]|%[^\n]*+"  # skip line breaks, percent signs and comments
     r"|(?:^[ \t]++)?+\\(part|chapter|(?:sub){0,2}section|(?:sub)?paragraph|title)\*?"
     r"(?:\[[^\[\]\n]*+\])?+\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)\}",
     re.MULTILINE,
@@ -40,17 +40,17 @@ _TEX_MARKUP = re.compile(r"\\[a-zA-Z]++\*?|[{}~\\]")
 
 
 def load_rst(text: str, uri: str) -> LoadedDocument:
-    """Headings are underlined, and may be overlined; their levels are told by the order of use."""
+    """Load reStructuredText; the levels of heading styles follow from their first use."""
     return _titled(text, uri, "rst", _rst_headings(text))
 
 
 def load_asciidoc(text: str, uri: str) -> LoadedDocument:
-    """Headings are lines that begin with equals signs, outside delimited blocks."""
+    """Load AsciiDoc; headings are lines that begin with `=`, outside of delimited blocks."""
     return _titled(text, uri, "asciidoc", _asciidoc_headings(text))
 
 
 def load_tex(text: str, uri: str) -> LoadedDocument:
-    """The title is what `title` says, else the first heading's, else the file's name."""
+    """Load LaTeX; the title is that of `\\title`, the first heading, or the file name."""
     found = [
         (one.start(), one[1], _plain_tex(one[2])) for one in _TEX_HEADING.finditer(text) if one[1]
     ]
@@ -74,7 +74,7 @@ def _titled(
 
 def _rst_headings(text: str) -> Iterator[Heading]:
     styles: list[tuple[str, bool]] = []
-    before = above = ""  # the two lines before
+    before = above = ""  # the two previous lines
     start = 0
     for line in _LINE.finditer(text):
         title = above.strip()
@@ -93,7 +93,7 @@ def _asciidoc_headings(text: str) -> Iterator[Heading]:
     block = ""
     for line in _LINE.finditer(text):
         mark = _ASCIIDOC_BLOCK.match(line[0])
-        if mark and mark[1][0] != "=":  # an example block may hold anything, headings too
+        if mark and mark[1][0] != "=":  # example blocks (`====`) may contain headings
             block = "" if block == mark[1] else block or mark[1]
         elif not block and (heading := _ASCIIDOC_HEADING.match(line[0])):
             yield Heading(line.start(), len(heading[1]), " ".join(heading[2].split()))

@@ -1,4 +1,4 @@
-"""MDX: Markdown without the lines and tags that are for a program."""
+"""Load MDX: Markdown without code and component tags."""
 
 from __future__ import annotations
 
@@ -36,20 +36,23 @@ _FOR_PROGRAMS = re.compile(
     r"|</[A-Z][\w.]*+\s*+>|</?>|\{/\*(?:(?!\{/\*).)*?\*/\}",
     re.MULTILINE | re.DOTALL,
 )
-"""A component's name begins with a capital. A paragraph is a program's if all of it is one."""
+"""The code in MDX.
+
+A component's name begins with a capital letter. A paragraph is code only if all of it is.
+"""
 _FIRST_IMPORTS = re.compile(rf"(?:{_IMPORT}|[ \t\r]*+\n)*+")
 _SAID = re.compile(
     r"(?<![\w-])(?:alt|answer|caption|description|header|heading|label|question|subtitle|summary"
     r"|text|tip|title)\s*+=\s*+\{?\s*+([\"'`])(.*?)\1",
     re.DOTALL,
 )
-"""Attributes that readers of the page see."""
+"""Attributes whose values readers of the page see."""
 
 
 def load_mdx(text: str, uri: str) -> LoadedDocument:
-    """Imports, exports, comments and the tags of components are left out; lines count as before.
+    """Load MDX without imports, exports, comments and component tags; line numbers stay the same.
 
-    What a tag shows, such as its title, is kept, and so is a paragraph that only looks like an
+    Text that a tag shows, such as its title, is kept, and so is a paragraph that only looks like an
     import.
     """
     _, body = read_front_matter(text)

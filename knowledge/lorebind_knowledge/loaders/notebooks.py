@@ -1,4 +1,4 @@
-"""Jupyter notebooks: the cells with short outputs, and the headings of the Markdown cells."""
+"""Load Jupyter notebooks: cells with short outputs, and headings of Markdown cells."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 _BETWEEN_CELLS = "\n\n"
 _LONGEST_OUTPUT = 500
-"""In characters. What is longer is a table or a log, and says less than the code does."""
+"""In characters. Longer outputs are tables or logs, which are less useful than the code."""
 
 
 def load_notebook(text: str, uri: str) -> LoadedDocument:
-    """Cells count from 1 and are parted by a blank line. The title is the first heading's.
+    """Load a notebook. Cells count from 1 and are separated by a blank line.
+
+    The title is the first heading, or else the file name.
 
     Raises:
-        SourceError: when it is not JSON, or has no cells.
+        SourceError: it is not JSON, or has no cells.
     """
     texts: list[str] = []
     headings: list[Heading] = []
@@ -60,7 +62,7 @@ def load_notebook(text: str, uri: str) -> LoadedDocument:
 
 
 def _cells(notebook: Any, uri: str) -> list[dict[str, Any]]:
-    """The cells of a notebook; before version 4 of the format they were in its worksheets."""
+    """Return the cells of a notebook; before version 4 of the format they are in a worksheet."""
     cells = None
     if isinstance(notebook, dict):
         sheets = notebook.get("worksheets")
@@ -72,7 +74,7 @@ def _cells(notebook: Any, uri: str) -> list[dict[str, Any]]:
 
 
 def _outputs(cell: dict[str, Any]) -> Iterator[str]:
-    """What is printed and what the last line gives, where it is short."""
+    """Yield the short outputs: printed text and the value of the last line."""
     outputs = cell.get("outputs")
     for output in outputs if isinstance(outputs, list) else ():
         if isinstance(output, dict):
@@ -84,7 +86,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """A text that may be given in lines."""
+    """Return a text that may be given as a list of lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Documents that are ZIP archives of parts: which format one is, and how it is read safely."""
+"""Documents that are ZIP archives: detect their format and open them safely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024
-"""Of all parts together: a ZIP archive of a few kilobytes can hold gigabytes."""
+"""Maximum size of all parts: a ZIP archive of a few kilobytes can unpack to gigabytes."""
 
 _MAIN_PARTS = {
     "word/document.xml": "docx",
@@ -23,16 +23,16 @@ _MAIN_PARTS = {
 }
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0"
-"""Begins Microsoft's formats before 2007, and today's when they are encrypted."""
+"""Start of Microsoft's formats before 2007, and of its current ones if encrypted."""
 
 
 def is_archive(data: bytes) -> bool:
-    """Whether what begins so is a ZIP archive."""
+    """Return whether data begins like a ZIP archive."""
     return data.startswith(_ZIP)
 
 
 def package_format(data: bytes) -> str:
-    """The format of an archive by the part that its format must have; empty where it has none."""
+    """Return the format of an archive by its main part; empty if it has none."""
     if not is_archive(data):
         return ""
     try:
@@ -40,34 +40,34 @@ def package_format(data: bytes) -> str:
             return next(
                 (form for part, form in _MAIN_PARTS.items() if part in archive.NameToInfo), ""
             )
-    except Exception:  # beside BadZipFile, whatever a broken directory makes zipfile raise
+    except Exception:  # a broken directory can make zipfile raise more than BadZipFile
         return ""
 
 
 def why_unreadable(data: bytes) -> str:
-    """What a file is, if it is an archive or a file of Microsoft's that no loader reads."""
+    """Return why no loader reads an archive or a Microsoft file; empty for other files."""
     if data.startswith(_OLE):
         return (
-            "is an encrypted document, or of Word, Excel or PowerPoint 97-2003; save it "
+            "is encrypted, or is a document of Word, Excel or PowerPoint 97-2003; save it "
             "unencrypted as .docx, .xlsx or .pptx"
         )
     if data.startswith(_ZIP) and not package_format(data):
-        return "is a ZIP archive that is broken, or holds no .docx, .epub, .pptx or .xlsx"
+        return "is a ZIP archive that is broken, or is not a .docx, .epub, .pptx or .xlsx file"
     return ""
 
 
 @contextlib.contextmanager
 def reading_package(data: bytes, uri: str, kind: str) -> Iterator[zipfile.ZipFile]:
-    """The archive, for a block that reads a document from it.
+    """Open the archive for a block that reads a document from it.
 
     Args:
         data: the whole document.
-        uri: what messages call it.
-        kind: what it should be: `Word document`.
+        uri: the document, for messages.
+        kind: the expected kind of document, such as `Word document`.
 
     Raises:
-        SourceError: when it is another kind of file, unpacks to more than `MAX_UNPACKED_BYTES`, or
-            the block fails.
+        SourceError: it is another kind of file, unpacks to more than `MAX_UNPACKED_BYTES`, or the
+            block fails.
     """
     if why := why_unreadable(data):
         raise SourceError(f"{uri}: {why}")
@@ -81,5 +81,5 @@ def reading_package(data: bytes, uri: str, kind: str) -> Iterator[zipfile.ZipFil
             yield archive
     except (SourceError, MemoryError):
         raise
-    except Exception as error:  # a broken part makes the libraries raise anything
+    except Exception as error:  # a broken part can make the libraries raise anything
         raise SourceError(f"{uri}: a broken {kind}: {error}") from error

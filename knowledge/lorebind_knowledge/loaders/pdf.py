@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, through PDFium."""
+"""Load PDF: the text of its pages, with PDFium."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LONGEST_SEARCH = 20_000
 """In characters; ten times a full page."""
 
 _PDFIUM = threading.Lock()
-"""PDFium allows one call at a time in a process, whichever documents they are about."""
+"""PDFium allows only one call at a time per process, even for different documents."""
 
 _PASSWORD, _SECURITY = 4, 5
 """FPDF_ERR_PASSWORD and FPDF_ERR_SECURITY of fpdfview.h."""
 
 _BETWEEN_PAGES = "\n\n"
 _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
-"""Where PDFium takes a hyphen for the mark of a word that goes on in the next line."""
+"""Characters that PDFium writes for a hyphen it considers a word break at the end of a line."""
 _NO_TITLE = re.compile(
     r"(?i)untitled|\W*|.*\.(docx?|dvi|tex|indd|qxd|pptx?|xlsx?|rtf|odt|pdf|html?|ps)"
     r"|(microsoft (word|powerpoint|excel)|slide|page|document)\b[ -]*\d*"
@@ -43,11 +43,13 @@ _APPLICATION = re.compile(r"(?i)^microsoft (word|powerpoint|excel) - ")
 
 
 def load_pdf(data: bytes, uri: str) -> LoadedDocument:
-    """Pages are parted by a blank line; bookmarks are the headings, each where its page says it.
+    """Load a PDF. Pages are separated by a blank line, and bookmarks are the headings.
+
+    A heading starts where its page contains its title, or else at the start of the page.
 
     Raises:
-        SourceError: when it is encrypted, broken or too long, or has no text but only images.
-        MissingDependencyError: when the extra is not installed.
+        SourceError: it is encrypted, broken or too long, or has only images and no text.
+        MissingDependencyError: the extra is not installed.
     """
     pdfium = import_extra("pypdfium2", extra="pdf", purpose=f"reading {uri}")
     with _PDFIUM:
@@ -64,7 +66,7 @@ def load_pdf(data: bytes, uri: str) -> LoadedDocument:
     if not any(page.strip() for page in pages):
         raise SourceError(
             f"{uri}: none of its {len(pages)} pages has text, only images; "
-            "recognise the text (OCR) and save it with a text layer"
+            "recognize the text (OCR) and save it with a text layer"
         )
     text = _BETWEEN_PAGES.join(pages)
     starts = _starts(pages)
@@ -104,13 +106,13 @@ def _starts(pages: list[str]) -> tuple[int, ...]:
 
 
 def _title(written: str) -> str:
-    """The title of the document's information, where it is one and not a program's default."""
+    """Return the title from the document's metadata; empty if it is a program's default."""
     title = well_formed(" ".join(_APPLICATION.sub("", written.strip()).split()))
     return "" if len(title) > 300 or _NO_TITLE.fullmatch(title) else title
 
 
 def _bookmarks(pdf: Any) -> Iterator[tuple[int, str, int]]:
-    """(page, title, level) of the outline's entries, pages from 0 and levels from 1."""
+    """Yield page (from 0), title and level (from 1) of the outline's entries."""
     for count, bookmark in enumerate(pdf.get_toc(max_depth=6)):
         if count == _MAX_BOOKMARKS:
             return
@@ -124,9 +126,9 @@ def _bookmarks(pdf: Any) -> Iterator[tuple[int, str, int]]:
 def _headings(
     text: str, starts: tuple[int, ...], bookmarks: list[tuple[int, str, int]]
 ) -> list[Heading]:
-    """Each on the line of its page that says it, numbered or not, else where the page begins."""
+    """Return headings at the lines with their titles, or else at the start of their pages."""
     found: list[Heading] = []
-    last = (-1, 0)  # the page of the bookmark before, and where its heading ends
+    last = (-1, 0)  # page of the previous bookmark, and end of its heading
     for page, title, level in bookmarks:
         if page >= len(starts):
             continue

@@ -1,8 +1,8 @@
-"""Loaders of plugins: chosen as the built-in ones are, by media type and by the ending of a name.
+"""Loaders of plugins, chosen like built-in ones: by media type and file extension.
 
-A plugin of the group `lorebind.loaders` has `suffixes` (as `.odt`), `media_types` and
-`load(data, uri)`, which gives a `LoadedDocument`. No project has to name it: without it, documents
-of its kind could not be read at all, and it may not claim a kind that another reads.
+A plugin of the group `lorebind.loaders` has `suffixes` (such as `.odt`), `media_types` and
+`load(data, uri)`, which returns a `LoadedDocument`. Projects do not need to name it: it reads
+formats that could not be read otherwise, and may not claim one that another loader reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEMBERS = ("suffixes", "media_types", "load")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What the plugins claim, each with its offer: by media type or by ending."""
+    """The media types and extensions that plugins claim, and the plugins that are broken."""
 
     claims: dict[str, list[tuple[plugins.Offer, Any]]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -51,10 +51,10 @@ def _installed() -> _Table:
 
 
 def claims(built_in: Collection[str]) -> list[str]:
-    """What is wrong with the installed loaders, for `doctor`; nothing, when they can all be used.
+    """Return the problems of the installed loaders, for `doctor`; empty if all can be used.
 
     Args:
-        built_in: the media types and endings that Lorebind reads itself.
+        built_in: the media types and extensions that Lorebind reads itself.
     """
     table = _installed()
     collisions = []
@@ -67,28 +67,28 @@ def claims(built_in: Collection[str]) -> list[str]:
 
 
 def plugged_suffixes() -> list[str]:
-    """The endings that plugins read, in order."""
+    """Return the extensions that plugins read, sorted."""
     return sorted(word for word in _installed().claims if word.startswith("."))
 
 
 def broken_loaders() -> list[str]:
-    """What is wrong with the plugins that cannot be loaded: nobody knows what they would read."""
+    """Return the errors of plugins that cannot be loaded, whose formats are unknown."""
     return _installed().broken
 
 
 def load_plugged(
     data: bytes, uri: str, words: tuple[str, ...], built_in: Collection[str]
 ) -> LoadedDocument | None:
-    """A document as a plugin reads it, None where its kind is no plugin's.
+    """Load a document with a plugin; return None if no plugin reads its format.
 
     Args:
         data: the whole document.
         uri: its path or URL.
-        words: its media type and its ending; the first that anybody knows decides.
-        built_in: the media types and endings that Lorebind reads itself.
+        words: its media type and extension; the first that has a loader decides.
+        built_in: the media types and extensions that Lorebind reads itself.
 
     Raises:
-        SourceError: two claim the kind, or the plugin cannot read the document.
+        SourceError: two plugins claim the format, or the plugin cannot read the document.
     """
     if not plugins.offers("loaders"):
         return None
@@ -103,12 +103,12 @@ def load_plugged(
         document = plugin.load(data, uri)
     except LorebindError:
         raise
-    except Exception as error:  # any plugin's own exceptions
+    except Exception as error:  # plugins can raise anything
         raise SourceError(
             f"{uri}: the loader {offer} cannot read it: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(document, LoadedDocument):
-        raise SourceError(f"{uri}: the loader {offer} gave a {type(document).__name__}")
+        raise SourceError(f"{uri}: the loader {offer} returned a {type(document).__name__}")
     if len(document.text) > MAX_CHARACTERS:
         raise SourceError(f"{uri}: its text is longer than {MAX_CHARACTERS:,} characters; split it")
     return document
@@ -119,7 +119,7 @@ def _is_known(word: str, built_in: Collection[str]) -> bool:
 
 
 def _claim(word: str, built_in: Collection[str]) -> tuple[plugins.Offer, Any] | None:
-    """The one plugin that claims a kind; None where it is Lorebind's own."""
+    """Return the plugin that claims a format; None if Lorebind reads it itself."""
     found = _installed().claims.get(word, [])
     if len(found) + (word in built_in) > 1:
         owners = ["Lorebind itself"] * (word in built_in) + [str(offer) for offer, _ in found]

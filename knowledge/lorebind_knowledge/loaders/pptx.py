@@ -1,4 +1,4 @@
-"""PPTX: PowerPoint's slides with their texts, tables and notes; titles are headings."""
+"""Load PPTX: slides of PowerPoint with texts, tables and notes; slide titles are headings."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DEFAULT_TITLES = ("", "PowerPoint Presentation")
-"""What PowerPoint and python-pptx write into presentations that nobody gave a title."""
+"""Titles that PowerPoint and python-pptx write into presentations without a title."""
 
 
 def load_pptx(data: bytes, uri: str) -> LoadedDocument:
-    """Shapes are parted by a blank line; table rows read `a | b`; notes begin with `Notes: `.
+    """Load a presentation.
+
+    Shapes are separated by a blank line, table rows have the form `a | b`, and notes begin with
+    `Notes: `.
 
     Raises:
-        SourceError: when it is broken, encrypted, or unpacks to too much.
-        MissingDependencyError: when the extra is not installed.
+        SourceError: it is broken, encrypted, or too large when unpacked.
+        MissingDependencyError: the extra is not installed.
     """
     pptx = import_extra("pptx", extra="office", purpose=f"reading {uri}")
     with reading_package(data, uri, "PowerPoint presentation"):
@@ -59,7 +62,7 @@ def load_pptx(data: bytes, uri: str) -> LoadedDocument:
 
 
 def _slide(slide: Any) -> tuple[str, list[str]]:
-    """The title, empty where there is none, and the texts of everything else."""
+    """Return the title (empty if none) and the other texts of a slide."""
     title_shape = slide.shapes.title
     title = as_title(title_shape.text_frame.text) if title_shape is not None else ""
     texts = [
@@ -67,7 +70,7 @@ def _slide(slide: Any) -> tuple[str, list[str]]:
         for shape in _shapes(slide.shapes)
         if title_shape is None or shape.element is not title_shape.element
     ]
-    if title_shape is not None and not title:  # too long to be repeated with passages
+    if title_shape is not None and not title:  # the title is too long to be repeated with passages
         texts.insert(0, _text(title_shape))
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         notes = _lines(frame.text)
@@ -76,7 +79,7 @@ def _slide(slide: Any) -> tuple[str, list[str]]:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """All shapes in their order, those of groups too."""
+    """Yield all shapes in order, including those in groups."""
     waiting = list(reversed(list(shapes)))
     while waiting:
         shape = waiting.pop()
@@ -96,6 +99,6 @@ def _text(shape: Any) -> str:
 
 
 def _lines(text: str) -> str:
-    """Paragraphs as lines; within one, PowerPoint breaks lines by a vertical tab."""
+    """Return paragraphs as lines; PowerPoint uses vertical tabs as line breaks in paragraphs."""
     lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
     return well_formed("\n".join(filter(None, lines)))

@@ -1,8 +1,8 @@
-"""Processes that read documents whose libraries cannot be bounded from within.
+"""Processes that read documents with libraries whose resource use cannot be limited otherwise.
 
-A document can make such a library take all memory, run for hours or end its process. So it runs in
-processes of their own, started when first needed, each with limits of memory and time. A document
-that exceeds them fails alone. They also let documents be read on all processors.
+A document can make such a library use all memory, run for hours or crash its process. So these
+libraries run in separate processes, started on first use, with limits of memory and time. If a
+document exceeds them, only that document fails. The processes also use all processors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 _MOST_BY_DEFAULT = 8
 _MOST_STRUCTURE = 4 * 1024 * 1024
-"""Bytes of everything but the text: titles, headings, places."""
+"""In bytes, for everything except the text: titles, headings, places."""
 _SECONDS_TO_START = 60
 
 _PROGRAM = (
@@ -54,21 +54,21 @@ _NEEDED = (
     "TMPDIR",
     "VIRTUAL_ENV",
 )
-"""The variables that a process is given. What reads hostile documents is told no secrets."""
+"""Environment variables for the processes. They read hostile documents, so they get no secrets."""
 
 
 @dataclass(slots=True)
 class Loading:
-    """What reading a document may take, and what this process remembers of those it read."""
+    """The limits for reading a document, and the documents known to exceed them."""
 
     limits: LoadingDeclaration = field(default_factory=LoadingDeclaration)
     exceeded: dict[str, str] = field(default_factory=dict)
-    """By `key`, why a document was refused."""
+    """Why a document was refused, by `key`."""
 
     def key(self, uri: str, signature: str) -> str:
-        """Stands for a document and its content, its limits and what reads it.
+        """Return a key for a document's content, its limits and the versions of the libraries.
 
-        While they stay the same, so does a refusal.
+        A document is refused again as long as its key stays the same.
         """
         limits = self.limits
         return digest(
@@ -91,16 +91,16 @@ def _versions() -> list[str]:
 
 
 class Readers:
-    """Reads documents in other processes, several at a time, for one ingest or plan.
+    """A pool of processes that read documents for one ingest or plan.
 
-    A context manager: at its end its processes are ended. Safe to share among threads.
+    It is a context manager that ends its processes on exit, and is safe to share among threads.
     """
 
     def __init__(self, limits: LoadingDeclaration) -> None:
         self._limits = limits
         most = min(usable_processors(), _MOST_BY_DEFAULT)
         self.at_once = most if limits.processes is None else limits.processes
-        """How many documents are read at the same time; 0 when this process reads them itself."""
+        """Number of documents to read at the same time; 0 to read them in this process."""
         self._threads = ThreadPoolExecutor(max(self.at_once, 1), "lorebind-readers")
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
@@ -108,11 +108,12 @@ class Readers:
         self._stopped = False
 
     def begin(self, form: str, data: bytes, uri: str) -> Future[LoadedDocument]:
-        """Start to read a document of one of `worker.FORMATS`.
+        """Start to read a document in one of `worker.FORMATS`.
 
         Returns:
-            what will hold the document. Its `result` raises DocumentLimitError when a limit was
-            exceeded, CancelledError when `stop` was called, and else what the loader raises.
+            A future of the document. Its `result` raises DocumentLimitError if a limit was
+                exceeded,
+            CancelledError if `stop` was called, and otherwise the loader's exceptions.
         """
         if not self.at_once:
             read: Future[LoadedDocument] = Future()
@@ -124,7 +125,7 @@ class Readers:
         return self._threads.submit(self._read, form, data, uri)
 
     def stop(self) -> None:
-        """End all processes, and with them what is being read."""
+        """End all processes, which cancels the documents being read."""
         with self._lock:
             self._stopped = True
             running, self._all = self._all, set()
@@ -158,7 +159,7 @@ class Readers:
         else:
             self._give_back(process, last=about.get("last", True))
             return self._answered(about, text, uri)
-        # Somebody may have ended the process before: only a new one tells that it was the document.
+        # Something else may have killed an older process. Only for a new one it was the document.
         return self._read(form, data, uri)
 
     def _answered(self, about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
@@ -172,7 +173,7 @@ class Readers:
         raise SourceError(about["message"])
 
     def _take(self, uri: str) -> tuple[_Process, bool]:
-        """A process, and whether it is new."""
+        """Return a process, and whether it is new."""
         with self._lock:
             if self._stopped:
                 raise CancelledError
@@ -213,47 +214,49 @@ class Readers:
         if ended.how:
             takes = f"ends the process that reads it ({ended.how}), most likely because it {takes}"
         return DocumentLimitError(
-            f"{uri}: reading it {takes}; it is not read again until it changes or loading.{name} "
-            "does"
+            f"{uri}: reading it {takes}; it is not read again until it or loading.{name} changes"
         )
 
 
 def _not_started(uri: str, why: str) -> SourceError:
     return SourceError(
-        f"{uri}: cannot be read, because the process that would read it cannot be started with "
-        f"{sys.executable!r}: {why}; with loading: {{processes: 0}} none is needed"
+        f"{uri}: cannot be read, because the process for reading it cannot be started with "
+        f"{sys.executable!r}: {why}; with loading: {{processes: 0}} no process is needed"
     )
 
 
 def _unpacked(about: dict[str, Any], text: bytes, uri: str) -> LoadedDocument:
     try:
         return unpacked(about, text)
-    except Exception as error:  # nothing is expected of a process that a document has taken over
-        raise SourceError(f"{uri}: the process that read it gave no document") from error
+    except (
+        Exception
+    ) as error:  # a document may have taken over the process, so its response can be anything
+        raise SourceError(f"{uri}: the process that read it returned no document") from error
 
 
 class _EndedError(Exception):
-    """A process has ended, or had to be ended, before it had read a document."""
+    """A process ended, or had to be ended, before it had read a document."""
 
     def __init__(self, *, late: bool = False, too_long: bool = False, how: str = "") -> None:
         super().__init__()
         self.late = late
         self.too_long = too_long
         self.how = how
-        """A signal or an exit code; empty where we ended it."""
+        """A signal or an exit code; empty if this process ended it."""
 
 
 class _Process:
-    """One process that reads documents one after the other."""
+    """A process that reads documents one after another."""
 
     def __init__(self, max_memory: int) -> None:
-        """
+        """Start the process.
+
         Raises:
             OSError: it cannot be started.
         """
         path = json.dumps([str(folder) for folder in sys.path])
         self._process = subprocess.Popen(
-            # -P: the current folder, which is on the path at first, may hold modules of any name.
+            # -P keeps the current folder off the path, because it may contain modules of any name.
             [sys.executable, "-P", "-c", _PROGRAM, path, str(max_memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -270,10 +273,10 @@ class _Process:
         return self._process.poll() is None
 
     def start(self) -> None:
-        """Wait until it takes jobs.
+        """Wait until the process accepts jobs.
 
         Raises:
-            _EndedError: it does not come to that, and is gone.
+            _EndedError: the process has ended instead.
         """
         if not self._ready:
             self._within(_SECONDS_TO_START, lambda: self._received(len(READY)))
@@ -282,17 +285,17 @@ class _Process:
     def ask(
         self, form: str, data: bytes, uri: str, max_seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """The answer to a job, see `worker`.
+        """Send a job and return its result; see `worker`.
 
         Raises:
-            _EndedError: there is none, and the process is gone.
+            _EndedError: the process has ended without a result.
         """
         job = {"form": form, "uri": uri, "size": len(data), "seconds": max_seconds}
         head = json.dumps(job).encode() + b"\n"
         return self._within(max_seconds, lambda: self._answer(head, data))
 
     def _within(self, seconds: float, wait: Callable[[], R]) -> R:
-        """What `wait` gives; the process is ended when that takes longer."""
+        """Return the result of `wait`; the process is killed if that takes too long."""
         late = threading.Event()
 
         def end() -> None:
@@ -304,7 +307,7 @@ class _Process:
         timer.start()
         try:
             result = wait()
-        except (OSError, ValueError):  # a broken pipe; one that was closed by `end`
+        except (OSError, ValueError):  # a broken pipe, or one that `end` closed
             self.end()
             code = self._process.returncode
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -334,9 +337,9 @@ class _Process:
         return data
 
     def end(self) -> None:
-        """End it now, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._jobs, self._answers):
-            with contextlib.suppress(OSError):  # what was not sent yet cannot be
+            with contextlib.suppress(OSError):  # unsent data cannot be flushed
                 pipe.close()

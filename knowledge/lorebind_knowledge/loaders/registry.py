@@ -1,4 +1,4 @@
-"""Which loader reads a document: told by its content, else its media type, else its name."""
+"""Choose the loader of a document by its content, then its media type, then its extension."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOADERS_VERSION = "3"
-"""Raised when a loader gives another text or title for the same bytes."""
+"""Increased when a loader returns a different text or title for the same bytes."""
 _NEWER = {".rst": "headings"}
-"""By ending, what has changed since that version: only documents with it are read again."""
+"""Changes since that version, by extension: only these documents are read again."""
 
 _TEXT: dict[str, Callable[[str, str], LoadedDocument]] = {
     "markdown": markdown.load_markdown,
@@ -110,47 +110,47 @@ _MEDIA_TYPES = {
     "text/vtt": "vtt",
     "application/x-subrip": "srt",
 }
-"""Those that say what a document is. `text/plain` is said of Markdown, CSV and much else too."""
+"""Media types that identify a format. `text/plain` is also used for Markdown, CSV and others."""
 
 SUPPORTED_SUFFIXES = tuple(sorted(_SUFFIXES))
 BUILT_IN = frozenset(_SUFFIXES) | frozenset(_MEDIA_TYPES) | {"text/plain"}
-"""The endings and media types that no plugin may claim."""
+"""The extensions and media types that no plugin may claim."""
 
 _LONGEST_PROLOGUE = 1024
-"""How far into a document its first tag is looked for, behind an XML declaration."""
+"""Number of bytes in which to look for the first tag after an XML declaration."""
 
 
 def load_document(
     data: bytes, uri: str, media_type: str = "", extractor: str = "built_in"
 ) -> LoadedDocument:
-    """Read a document's bytes, in this process.
+    """Load a document from its bytes, in this process.
 
     Args:
         data: the whole document.
-        uri: its path or URL; the ending of the name counts where content and media type say
-            nothing.
-        media_type: what its source says it is, as `text/html; charset=iso-8859-1`.
-        extractor: what reads HTML, see `HtmlDeclaration`.
+        uri: its path or URL; its extension decides if content and media type do not.
+        media_type: the media type from its source, such as `text/html; charset=iso-8859-1`.
+        extractor: the extractor for HTML; see `HtmlDeclaration`.
 
     Raises:
-        SourceError: when no loader knows the document, or the content is not what it says.
-        MissingDependencyError: when its loader needs an extra that is not installed.
+        SourceError: no loader knows the document, or it cannot be read.
+        MissingDependencyError: its loader needs an extra that is not installed.
     """
     return begin_load(data, uri, media_type, _load_here, extractor)
 
 
 def can_load(uri: str, peek: Callable[[int | None], bytes]) -> bool:
-    """Whether there is a loader for a document, by its name or else its content.
+    """Return whether there is a loader for a document, by its name or else its content.
 
     Args:
         uri: its path or URL.
-        peek: gives its first so many bytes, or all for None; called where the name tells nothing.
+        peek: returns its first bytes, at most as many as given, or all for None; only called if the
+            name does not decide.
     """
     suffix = name_of(uri).suffix.lower()
     if suffix in _SUFFIXES or suffix in plugged_suffixes():
         return True
     head = peek(_LONGEST_PROLOGUE)
-    if packages.is_archive(head):  # what it holds stands at its end
+    if packages.is_archive(head):  # an archive's directory is at its end
         head = peek(None)
     return bool(_by_content(head))
 
@@ -162,11 +162,11 @@ def begin_load(
     begin: Callable[[str, bytes, str], T],
     extractor: str = "built_in",
 ) -> LoadedDocument | T:
-    """Read a document's bytes, or begin to, where its format is one of `worker.FORMATS`.
+    """Load a document from its bytes, or begin to if its format is one of `worker.FORMATS`.
 
     Args:
-        data, uri, media_type, extractor: as for `load_document`, which says what is raised.
-        begin: called with the format, the data and the uri; what it returns is returned.
+        data, uri, media_type, extractor: see `load_document`, which also lists the exceptions.
+        begin: called with the format, the data and the uri; its result is returned.
     """
     said, parameters, suffix = _names(uri, media_type)
     known = _by_content(data)
@@ -183,7 +183,7 @@ def begin_load(
         or ("text" if said == "text/plain" else _unknown(uri, said))
     )
     if said.startswith("text/") and not known and _is_rendered(form, data):
-        form = "text"  # what somebody else has read from it already
+        form = "text"  # the source has already extracted the text
     if form in worker.FORMATS:
         return begin(form, data, uri)
     charset = _charset(parameters) or (html.meta_charset(data) if form == "html" else "")
@@ -201,31 +201,34 @@ def _load_here(form: str, data: bytes, uri: str) -> LoadedDocument:
 
 
 def loaders_version() -> str:
-    """Changes whenever the same bytes could give another text: with an installed loader too."""
+    """Return a version that changes whenever the same bytes could give another text.
+
+    It includes the installed loaders.
+    """
     offers = [offer for some in plugins.offers("loaders").values() for offer in some]
     others = sorted(f"{offer.name} of {offer.distribution}" for offer in offers)
     return ", ".join([LOADERS_VERSION, *others])
 
 
 def newer_version(uri: str) -> str:
-    """What has changed in reading a document since `LOADERS_VERSION`; empty for most."""
+    """Return what has changed for a document since `LOADERS_VERSION`; empty for most."""
     return _NEWER.get(name_of(uri).suffix.lower(), "")
 
 
 def is_html(data: bytes, uri: str, media_type: str) -> bool:
-    """Whether a document is read as HTML, unless a plugin reads it."""
+    """Return whether a document is read as HTML, unless a plugin reads it."""
     said, _, suffix = _names(uri, media_type)
     return (_by_content(data) or _MEDIA_TYPES.get(said) or _SUFFIXES.get(suffix)) == "html"
 
 
 def _names(uri: str, media_type: str) -> tuple[str, str, str]:
-    """A document's media type, the parameters of that, and the ending of its name."""
+    """Return a document's media type, the parameters of the media type, and its extension."""
     said, _, parameters = media_type.partition(";")
     return said.strip().lower(), parameters, name_of(uri).suffix.lower()
 
 
 def _by_content(data: bytes) -> str:
-    """The format of a document that begins like no other; empty where it could be anything."""
+    """Return the format that the content identifies; empty if it identifies none."""
     head = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         head = data[: 2 * _LONGEST_PROLOGUE].decode("utf-16", "ignore").lstrip().encode()
@@ -247,7 +250,7 @@ def _by_content(data: bytes) -> str:
 
 
 def _is_rendered(form: str, data: bytes) -> bool:
-    """Whether a text under the name of a format cannot be a file of it."""
+    """Return whether a text cannot be a file of the format that its name suggests."""
     return form in worker.FORMATS or (form == "notebook" and not data.lstrip().startswith(b"{"))
 
 
@@ -261,7 +264,7 @@ def _charset(parameters: str) -> str:
 
 def _unknown(uri: str, media_type: str) -> str:
     suffix = name_of(uri).suffix.lower()
-    kind = suffix or "a file without ending"
+    kind = suffix or "a file without extension"
     if media_type:
         kind += f" of type {media_type}"
     raise SourceError(f"{uri}: no loader for {kind}; {_known()}")

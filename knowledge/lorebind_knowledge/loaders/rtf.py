@@ -1,4 +1,4 @@
-"""RTF: the text of its paragraphs and tables."""
+"""Load RTF: the text of its paragraphs and tables."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CODE_PAGE = re.compile(r"\\ansicpg\d++")
 
 
 def load_rtf(data: bytes, uri: str) -> LoadedDocument:
-    """The title is the document's property, else the file's name.
+    """Load RTF; the title is the document's property, or else the file name.
 
     Raises:
-        SourceError: when it is no RTF, or broken.
+        SourceError: it is not RTF, or is broken.
     """
     markup = data.decode("latin-1")
     if not markup.lstrip().startswith("{\\rtf"):
@@ -30,7 +30,7 @@ def load_rtf(data: bytes, uri: str) -> LoadedDocument:
         text, title = _text(markup), as_title(_text(_title(markup)))
     except MemoryError:
         raise
-    except Exception as error:  # the library converts whatever numbers it finds
+    except Exception as error:  # the library converts any numbers it finds
         raise SourceError(f"{uri}: broken RTF: {error}") from error
     check_length(len(text), uri)
     lines = (line.rstrip() for line in text.strip().split("\n"))
@@ -40,11 +40,11 @@ def load_rtf(data: bytes, uri: str) -> LoadedDocument:
 def _text(markup: str) -> str:
     from striprtf.striprtf import rtf_to_text
 
-    # The library has no types.
+    # The library is not typed.
     return well_formed(str(rtf_to_text(markup, errors="replace")))  # type: ignore[no-untyped-call]
 
 
 def _title(markup: str) -> str:
-    """The title as a document of its own, in the same code page."""
+    """Return the title as a document of its own, with the same code page."""
     title, code_page = _TITLE.search(markup), _CODE_PAGE.search(markup)
     return f"{{\\rtf1{code_page[0] if code_page else ''} {title[1] if title else ''}}}"

@@ -1,4 +1,4 @@
-"""Tables: one record a line, as `column: value` pairs; CSV and TSV are read here."""
+"""Tables with one record per line, as `column: value` pairs; CSV and TSV are read here."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DELIMITERS = ",;\t|"
 
 
 def load_table(text: str, uri: str) -> LoadedDocument:
-    """Lines are those of the file: the header's comes first, and each record stands on its own.
+    """Load CSV or TSV; line numbers match the file, with the header first.
 
-    The delimiter is a tab in a `.tsv`, else the one that parts the first line most often. The
-    first row is the header unless a cell in it is empty, a number or there twice; columns are then
-    counted.
+    The delimiter is a tab in a `.tsv` file, and otherwise the one that occurs most often in the
+    first line. The first row is the header, unless a cell in it is empty, a number or a duplicate;
+    then the columns are numbered.
     """
     delimiter = "\t" if name_of(uri).suffix.lower() == ".tsv" else _delimiter(text)
     return LoadedDocument(joined(_lines(text, uri, delimiter), uri), title_of(uri), format="csv")
@@ -37,14 +37,14 @@ def _delimiter(text: str) -> str:
 
 
 def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
-    # newline="": the reader itself tells line ends from those inside quotes.
+    # newline="": the csv reader distinguishes line ends from those in quotes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     line = 0
     try:
         for record in records(reader, uri):
             yield record
             line += 1
-            for _ in range(line, reader.line_num):  # the further lines of a cell in quotes
+            for _ in range(line, reader.line_num):  # the further lines of a quoted cell
                 yield ""
             line = reader.line_num
     except csv.Error as error:
@@ -52,10 +52,10 @@ def _lines(text: str, uri: str, delimiter: str) -> Iterator[str]:
 
 
 def records(rows: Iterable[list[str]], uri: str) -> Iterator[str]:
-    """A line for each row: the header's cells side by side, then `column: value` pairs.
+    """Yield a line for each row: the cells of the header, then `column: value` pairs.
 
     Raises:
-        SourceError: when a line would be longer than a document may be.
+        SourceError: a line would be longer than a document may be.
     """
     columns: list[str] | None = None
     for row in rows:
@@ -80,7 +80,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _record(columns: list[str], cells: list[str], uri: str) -> str:
-    """The cells that say something, each under its column's name."""
+    """Return the cells that are not empty, each with its column's name."""
     pairs = (
         f"{columns[index] if index < len(columns) else f'column {index + 1}'}: {cell}"
         for index, cell in enumerate(cells)

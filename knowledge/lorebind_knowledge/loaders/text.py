@@ -1,4 +1,4 @@
-"""Plain text: the whole file, without structure."""
+"""Load plain text: the whole file, without structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts: WebVTT and SubRip captions, as the spoken text with the times of its lines."""
+"""Load transcripts: the spoken text of WebVTT and SubRip captions, with the times of its lines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?\s++([^<>]++)>")
-_STYLING = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")  # SubRip borrows {\an8} from other formats
+_STYLING = re.compile(r"<[^<>]*+>|\{\\[^{}]*+\}")  # SubRip files use {\an8} of other formats
 
 _MOST_CAPTIONS = 100_000
-"""More than a day of them. Each takes far more memory while it is read than in the file."""
+"""More than a day of captions. They take much more memory when parsed than in the file."""
 
 
 def load_vtt(text: str, uri: str) -> LoadedDocument:
@@ -35,15 +35,15 @@ def _load(text: str, uri: str, form: str) -> LoadedDocument:
         raise SourceError(f"{uri}: has more than {_MOST_CAPTIONS:,} captions; split the transcript")
     try:
         captions = webvtt.WebVTT.from_buffer(io.StringIO(text.strip()), format=form).captions
-    except Exception as error:  # beside its own, whatever a broken line makes it raise
-        raise SourceError(f"{uri}: not a transcript in the format .{form}: {error}") from error
+    except Exception as error:  # a broken line can make the library raise anything
+        raise SourceError(f"{uri}: is not a transcript in the format .{form}: {error}") from error
     said = ((_seconds(c.start), _seconds(c.end), _spoken(c.lines)) for c in captions)
     lines, cues = _without_repeats(said)
     return LoadedDocument("\n".join(lines), title_of(uri), format=form, cues=tuple(cues))
 
 
 def _spoken(lines: Iterable[str]) -> list[str]:
-    """A caption's lines, with `Name: ` where the speaker is tagged and no other markup."""
+    """Return a caption's lines without markup; a tagged speaker becomes `Name: `."""
     marked = (_VOICE.sub(lambda voice: f"{voice[1].strip()}: ", line) for line in lines)
     plain = (html.unescape(_STYLING.sub("", line)) for line in marked)
     return [kept for line in plain if (kept := " ".join(line.replace("\0", "").split()))]
@@ -52,10 +52,10 @@ def _spoken(lines: Iterable[str]) -> list[str]:
 def _without_repeats(
     said: Iterable[tuple[float, float, list[str]]],
 ) -> tuple[list[str], list[Cue]]:
-    """The text's lines and their times.
+    """Return the text's lines and their times.
 
-    Captions that roll up show the last lines again above the new one: what a caption repeats of
-    the end of the one before it is left out, and its time added to the line that is kept.
+    Roll-up captions repeat the last lines above the new one. Lines that repeat the end of the
+    previous caption are left out, and their time is added to the line that is kept.
     """
     kept: list[str] = []
     cues: list[Cue] = []
@@ -78,8 +78,8 @@ def _without_repeats(
 
 
 def _overlap(before: list[str], lines: list[str]) -> int:
-    """How many of the first lines are the last lines of the caption before."""
-    most = min(len(before), len(lines), 4)  # captions show no more lines at a time
+    """Return how many of the first lines equal the last lines of the previous caption."""
+    most = min(len(before), len(lines), 4)  # captions show at most four lines at a time
     return next((n for n in range(most, 0, -1) if before[-n:] == lines[:n]), 0)
 
 
@@ -92,7 +92,7 @@ def _collapsed(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _seconds(timestamp: str) -> float:
-    """From `hours:minutes:seconds`, hours being optional."""
+    """Return the seconds of `hours:minutes:seconds`; the hours are optional."""
     seconds = 0.0
     for part in timestamp.split(":"):
         seconds = seconds * 60 + float(part)

@@ -1,9 +1,9 @@
-"""The program of a process that reads documents for another, within limits of its own.
+"""The program of a process that reads documents for another process, within its own limits.
 
-It is started by `readers`, which sends jobs and takes answers through pipes. A job is a line of
-JSON and the document's bytes; an answer is the lengths of its two parts, a JSON object with
-everything but the text, and the text in UTF-8. Nothing is pickled: a process that reads hostile
-documents is not trusted.
+`readers` starts it, and exchanges jobs and results through pipes. A job is a line of JSON and the
+document's bytes. A result is the lengths of its two parts, a JSON object with everything except the
+text, and the text in UTF-8. Nothing is pickled, because a process that reads hostile documents is
+not trusted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LENGTHS = struct.Struct(">QQ")
-"""Of an answer's two parts, in bytes."""
+"""Lengths of a result's two parts, in bytes."""
 READY = b"\n"
-"""Sent once, when jobs can be taken."""
+"""Sent once, when the process accepts jobs."""
 
 _MEBIBYTE = 1024 * 1024
 _SECONDS_MORE = 5
-"""After the time limit. Whoever sent the job ends this process then, unless that one is gone."""
+"""Seconds after the time limit until the process ends itself.
+
+The process that sent the job ends it at the limit, unless that process is gone.
+"""
 
 _LOADERS = {
     "pdf": "lorebind_knowledge.loaders.pdf:load_pdf",
@@ -45,24 +48,24 @@ _LOADERS = {
     "trafilatura": "lorebind_knowledge.loaders.html_trafilatura:load_with_trafilatura",
 }
 FORMATS = frozenset(_LOADERS)
-"""The formats whose libraries cannot be bounded from within, and the library that reads HTML."""
+"""Formats of libraries that need limits, and the library that reads HTML."""
 
 
 def loader_of(form: str) -> Callable[[bytes, str], LoadedDocument]:
-    """What reads a format of `FORMATS`."""
+    """Return the loader for one of `FORMATS`."""
     module, _, name = _LOADERS[form].partition(":")
     loader: Callable[[bytes, str], LoadedDocument] = getattr(importlib.import_module(module), name)
     return loader
 
 
 def main(max_memory: int) -> None:
-    """Take jobs until there are no more.
+    """Process jobs until there are no more.
 
     Args:
-        max_memory: the most memory that this process may take, in mebibytes.
+        max_memory: maximum memory of this process, in mebibytes.
     """
     jobs, answers = _own_streams()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     _limit_memory(max_memory)
     _send(answers, READY)
     while line := jobs.readline():
@@ -71,7 +74,9 @@ def main(max_memory: int) -> None:
         with _limited_time(job["seconds"]):
             about, text = _answer(job["form"], data, job["uri"], max_memory)
         del data
-        about["last"] = _peak() * 2 > max_memory  # what it keeps would be taken from the next
+        about["last"] = (
+            _peak() * 2 > max_memory
+        )  # memory it keeps would be missing for the next job
         head = json.dumps(about).encode()
         _send(answers, LENGTHS.pack(len(head), len(text)), head, text)
         if about["last"]:
@@ -79,7 +84,7 @@ def main(max_memory: int) -> None:
 
 
 def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
-    """The document of an answer; raises anything for what is none."""
+    """Return the document of a result; raises any exception if it is invalid."""
     return LoadedDocument(
         text.decode(),
         about["title"],
@@ -93,7 +98,7 @@ def unpacked(about: dict[str, Any], text: bytes) -> LoadedDocument:
 
 
 def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str, Any], bytes]:
-    """The two parts of an answer; one that holds no document says in `failure` why."""
+    """Return the two parts of a result; without a document, `failure` has the reason."""
     try:
         document = loader_of(form)(data, uri)
         about = {name: getattr(document, name) for name in _BESIDE_THE_TEXT}
@@ -104,8 +109,8 @@ def _answer(form: str, data: bytes, uri: str, max_memory: int) -> tuple[dict[str
         return {"failure": "missing", "message": str(error)}, b""
     except MemoryError:
         return {"failure": "memory"}, b""
-    except Exception as error:  # beside SourceError, whatever a loader did not foresee
-        # Libraries that get no more memory call the document broken.
+    except Exception as error:  # loaders can raise more than SourceError
+        # Some libraries report a lack of memory as a broken document.
         failure = "memory" if _peak() * 4 > max_memory * 3 else "source"
         known = isinstance(error, SourceError)
         message = str(error) if known else f"{uri}: cannot be read: {type(error).__name__}: {error}"
@@ -124,7 +129,7 @@ _BESIDE_THE_TEXT = (
 
 
 def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Standard input and output, which no library can use any more, and so not disturb."""
+    """Return standard input and output, and detach them so that libraries cannot use them."""
     jobs, answers = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -139,7 +144,7 @@ def _send(answers: IO[bytes], *parts: bytes) -> None:
 
 
 def _limit_memory(max_memory: int) -> None:
-    """Have the system refuse more; only Linux counts all that is allocated."""
+    """Set the system's limit; only Linux counts all allocated memory."""
     if sys.platform == "linux":
         import resource
 
@@ -163,7 +168,7 @@ def _limited_time(seconds: float) -> Iterator[None]:
 
 
 def _peak() -> float:
-    """The most memory that this process has had, in mebibytes; 0 where that is not known."""
+    """Return the peak memory of this process in mebibytes; 0 if it is unknown."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             kilobytes = next(line.split()[1] for line in status if line.startswith("VmHWM:"))

@@ -1,4 +1,4 @@
-"""XLSX: Excel's sheets, one row a line as `column: value` pairs; the sheets' names are headings."""
+"""Load XLSX: Excel's sheets, each row a line of `column: value` pairs; headings are sheet names."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ _BETWEEN_SHEETS = "\n\n"
 _NOT_CALCULATED = re.compile(
     rb"</?(?:\w+:)?f\b[^<>]*+>\s*+(?:<(?:\w+:)?v\s*+(?:/>|></(?:\w+:)?v>)\s*+)?</(?:\w+:)?c>"
 )
-"""The end of a cell that has a formula and no value."""
+"""The end of a cell that has a formula but no value."""
 _AT_ONCE = 2**20
 
 
 def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
-    """A formula is read as the value that was last calculated, as itself where none is stored.
+    """Load a workbook, including hidden sheets; sheets without values are omitted.
 
-    Hidden sheets are read too. Sheets without values are left out.
-
-    The first row of more than one cell is the header, where it can be one; what stands above it is
-    read as it is.
+    A formula is read as the last calculated value, or as the formula itself if none is stored. The
+    first row with more than one cell is the header, if it qualifies; rows above it are read as they
+    are.
 
     Raises:
-        SourceError: when it is broken, encrypted, or unpacks to too much.
-        MissingDependencyError: when the extra is not installed.
+        SourceError: it is broken, encrypted, or too large when unpacked.
+        MissingDependencyError: the extra is not installed.
     """
     openpyxl = import_extra("openpyxl", extra="office", purpose=f"reading {uri}")
     headings: list[Heading] = []
@@ -77,7 +76,7 @@ def load_xlsx(data: bytes, uri: str) -> LoadedDocument:
 
 
 def _values(sheet: Any) -> Iterator[Iterable[Any]]:
-    sheet.reset_dimensions()  # some programs write wrong ones
+    sheet.reset_dimensions()  # some programs write wrong dimensions
     rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(values_only=True)
     return rows
 
@@ -86,14 +85,14 @@ def _values_or_formulas(sheet: Any, formulas: Any) -> Iterator[Iterable[Any]]:
     sheet.reset_dimensions()
     for cells, written in zip(sheet.iter_rows(), _values(formulas), strict=True):
         yield [
-            # A text (`str`) that was calculated may be empty.
+            # A calculated text (`str`) may be empty.
             cell.value if cell.value is not None or cell.data_type == "str" else formula
             for cell, formula in zip(cells, written, strict=True)
         ]
 
 
 def _lacks_values(archive: ZipFile) -> bool:
-    """Whether there are formulas without values: programs other than Excel do not calculate."""
+    """Return whether there are formulas without values; only Excel calculates when saving."""
     for name in archive.namelist():
         if name.endswith(".xml"):
             with archive.open(name) as part:
@@ -106,7 +105,7 @@ def _lacks_values(archive: ZipFile) -> bool:
 
 
 def _records(rows: Iterator[list[str]], uri: str) -> Iterator[str]:
-    """A line for each row, empty where the row is."""
+    """Yield a line for each row; empty for an empty row."""
     for row in rows:
         if sum(map(bool, row)) > 1:
             yield from records(chain([row], rows), uri)
@@ -115,7 +114,7 @@ def _records(rows: Iterator[list[str]], uri: str) -> Iterator[str]:
 
 
 def _without_last_blanks(lines: Iterable[str]) -> Iterator[str]:
-    """Formatted cells without values reach to a sheet's end."""
+    """Yield the lines without the blank ones at the end, which come from formatted cells."""
     blanks = 0
     for line in lines:
         if not line:
@@ -127,7 +126,7 @@ def _without_last_blanks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """A value much as Excel shows it; dates in ISO 8601."""
+    """Return a value roughly as Excel shows it; dates in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, float):

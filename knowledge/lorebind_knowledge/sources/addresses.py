@@ -1,7 +1,7 @@
-"""Which addresses may be reached: the public ones, and what a project allows beside them.
+"""Decide which addresses sources may reach: public ones, and those that a project allows.
 
-Public is what the registries of IANA call globally reachable unicast; what carries an IPv4 address
-inside an IPv6 one (mapped, NAT64) is judged by the address inside.
+Public addresses are those that the IANA registries list as globally reachable unicast. An IPv6
+address that embeds an IPv4 address (IPv4-mapped, NAT64) is checked as that IPv4 address.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ _METADATA: tuple[Network, ...] = (
     IPv4Network("100.100.100.200/32"),  # Alibaba
     IPv4Network("192.0.0.192/32"),  # Oracle
 )
-"""Where clouds hand a machine its credentials, link-local addresses included."""
+"""Networks where clouds serve a machine's credentials, including link-local addresses."""
 
 
 class AddressPolicy:
-    """What may be reached beside public addresses.
+    """The addresses that a source may reach: public ones and allowed ones.
 
-    An allowed host may have private addresses, and opens them to no other host. An allowed address
-    or network is open whoever has it. Where credentials of a machine are handed out, a name opens
-    nothing: names change hands, so only the address itself does.
+    An allowed host may have private addresses; that does not allow other hosts to use them. An
+    allowed address or network may be reached under any host name. Addresses that serve a machine's
+    credentials must be allowed as addresses: allowing a host name is not enough, because the
+    address of a name can change.
     """
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
-        """
+        """Parse the allowed entries.
+
         Args:
-            allow: host names, addresses, and networks as `10.1.0.0/16`.
+            allow: host names, addresses, and networks such as `10.1.0.0/16`.
 
         Raises:
-            SourceError: when an entry is none of these.
+            SourceError: an entry is none of these.
         """
         self._networks: list[Network] = []
         self._hosts: set[str] = set()
@@ -70,7 +72,7 @@ class AddressPolicy:
             self._networks.append(ip_network(_plain(network[0])) if one else network)
 
     def permits(self, host: str, address: str) -> bool:
-        """Whether a host, as ASCII, may be reached at a numeric address."""
+        """Return whether the host, as ASCII, may be reached at the numeric address."""
         plain = _plain(ip_address(address))
         if any(plain in network for network in self._networks):
             return True
@@ -101,6 +103,6 @@ def _host(entry: str) -> str:
         with suppress(httpx.InvalidURL):
             return httpx.URL(f"http://{entry}/").raw_host.decode("ascii").lower().rstrip(".")
     raise SourceError(
-        f"{entry!r} under 'allow' is no host name, address or network; "
+        f"{entry!r} under 'allow' is not a host name, address or network; "
         "write for example 'wiki.internal', '10.0.0.7' or '10.1.0.0/16'"
     )

@@ -1,4 +1,4 @@
-"""What a source is: something that lists documents and reads each when asked."""
+"""The source protocol: a source lists documents and reads each of them on request."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One document as its source gave it."""
+    """A document as its source returned it."""
 
     data: bytes
     media_type: str = ""
-    """What the source says it is, as `text/html; charset=utf-8`; empty when it does not say."""
+    """Media type according to the source, such as `text/html; charset=utf-8`; empty if unknown."""
     version: str = ""
-    """Given back at the next read, to be told whether the document changed; empty if nobody can
-    tell. It means something to the source alone: an ETag, a date."""
+    """Passed to the next read, so that the source can tell whether the document changed.
+
+    Only the source interprets it, for example an ETag or a date. Empty if the source has no
+    versions.
+    """
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the source knows about the document, added to the metadata of its passages."""
+    """Metadata that the source has for the document, added to the metadata of its passages."""
 
 
 def plain_metadata(metadata: Mapping[Any, Any]) -> dict[str, Any]:
-    """The metadata that filters can use: texts, finite numbers, booleans, and lists of these."""
+    """Keep the values that filters can use: strings, finite numbers, booleans, lists of these."""
     return {str(key): value for key, value in metadata.items() if _is_plain(value)}
 
 
@@ -39,49 +42,60 @@ def _is_plain(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceItem:
-    """One document of a source: its name, and how to read it."""
+    """A document of a source: its uri, and how to read it."""
 
     uri: str
     read: Callable[[str], Content | Awaitable[Content | None] | None]
-    """Called with the version of the last read, or an empty text to have the content anyway. None
-    means that the document has not changed since that version. Raises SourceError when it cannot
-    be read; it then fails alone. `def` (called in a worker thread) or `async def`."""
+    """Reads the document: `def`, which is called in a worker thread, or `async def`.
+
+    It is called with the version of the last read, or with an empty string to read the content in
+    any case. It returns None if the document has not changed since that version, and raises
+    SourceError if the document cannot be read; then only that document fails.
+    """
     formerly: str = ""
-    """The uri that the document had in indexes of earlier versions, where it is another one: a
-    document is not missed under the name that it had."""
+    """The document's uri in indexes of earlier versions, if it was a different one.
+
+    A document in the index under this uri does not count as missing.
+    """
     skipped: str = ""
-    """Why the source passes over it, in a word or two. It is reported and not read."""
+    """Why the source skips it, in a word or two; it is then reported but not read."""
     peek: Callable[[int | None], bytes] | None = None
-    """Gives the first so many bytes of a document that was found by a pattern, all of it for None;
-    raises SourceError if it cannot. One of a kind that no loader reads is then skipped, where one
-    that was asked for by its name fails."""
+    """Returns the first bytes of a document, at most as many as given, or all of them for None.
+
+    Set for documents that were found by a pattern: they are skipped if no loader reads their
+    format. Documents without it were requested by name, so they fail instead. Raises SourceError if
+    the document cannot be read.
+    """
 
 
 NO_ENDING = "no ending"
 
 
 def ending_of(uri: str) -> str:
-    """How reports call the kind of a document that cannot be read: the ending of its name."""
+    """Return a document's file extension, which reports show for an unsupported format."""
     _, dot, ending = uri.rpartition("/")[2].rpartition(".")
     return f"{dot}{ending.lower()}" if dot else NO_ENDING
 
 
 class Source(Protocol):
-    """Lists the documents of one declared source.
+    """A source, which lists the documents of one declared source.
 
-    It may have `notices`, a list of texts: what reports say of it after `items` has ended.
+    It may have an attribute `notices`, a list of strings that reports show after `items` has ended.
     """
 
     @property
     def key(self) -> str:
-        """The source's name in ledger and reports; deletes reach only what it enumerates."""
+        """The name of the source in the ledger and in reports.
+
+        An ingest deletes only documents that were ingested under the same key.
+        """
         ...
 
     def items(self) -> Iterable[SourceItem]:
-        """Every document, in a stable order.
+        """Yield all documents in a stable order.
 
         Raises:
-            SourceError: when the source cannot be enumerated or has no document. Nothing that
-                was ingested from it is deleted then.
+            SourceError: the source cannot be listed or has no documents. Documents that were
+                ingested from it are then not deleted.
         """
         ...

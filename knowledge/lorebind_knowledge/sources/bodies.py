@@ -1,4 +1,4 @@
-"""The body of an HTTP answer: received and decompressed up to a limit, and never beyond it."""
+"""Read the body of an HTTP response, decompressed, up to a size limit."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 ACCEPT_ENCODING = "gzip"
-"""The one that can be decompressed bit by bit with a bound on what comes out."""
+"""The content encoding that can be decompressed piece by piece with a limit on the output."""
 
 _GZIP = ("gzip", "x-gzip")
 _ZLIB_OF_GZIP = 31
 
 
 class TooLargeError(Exception):
-    """There is more than the limit."""
+    """The body is larger than the limit."""
 
 
 class EncodingError(Exception):
-    """The body is not what its Content-Encoding says, or is encoded in a way nobody asked for."""
+    """The body does not match its Content-Encoding, or has an encoding that was not requested."""
 
 
 async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes:
-    """A body as it is without its content encoding.
+    """Return the decoded body of a response.
 
     Args:
-        chunks: the body as it comes.
-        encoding: the value of Content-Encoding; empty when there is none.
-        limit: the most bytes, once decompressed.
+        chunks: the body as it is received.
+        encoding: the value of Content-Encoding; empty if there is none.
+        limit: maximum number of bytes after decompression.
 
     Raises:
-        TooLargeError: as soon as there is more; the rest is not asked for.
-        EncodingError: when it cannot be decoded.
+        TooLargeError: the limit is exceeded; the rest is not read.
+        EncodingError: the body cannot be decoded.
     """
     encoding = encoding.strip().lower()
     if encoding not in ("", "identity", *_GZIP):
-        raise EncodingError(f"is encoded as {encoding[:40]!r}, which was not asked for")
+        raise EncodingError(f"is encoded as {encoding[:40]!r}, which was not requested")
     stream = _Gunzip() if encoding in _GZIP else None
     body = bytearray()
     async for chunk in chunks:
@@ -50,7 +50,7 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> 
 
 
 class _Gunzip:
-    """Decompresses gzip, of several members too, at most as much as there is room for."""
+    """A decompressor of gzip data with one or several members, up to a size limit."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_ZLIB_OF_GZIP)
@@ -60,7 +60,7 @@ class _Gunzip:
         return self._member.eof
 
     def feed(self, data: bytes, room: int) -> bytes:
-        """What the data gives, cut off at `room` bytes, at least 1."""
+        """Return the decompressed data, cut off at `room` bytes, which is at least 1."""
         out = bytearray()
         while data and len(out) < room:
             if self._member.eof:
@@ -68,6 +68,6 @@ class _Gunzip:
             try:
                 out += self._member.decompress(data, room - len(out))
             except zlib.error as error:
-                raise EncodingError("is not the gzip data that it says it is") from error
+                raise EncodingError("is not valid gzip data, contrary to its header") from error
             data = self._member.unconsumed_tail or self._member.unused_data
         return bytes(out)

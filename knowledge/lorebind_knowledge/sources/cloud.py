@@ -1,4 +1,4 @@
-"""`cloud_storage`: objects of a bucket, through the file systems of fsspec."""
+"""The source `cloud_storage`: objects of a bucket, read with the file systems of fsspec."""
 
 from __future__ import annotations
 
@@ -24,32 +24,35 @@ if TYPE_CHECKING:
     from lorebind_knowledge.sources.environment import SourceEnvironment
 
     class Bucket(Protocol):
-        """What objects are taken from."""
+        """A bucket of objects."""
 
         address: str
-        """As shown: `s3://bucket`."""
+        """The address in uris and messages, such as `s3://bucket`."""
 
         def objects(self, prefix: str) -> Iterator[SourceItem]:
-            """The objects of a prefix, or more of them; the uri of each is its name."""
+            """Yield at least the objects that start with the prefix.
+
+            The uri of each item is the object's name.
+            """
             ...
 
 
 class CloudStorageSource(SourceBase):
-    """Objects of a bucket, or files of any file system that fsspec knows."""
+    """Objects of a bucket, or files of a folder."""
 
     declares_uris: ClassVar[bool] = True
 
     templated: ClassVar[tuple[str, ...]] = ("bucket", "prefix", "config")
 
-    type: Literal["cloud_storage"] = Field(description="Objects below a prefix.")
+    type: Literal["cloud_storage"] = Field(description="Objects of a bucket.")
     provider: Literal["s3", "gcs", "azure", "file", "memory"] = Field(
-        description="Whose bucket it is; `file` and `memory` are for trying things out."
+        description="The provider of the bucket. Use `file` and `memory` to try things out."
     )
     bucket: str = Field(min_length=1, description="The bucket, container or folder.")
-    prefix: str = Field("", description="Only objects whose names begin so.")
+    prefix: str = Field("", description="Only objects whose names start with this.")
     pattern: GlobPattern = Field("**", min_length=1, description="A glob pattern below the prefix.")
     config: ConfigMap = Field(
-        default_factory=dict, description="Arguments of the fsspec file system, by name."
+        default_factory=dict, description="Arguments for the fsspec file system, by name."
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -68,7 +71,11 @@ Declaration = CloudStorageSource
 
 
 def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> BucketSource:
-    """Raises `SourceError` for a folder with settings, of which it has none."""
+    """Return the source of a declaration.
+
+    Raises:
+        SourceError: a folder is declared with `config`, which it does not support.
+    """
     filled, shown, former = environment.filled(declaration)
     bucket: Bucket
     if filled.provider == "file":
@@ -96,22 +103,23 @@ def make(declaration: CloudStorageSource, environment: SourceEnvironment) -> Buc
 
 
 class BucketSource:
-    """Objects whose names begin with a prefix and match a pattern after it, sorted by name.
+    """Objects whose names start with a prefix and match a pattern after it, sorted by name.
 
-    The pattern is that of files: `**` crosses folders, hidden objects are passed over.
+    The pattern works as for files: `**` crosses folders, and hidden objects are skipped.
     """
 
     def __init__(
         self, key: str, bucket: Bucket, prefix: str, pattern: str, *, shown_prefix: str, former: str
     ) -> None:
-        """
+        """Create the source.
+
         Args:
             key: the source's key.
-            bucket: where the objects are.
-            prefix: of their names.
-            pattern: what must follow it.
-            shown_prefix: the prefix as it is shown: with templates in place of values.
-            former: what was shown of the bucket by earlier versions.
+            bucket: the bucket of the objects.
+            prefix: start of the objects' names.
+            pattern: glob pattern for the rest of the names.
+            shown_prefix: the prefix as shown in uris: with templates instead of values.
+            former: the bucket's address in uris of earlier versions.
         """
         self.key = key
         self._bucket = bucket
@@ -146,19 +154,20 @@ class BucketSource:
         flags = glob.GLOBSTAR | glob.BRACE | glob.FORCEUNIX
         within_a_name = self._prefix and not self._prefix.endswith("/")
         if within_a_name and rest.startswith(".") and "/." not in rest:
-            flags |= glob.DOTGLOB  # the dot is one within a name, which hides nothing
+            flags |= glob.DOTGLOB  # the dot is within a name, so it does not mark a hidden object
         return bool(glob.globmatch(rest.lstrip("/"), self._pattern, flags=flags))
 
 
 class FolderBucket:
-    """A folder of this machine in the place of a bucket. Links that lead out are refused."""
+    """A folder of this machine used as a bucket. Links that leave the folder are refused."""
 
     def __init__(self, name: str, folder: Path, max_bytes: int) -> None:
-        """
+        """Create the bucket.
+
         Args:
-            name: of the folder, as it is shown.
-            folder: where it is.
-            max_bytes: the size of the largest file.
+            name: the folder as shown in uris.
+            folder: path of the folder.
+            max_bytes: maximum size of a file.
         """
         self.address = address_of("file", name)
         self._files = FileSource(
@@ -176,7 +185,7 @@ class FolderBucket:
 
 
 def address_of(provider: str, bucket: str) -> str:
-    """What the uris of a bucket begin with."""
+    """Return the start of the uris of a bucket's objects."""
     if provider == "file":
         return f"file://{bucket.rstrip('/')}"
     return f"{SYSTEMS[provider].scheme}://{bucket.strip('/')}"

@@ -1,4 +1,4 @@
-"""Conditional requests: a document's ETag and date as one version text, and back (RFC 9110, 13)."""
+"""Convert a response's ETag and date to a version, and a version to conditions (RFC 9110, 13)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 
 def version_of(url: httpx.URL, headers: httpx.Headers) -> str:
-    """ETag and Last-Modified of an answer, bound to its address; empty when it has neither."""
+    """Return a version from ETag and Last-Modified, bound to the address.
+
+    Empty if the response has neither.
+    """
     etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
     changed, answered = seconds(modified), seconds(headers.get("date", ""))
-    # Within the second of its date a document may change once more and keep the date.
+    # A document can change again within the second of its date and keep that date.
     if changed is None or answered is None or changed >= answered:
         modified = ""
     kept = [text if text.isascii() else "" for text in (etag, modified)]
@@ -24,10 +27,10 @@ def version_of(url: httpx.URL, headers: httpx.Headers) -> str:
 
 
 def conditions(version: str, url: httpx.URL) -> dict[str, str]:
-    """The headers that ask for a document only if it changed.
+    """Return the headers of a request for a document only if it changed.
 
-    There are none when the version is of another address, as after a redirect that now leads
-    elsewhere, or of another kind of source.
+    Returns no headers if the version belongs to a different address, for example after a redirect
+    changed, or to another type of source.
     """
     try:
         place, etag, modified = json.loads(version)
@@ -40,7 +43,7 @@ def conditions(version: str, url: httpx.URL) -> dict[str, str]:
 
 
 def seconds(date: str) -> float | None:
-    """An HTTP date as seconds since 1970; None for what is none."""
+    """Return an HTTP date as seconds since 1970, or None if it is not a valid date."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):

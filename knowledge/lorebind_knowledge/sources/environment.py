@@ -1,4 +1,4 @@
-"""What a source may look up, and its declaration with the templates filled in."""
+"""The values that a source may look up, and its declaration with resolved templates."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 
 class SourceEnvironment(PartEnvironment):
-    """The project's environment as one source sees it."""
+    """The project's environment for one source."""
 
     def __init__(
         self, environment: Environment, key: str, workflow: Mapping[str, Any] | None
     ) -> None:
-        """
+        """Create the environment of a source.
+
         Args:
-            environment: the project's.
+            environment: the project's environment.
             key: the source's key.
-            workflow: what templates know as `workflow`; None outside of one.
+            workflow: the value of `workflow` in templates; None outside of a workflow.
         """
         of_run: dict[str, Any] = {}
         if workflow is not None:
@@ -40,10 +41,10 @@ class SourceEnvironment(PartEnvironment):
         self._former = {**environment.scopes(), "secrets": _Hidden(), **confided.plain(of_run)}
 
     def value(self, reference: Reference) -> Any:
-        """What a template stands for; a `Confided` text knows how it may be shown.
+        """Return the value of a template; a `Confided` text includes how it may be shown.
 
         Raises:
-            TemplateError: it is not defined.
+            TemplateError: the value is not defined.
         """
         value = templates.look_up(reference, self._confided)
         self.told |= confided.values_in(value)
@@ -52,10 +53,13 @@ class SourceEnvironment(PartEnvironment):
     def filled(
         self, written: AnyDeclaration
     ) -> tuple[AnyDeclaration, AnyDeclaration, AnyDeclaration]:
-        """A declaration with its templates filled in: as it is, as it is shown, as it once was.
+        """Return a declaration with resolved templates, in three variants.
+
+        Returns:
+            The declaration with real values, as it may be shown, and as earlier versions showed it.
 
         Raises:
-            SourceError: for a template that stands for nothing, or not for what belongs there.
+            SourceError: a template has no value, or a value of the wrong type.
         """
         fields = _filled(written, self._confided)
         self.told |= confided.values_in(fields)
@@ -65,17 +69,20 @@ class SourceEnvironment(PartEnvironment):
 
 
 class _Hidden(LazyScope):
-    """The scope `secrets` in the uris of earlier versions, which did not hide those of `env`."""
+    """The scope `secrets` for uris of earlier versions.
+
+    Earlier versions hid secrets in uris, but not the values of `env`.
+    """
 
     def __getitem__(self, name: str) -> str:
         return HIDDEN
 
 
 def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:
-    """The templated fields of a declaration with their templates replaced.
+    """Return the templated fields of a declaration with resolved templates.
 
     Raises:
-        SourceError: for a template that stands for nothing, or not for what belongs there.
+        SourceError: a template has no value, or a value of the wrong type.
     """
     changes: dict[str, Any] = {}
     for field in written.templated:
@@ -88,8 +95,8 @@ def _filled(written: Declaration, scopes: Mapping[str, Any]) -> dict[str, Any]:
         for text, value in pairs:
             if isinstance(text, str) and not isinstance(value, str):
                 kind = type(value).__name__
-                raise SourceError(f"{field}: {text} stands for a value of type {kind}, not a text")
+                raise SourceError(f"{field}: {text}: expected text, got a value of type {kind}")
             if text and value == "":
-                raise SourceError(f"{field}: {text} stands for an empty text")
+                raise SourceError(f"{field}: {text} is empty; expected text")
         changes[field] = after
     return changes

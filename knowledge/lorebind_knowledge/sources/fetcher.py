@@ -1,4 +1,4 @@
-"""The one way to documents on the web: guarded, bounded, and sparing with what did not change."""
+"""Fetch documents from the web, with checked addresses, size limits and conditional requests."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _FIRST_PAUSE = 0.5
-"""Seconds, give or take half of it; the second pause is twice as long."""
+"""In seconds, varied randomly by up to 50 %; the second pause is twice as long."""
 _CONNECT_SECONDS = 10
-"""For each of the addresses that a host has."""
+"""For each address of a host."""
 _MOST_ADDRESSES = 4
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -47,7 +47,7 @@ _OWN_HEADERS = ("host", "accept-encoding", "connection", "content-length", "tran
 
 
 class _TransientError(SourceError):
-    """May be gone at the next try; `pause` is the seconds that the server asks for, if it does."""
+    """A failure that a retry may fix; `pause` is the server's Retry-After in seconds, if any."""
 
     def __init__(self, message: str, pause: float | None = None) -> None:
         super().__init__(message)
@@ -56,22 +56,24 @@ class _TransientError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """One request of a fetch: where to, what messages call it, and what was known before."""
+    """One request of a fetch: its address, its name in messages, and the headers to send."""
 
     url: httpx.URL
     name: str
     host: str
-    """What messages call its host."""
+    """The host as messages name it."""
     headers: Mapping[str, str]
     conditions: Mapping[str, str]
 
 
 class Fetcher:
-    """Fetches documents by http and https. Safe to share among tasks, threads and event loops.
+    """A client that fetches documents with http and https.
 
-    A host's name is resolved once for each request, its addresses are judged, and the connection
-    is made to one that passed; redirects go the same way. Proxies named by the environment are not
-    used: they would connect to what was not judged here.
+    It is safe to share among tasks, threads and event loops.
+
+    For each request, including those of redirects, the host name is resolved once, its addresses
+    are checked, and only an address that passed is connected to. Proxies from environment variables
+    are ignored, because they could connect to addresses that were not checked.
     """
 
     def __init__(
@@ -83,16 +85,18 @@ class Fetcher:
         headers: Mapping[str, Any] | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """
+        """Create a fetcher.
+
         Args:
-            timeout_seconds: for a document as a whole: redirects, tries and pauses included.
-            max_redirects: the most that are followed for a document.
+            timeout_seconds: for a document as a whole, including redirects, retries and pauses.
+            max_redirects: maximum number of redirects to follow per document.
             allow: see `AddressPolicy`.
-            headers: sent to the origin of the address fetched, not to where it redirects.
-            max_bytes: the size of the largest document, decompressed.
+            headers: sent to the origin of the fetched address, but not to other origins after
+                redirects.
+            max_bytes: maximum size of a document after decompression.
 
         Raises:
-            SourceError: for an entry of `allow` or a header that cannot be.
+            SourceError: an entry of `allow` or a header is invalid.
         """
         self._timeout_seconds = timeout_seconds
         self._max_redirects = max_redirects
@@ -101,17 +105,18 @@ class Fetcher:
         self._max_bytes = max_bytes
 
     async def fetch(self, address: str, version: str = "", *, name: str = "") -> Content | None:
-        """The document at an address, None when it is still what it was at that version.
+        """Return the document at an address, or None if it has not changed since the version.
 
         Args:
-            address: http or https; a user and password in it are sent as basic authentication.
-            version: the version of the last `Content`, empty to have the document anyway.
-            name: what messages call it; by default the address without its secrets. What it does
-                not say of the address is said nowhere, and not logged; nor are headers, which
-                servers may repeat.
+            address: an http or https address; a user and password in it are sent as basic
+                authentication.
+            version: the version of the last `Content`; empty to fetch the document in any case.
+            name: the address as messages show it; by default the address without its secrets. Parts
+                of the address that the name omits do not appear in messages or logs. Neither do
+                headers, because servers may repeat the address in them.
 
         Raises:
-            SourceError: when it cannot be had, for whatever reason.
+            SourceError: the document cannot be fetched, for whatever reason.
         """
         name = name or shown(address)
         url = parsed(address, name)
@@ -148,15 +153,15 @@ class Fetcher:
             try:
                 url = url.join(answer)
             except (httpx.InvalidURL, ValueError) as error:
-                raise SourceError(f"{hop_name}: redirects to what is no address") from error
-            # A name that hides a part of the address hides it in what it redirects to.
+                raise SourceError(f"{hop_name}: redirects to an invalid address") from error
+            # If the name hides a part of the address, hide that part in redirects too.
             place = f" to {shown(origin(url) if hidden else str(url))}"
             hop_name = f"{name} (redirected{'' if url.host == hidden_host else place})"
             url = parsed(str(url), hop_name)
-        raise SourceError(f"{name}: redirects more often than {self._max_redirects} times")
+        raise SourceError(f"{name}: exceeds the limit of redirects, which is {self._max_redirects}")
 
     async def _ask(self, hop: _Hop) -> Content | str | None:
-        """The document, None if it has not changed, or the address that it redirects to."""
+        """Return the document, None if it has not changed, or the address of a redirect."""
         addresses = await self._resolve(hop)
         try:
             async with _client(addresses) as client:
@@ -165,7 +170,7 @@ class Fetcher:
                     return await self._understand(response, hop)
                 finally:
                     await response.aclose()
-        except httpx.LocalProtocolError as error:  # its words quote the headers
+        except httpx.LocalProtocolError as error:  # its message quotes the headers
             raise SourceError(f"{hop.name}: a header cannot be sent as it is") from error
         except httpx.TransportError as error:
             said = str(error) or type(error).__name__
@@ -174,14 +179,14 @@ class Fetcher:
             raise SourceError(f"{hop.name}: cannot be fetched: {error}") from error
 
     async def _resolve(self, hop: _Hop) -> list[str]:
-        """The addresses of the host that may be reached."""
+        """Return the addresses of the host that may be reached."""
         host = _host(hop.url)
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, hop.url.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             kind = _TransientError if error.errno == socket.EAI_AGAIN else SourceError
-            raise kind(f"{hop.name}: {hop.host} cannot be found") from error
+            raise kind(f"{hop.name}: {hop.host} was not found") from error
         except (OSError, UnicodeError, OverflowError) as error:
             raise SourceError(f"{hop.name}: {hop.host} cannot be looked up") from error
         addresses = list(dict.fromkeys(str(ip_address(entry[4][0])) for entry in found))
@@ -189,7 +194,7 @@ class Fetcher:
         if not permitted:
             raise SourceError(
                 f"{hop.name}: {hop.host} is not at a public address; "
-                "if it may be reached all the same, name it or its address under fetch.allow"
+                "to allow it anyway, add it or its address to fetch.allow"
             )
         return permitted[:_MOST_ADDRESSES]
 
@@ -200,7 +205,7 @@ class Fetcher:
         if status in _REDIRECTS and "location" in headers:
             return str(headers["location"])
         if status not in (HTTPStatus.OK, HTTPStatus.NON_AUTHORITATIVE_INFORMATION):
-            message = f"{hop.name}: answered {_phrase(status)}"
+            message = f"{hop.name}: returned {_phrase(status)}"
             if status in _TRANSIENT:
                 raise _TransientError(message, _retry_after(headers))
             raise SourceError(message)
@@ -222,20 +227,22 @@ def _host(url: httpx.URL) -> str:
 
 
 def _checked(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Headers as they can be sent. What they say may be a secret, so messages only name them."""
+    """Check headers and convert values to strings. Messages omit values, which may be secret."""
     checked: dict[str, str] = {}
     for name, value in headers.items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or name.lower() in _OWN_HEADERS:
             raise SourceError(f"{name!r} under fetch.headers cannot be set")
         text = str(value) if isinstance(value, str | int) else ""
         if isinstance(value, bool) or not re.fullmatch(r"[!-~]([\t -~]*[!-~])?", text):
-            raise SourceError(f"the header {name!r} under fetch.headers is no line of ASCII text")
+            raise SourceError(
+                f"the header {name!r} under fetch.headers is not a line of ASCII text"
+            )
         checked[name] = text
     return checked
 
 
 def _client(addresses: list[str]) -> httpx.AsyncClient:
-    """A client for one request, which connects to none but these addresses."""
+    """Return a client for one request, which connects only to these addresses."""
     from httpx_secure import httpx_ssrf_protection
 
     client = httpx.AsyncClient(
@@ -245,19 +252,19 @@ def _client(addresses: list[str]) -> httpx.AsyncClient:
     )
     return httpx_ssrf_protection(
         client,
-        check_globally_reachable=False,  # `AddressPolicy` has judged, and knows what is allowed
+        check_globally_reachable=False,  # `AddressPolicy` has already checked them
         custom_validator=lambda _, address, __: str(address) in addresses,
     )
 
 
 @functools.cache
 def _ssl_context() -> ssl.SSLContext:
-    """Made once: reading the certificates takes longer than many a request."""
+    """Create the context once, because reading the certificates takes longer than a request."""
     return httpx.create_ssl_context()
 
 
 async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> httpx.Response:
-    """The head of the answer, from the first address that can be connected to."""
+    """Send the request to the first address that accepts a connection; the body is not read."""
     headers = httpx.Headers({"User-Agent": "lorebind", "Accept": "*/*"})
     headers.update(hop.headers)
     headers.update(hop.conditions)
@@ -273,7 +280,7 @@ async def _send(client: httpx.AsyncClient, addresses: list[str], hop: _Hop) -> h
         try:
             return await client.send(request, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            failure = httpx.ConnectError(str(error) or "the connection took too long")
+            failure = httpx.ConnectError(str(error) or "the connection timed out")
             failure.__cause__ = error
     raise failure
 

@@ -1,4 +1,4 @@
-"""`file_glob`: files of the project, of any format that has a loader."""
+"""The source `file_glob`: files of the project, in any format that a loader reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class FileGlobSource(GlobSource):
-    """Files of any supported format of the project folder."""
+    """Files of the project folder, in any supported format."""
 
-    type: Literal["file_glob"] = Field(description="Files of any supported format by pattern.")
+    type: Literal["file_glob"] = Field(description="Files in any supported format, by pattern.")
 
 
 Declaration = FileGlobSource

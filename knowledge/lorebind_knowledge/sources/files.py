@@ -1,4 +1,4 @@
-"""Files of the project, by glob patterns: what `markdown_glob`, `file_glob` and others share."""
+"""Files of the project that match glob patterns, for `markdown_glob`, `file_glob` and others."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ PATHS: dict[str, Any] = {"required": ["paths"], "properties": {"paths": {"minIte
 
 
 class Files(SourceBase):
-    """What the sources share that read files of the project folder."""
+    """Settings of all sources that read files of the project folder."""
 
     templated: ClassVar[tuple[str, ...]] = ("path", "paths", "exclude")
 
     path: FilePattern | None = Field(
         None,
-        description="A file, folder or glob pattern, relative to the project folder. A template in "
-        "it stands for a folder, and not for a pattern.",
+        description="A file, folder or glob pattern, relative to the project folder. The value of "
+        "a template in it is a folder, not a pattern.",
     )
     paths: list[FilePattern] = Field(
-        default_factory=list, description="Several files or patterns, beside or instead of `path`."
+        default_factory=list, description="More files or patterns, with or without `path`."
     )
     exclude: list[FilePattern] = Field(
-        default_factory=list, description="Patterns of files that are not listed."
+        default_factory=list, description="Patterns of files to leave out."
     )
     respect_gitignore: bool = Field(
-        True, description="Skip the files that `.gitignore` files name."
+        True, description="Whether to skip files that a `.gitignore` excludes."
     )
 
     @property
@@ -56,15 +56,15 @@ class Files(SourceBase):
 
 
 class GlobSource(Files):
-    """What `markdown_glob` and `file_glob` share."""
+    """Settings that `markdown_glob` and `file_glob` share."""
 
     declares_uris: ClassVar[bool] = True
     in_folder: ClassVar[str] = EVERY_FILE
-    """Which files of a folder that is named."""
+    """Pattern of the files to read in a folder that `path` names."""
 
     as_text: list[FilePattern] = Field(
         default_factory=list,
-        description="Patterns of files to read as plain text, whatever their endings.",
+        description="Patterns of files to read as plain text, whatever their extension.",
     )
     model_config = one_of(A_PATH, PATHS)  # the same as `_has_a_pattern`
 
@@ -82,7 +82,7 @@ class GlobSource(Files):
 def make_files(
     declaration: Files, kind: str, environment: SourceEnvironment, endings: tuple[str, ...] = ()
 ) -> FileSource | TemplatedFiles:
-    """The files that a declaration names, of these endings only."""
+    """Return the source of the declared files with one of these extensions."""
     globs = declaration if isinstance(declaration, GlobSource) else None
 
     def files(patterns: Sequence[str], exclude: Sequence[str]) -> FileSource:
@@ -108,8 +108,8 @@ def make_files(
 class FileSource:
     """Files below a folder that match any of the patterns, sorted by path; see `files_below`.
 
-    A file whose real place is outside the folder is refused. No file has a version: times can stay
-    the same when a file changes, so each is read every time.
+    A file whose real path is outside the folder is refused. Files have no version, because the
+    modification time can stay the same when a file changes. So each file is read every time.
     """
 
     def __init__(
@@ -128,18 +128,19 @@ class FileSource:
         place: str = "the project folder",
         shown_as: Sequence[str] | None = None,
     ) -> None:
-        """
+        """Create the source.
+
         Args:
-            kind: the type of the source, part of its key.
+            kind: the type of the source; part of its key.
             patterns: glob patterns, relative to the folder.
             root: the folder.
             exclude: patterns of files to leave out.
-            max_bytes: the size of the largest document.
-            endings: endings, in lower case, of which a name must have one; none takes every name.
-            respect_gitignore, in_folder, all_folders: as for `files_below`.
-            as_text: patterns of files that are plain text, whatever they are called.
-            place: what messages call the folder.
-            shown_as: what messages call the patterns; themselves if left out.
+            max_bytes: maximum size of a document.
+            endings: allowed extensions, in lower case; empty for all.
+            respect_gitignore, in_folder, all_folders: see `files_below`.
+            as_text: patterns of files to read as plain text, whatever their extension.
+            place: how messages describe the folder.
+            shown_as: how messages show the patterns; by default as they are.
         """
         self._kind = kind
         self._patterns = list(patterns)
@@ -161,7 +162,7 @@ class FileSource:
 
     def items(self) -> Iterator[SourceItem]:
         if not self._root.is_dir():
-            raise SourceError(f"the folder {self._root} is not there")
+            raise SourceError(f"the folder {self._root} does not exist")
         found, unmatched = files_below(
             self._root,
             self._patterns,
@@ -170,7 +171,7 @@ class FileSource:
             in_folder=self._in_folder,
             all_folders=self._all_folders,
         )
-        # In a templated pattern a value stands in the place of what was written.
+        # Patterns may contain values of templates, so notices show the patterns as written.
         shown = dict(zip(self._patterns, self._shown_as, strict=True))
         self.notices = [f"{shown[pattern]} matches no file" for pattern in unmatched]
         if not any(one.name[-1] != "/" for one in found):
@@ -182,7 +183,7 @@ class FileSource:
             )
         home = os.path.realpath(self._root)
         for one in found:
-            # A file's name may be bytes that are no text; a uri is always text.
+            # A file name may contain bytes that are not text, but a uri is always text.
             uri = os.fsencode(one.name).decode("utf-8", "backslashreplace")
             skipped = one.skipped
             if self._endings and not skipped and not one.name.lower().endswith(self._endings):
@@ -211,10 +212,10 @@ class FileSource:
                 data = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
         except OutsideError:
-            raise SourceError(f"{name}: is a link to a place outside {self._place}") from None
+            raise SourceError(f"{name}: is a link to a location outside {self._place}") from None
         except OSError as error:
             raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
         same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         if not same or len(data) != before.st_size:
-            raise SourceError(f"{name}: changed while it was read; it is tried again next time")
+            raise SourceError(f"{name}: changed while it was read; the next ingest tries again")
         return Content(data, media_type)

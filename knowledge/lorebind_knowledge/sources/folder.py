@@ -1,4 +1,4 @@
-"""What is below a folder: the files that patterns match, and what is passed over on the way."""
+"""Find the files below a folder that match patterns, and what was skipped."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ EVERY_FILE = "**/*"
 GITIGNORE = ".gitignore"
 _FOLDERS_OF_TOOLS = frozenset({"node_modules", "__pycache__"})
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-"""The file that tells a virtual environment, whatever its folder is called."""
+"""A file that only virtual environments contain, whatever their folder is called."""
 _LONGESTGITIGNORE = 256 * 1024
 _MOST_RULES = 1000
 _SLOW_RULE = re.compile(r"(?:[*?][^*?/]*){4}|(?:\*\*.*){4}")
-"""With so many wildcards in one name, or `**`, comparing a single file could take minutes."""
+"""Rules with this many wildcards in one name, or this many `**`, take minutes to match."""
 
 
 class Found(NamedTuple):
-    """A file to read, or a file or folder that is passed over."""
+    """A file to read, or a file or folder that is skipped."""
 
     name: str
-    """Its path from the folder that is searched; a folder's ends with `/`."""
+    """Path relative to the searched folder; a folder's path ends with `/`."""
     skipped: str = ""
-    """Why it is passed over, in a word or two; empty for a file to read."""
+    """Why it is skipped, in a word or two; empty for a file to read."""
     named: bool = False
     """Whether a pattern without wildcards names it."""
 
 
 class Listing(NamedTuple):
-    """What is below a folder."""
+    """The result of a search below a folder."""
 
     found: list[Found]
     """Sorted by name."""
     unmatched: list[str]
-    """The patterns that match nothing."""
+    """Patterns that match nothing."""
 
 
 def files_below(
@@ -53,33 +53,33 @@ def files_below(
     in_folder: str = EVERY_FILE,
     all_folders: bool = False,
 ) -> Listing:
-    """The files that any of the patterns matches.
+    """Find the files that match any of the patterns.
 
-    `**` crosses folders, `{md,txt}` are alternatives, and endings match in upper and lower case.
-    Hidden files and folders are not looked at unless a pattern writes the dot, and links to folders
-    are not followed. What a `.gitignore` names, virtual environments, `node_modules` and
-    `__pycache__` are passed over, but not a folder that a pattern names itself.
+    `**` crosses folders, `{md,txt}` are alternatives, and the case of extensions does not matter.
+    Hidden files and folders match only a pattern that writes the dot, and links to folders are not
+    followed. Skipped are: what a `.gitignore` excludes, virtual environments, `node_modules` and
+    `__pycache__`. A folder that a pattern names is never skipped.
 
     Args:
         root: the folder to search.
-        patterns: relative to it. One that names a folder means the files below that.
-        exclude: patterns of files to leave out without a word, or names of folders.
-        respect_gitignore: heed `.gitignore` files, also those above `root` in the same repository.
-        in_folder: which files of a folder that is named, as a pattern.
-        all_folders: look into virtual environments and folders of tools too.
+        patterns: relative to `root`. A pattern that names a folder matches the files below it.
+        exclude: patterns of files, or names of folders, to leave out without reporting them.
+        respect_gitignore: use `.gitignore` files, including those above `root` in its repository.
+        in_folder: pattern of the files to find in a folder that a pattern names.
+        all_folders: search virtual environments and folders of tools too.
 
     Raises:
         SourceError: a folder cannot be listed.
     """
     home = os.path.realpath(root)
     excluded = matcher(exclude, folders=True)
-    by_folder: dict[str, dict[str, str]] = {}  # the patterns, each with the one it was written as
+    by_folder: dict[str, dict[str, str]] = {}  # folder to pattern to pattern as written
     found: dict[str, Found] = {}
     matched: set[str] = set()
     for written, pattern in _alternatives(patterns):
         folder, rest = _literal_folder(pattern)
         last = None if "/" in rest else _literal(rest)
-        # A name may hold what patterns are written with.
+        # A name may itself contain wildcard characters.
         for name in {pattern, _join(folder, last)} if last is not None else {pattern}:
             if os.path.isdir(root / name):
                 below = by_folder.setdefault(name, {})
@@ -90,7 +90,7 @@ def files_below(
         if last is None and os.path.isdir(root / folder):
             by_folder.setdefault(folder, {})[rest] = written
         elif last is not None and not os.path.lexists(root / folder / last):
-            by_folder.setdefault(folder, {})[rest] = written  # perhaps its ending is in capitals
+            by_folder.setdefault(folder, {})[rest] = written  # its extension may be in upper case
     for folder, wanted in by_folder.items():
         if not (os.path.realpath(root / folder) + os.sep).startswith(os.path.join(home, "")):
             found[f"{folder}/"] = Found(f"{folder}/", "links out of the folder")
@@ -108,7 +108,7 @@ def files_below(
 
 
 class _Walk:
-    """The files below one folder whose path from there matches any of some patterns."""
+    """A search for the files below one folder whose path relative to it matches a pattern."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Walk:
         all_folders: bool,
     ) -> None:
         self.matched: set[str] = set()
-        """The patterns that matched a file so far."""
+        """Patterns that have matched a file so far."""
         self._root, self._folder, self._rules = root, folder, rules
         self._excluded, self._all_folders = excluded, all_folders
         self._matchers = {pattern: matcher([pattern]) for pattern in patterns}
@@ -159,10 +159,10 @@ class _Walk:
                     waiting.append((name, rules))
 
     def _is_wanted(self, folder: os.DirEntry[str], shown: str) -> bool:
-        """Whether anything below a folder may be listed, or is skipped with a word."""
+        """Return whether a folder may contain files to list or to report as skipped."""
         if folder.name.startswith(".") and not self._hidden:
             return False
-        # All files in it, and in its folders.
+        # One name in it and one in a subfolder tell whether all its files are excluded.
         return not (self._excluded(f"{shown}x") and self._excluded(f"{shown}x/x"))
 
     def _is_matched(self, name: str) -> bool:
@@ -175,12 +175,15 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The `.gitignore` files that hold for a folder."""
+    """The `.gitignore` files that apply to a folder."""
 
     above: str
-    """The path from the top of the repository to the folder that is searched, with `/` behind."""
+    """Path from the top of the repository to the searched folder, ending with `/`."""
     files: tuple[tuple[str, Any], ...] = field(default=())
-    """From the top down: the path of its folder from that top, with `/` behind, and its rules."""
+    """The rules of each file with its folder, from the top down.
+
+    The folder is a path from the top of the repository, ending with `/`.
+    """
 
     def ignore(self, name: str) -> bool:
         path = self.above + name
@@ -191,7 +194,7 @@ class _Rules:
         return False
 
     def with_those_of(self, root: Path, folder: str) -> _Rules:
-        """These and the ones in the folder itself, if it has any."""
+        """Return these rules with those of the folder itself, if it has any."""
         rules = _read_rules(root / folder)
         if rules is None:
             return self
@@ -200,10 +203,10 @@ class _Rules:
 
 
 def _verdict(rules: Any, path: str) -> bool | None:
-    """What the last rule says that names a file or folder itself; None if there is none.
+    """Return the verdict of the last rule that matches the path itself, or None.
 
-    Pathspec also gives what a rule says of a folder above. Git does not: it has looked at that
-    folder before.
+    Pathspec also applies rules that match a parent folder. Git does not do so here, because it has
+    checked that folder before.
     """
     for rule in reversed(rules.patterns):
         found = None if rule.include is None else rule.match_file(path)
@@ -215,7 +218,10 @@ def _verdict(rules: Any, path: str) -> bool | None:
 
 
 def _rules_for(root: Path, folder: str) -> _Rules:
-    """What the folders above a folder say; rules that ignore the folder itself do not count."""
+    """Read the rules in the folders above a folder.
+
+    Files whose rules ignore the folder itself are left out, because a pattern names the folder.
+    """
     root = root.resolve()
     top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
     above = "" if top == root else f"{root.relative_to(top).as_posix()}/"
@@ -232,13 +238,13 @@ def _rules_for(root: Path, folder: str) -> _Rules:
 
 
 def _read_rules(folder: Path) -> Any:
-    """The rules of the `.gitignore` in a folder; None where there is none that can be read."""
+    """Read the `.gitignore` of a folder; None if it has none or it cannot be read."""
     from pathspec import GitIgnoreSpec
     from pathspec.patterns.gitignore import GitIgnorePatternError
 
     file = folder / GITIGNORE
     try:
-        if not file.is_file():  # a pipe would be waited for
+        if not file.is_file():  # reading a pipe would block
             return None
         with file.open(encoding="utf-8-sig", errors="replace") as opened:
             lines = opened.read(_LONGESTGITIGNORE).splitlines()
@@ -249,7 +255,7 @@ def _read_rules(folder: Path) -> Any:
         if not _SLOW_RULE.search(line):
             try:
                 rules += GitIgnoreSpec.from_lines([line]).patterns
-            except GitIgnorePatternError:  # git passes over such a line too
+            except GitIgnorePatternError:  # git ignores such a line too
                 continue
     return GitIgnoreSpec(rules)
 
@@ -266,7 +272,7 @@ def _listed(root: Path, folder: str) -> list[os.DirEntry[str]]:
 
 
 def _no_documents(folder: os.DirEntry[str], *, all_folders: bool) -> str:
-    """Why the files of a folder are not documents; empty where they may be."""
+    """Return why a folder's files are not documents; empty if they may be."""
     if folder.is_symlink():
         return "links to folders"
     if all_folders:
@@ -278,7 +284,7 @@ def _no_documents(folder: os.DirEntry[str], *, all_folders: bool) -> str:
 
 
 def _alternatives(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each pattern as it is written, with every one it stands for: without braces."""
+    """Yield each pattern as written, with each of its alternatives without braces."""
     import bracex
 
     for pattern in patterns:
@@ -287,7 +293,7 @@ def _alternatives(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _literal_folder(pattern: str) -> tuple[str, str]:
-    """The folder that a pattern begins with, up to its first wildcard, and the rest."""
+    """Split a pattern into the folder before its first wildcard and the rest."""
     *parts, last = pattern.split("/")
     literal: list[str] = []
     for part in parts:
@@ -299,14 +305,17 @@ def _literal_folder(pattern: str) -> tuple[str, str]:
 
 
 def _literal(part: str) -> str | None:
-    """What a part of a pattern names, None where it has a wildcard."""
+    """Return the name that a part of a pattern matches, or None if it has a wildcard."""
     if re.search(r"[*?\[]", re.sub(r"\\.", "", part)):
         return None
     return re.sub(r"\\(.)", r"\1", part)
 
 
 def matcher(patterns: Sequence[str], *, folders: bool = False) -> Callable[[str], bool]:
-    """Whether any of the patterns matches a path; with `folders`, also a folder that it is in."""
+    """Return a function that checks whether a path matches any of the patterns.
+
+    With `folders`, a path also matches if a pattern names a folder above it.
+    """
     from wcmatch import glob
 
     if not patterns:
@@ -321,7 +330,7 @@ def matcher(patterns: Sequence[str], *, folders: bool = False) -> Callable[[str]
 
 
 def _lower_ending(text: str) -> str:
-    """The name, or the pattern of one, with its ending in lower case."""
+    """Return a name, or a pattern of one, with its extension in lower case."""
     before, dot, ending = text.rpartition(".")
     return text if "/" in ending else f"{before}{dot}{ending.lower()}"
 

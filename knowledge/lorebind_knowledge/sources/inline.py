@@ -1,4 +1,4 @@
-"""`inline`: documents written into the YAML itself."""
+"""The source `inline`: documents written in the YAML itself."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class InlineDocument(Settings):
-    """One document, written here."""
+    """A document written in the YAML."""
 
     label: ClassVar[str] = "inline document"
 
-    id: Id = Field(description="Its name, with the ending of its format if it is not plain text.")
-    text: str = Field(min_length=1, description="What it says.")
+    id: Id = Field(description="Its name, with an extension unless it is plain text.")
+    text: str = Field(min_length=1, description="Its text.")
     metadata: MetadataMap = Field(
         default_factory=dict, description="Added to the metadata of its passages."
     )
 
 
 class InlineSource(SourceBase):
-    """Documents written into the YAML itself."""
+    """Documents written in the YAML itself."""
 
     declares_uris: ClassVar[bool] = True
 
@@ -61,7 +61,7 @@ def make(declaration: InlineSource, environment: SourceEnvironment) -> InlineDoc
 
 
 class InlineDocuments:
-    """Each document as `inline:ID`, of the kind that the ending of its id says."""
+    """A source of documents `inline:ID`, in the format of their id's extension."""
 
     def __init__(self, key: str, documents: Sequence[InlineDocument], max_bytes: int) -> None:
         self.key = key

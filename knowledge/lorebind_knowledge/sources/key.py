@@ -1,4 +1,4 @@
-"""A source's name in ledger and reports: as it stands in the file, without passwords."""
+"""The key of a source: its name in the ledger and in reports, as declared, without passwords."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 200
 
 
 def key_of(declaration: SourceBase) -> str:
-    """The key of a declared source. It does not depend on the values of its templates."""
+    """Return the key of a declared source. It does not depend on the values of templates."""
     names = declaration.names
     if names is None:
         names = list(_settings(declaration.written()))
@@ -30,12 +30,12 @@ def key_of(declaration: SourceBase) -> str:
 
 
 def mark(config: Mapping[str, Any]) -> list[str]:
-    """A short digest of settings; none of empty ones."""
+    """Return a short digest of the settings in a list; an empty list if there are none."""
     return [digest(json.dumps(config, sort_keys=True))[:8]] if config else []
 
 
 def _settings(written: Any, path: Path = ()) -> Iterator[str]:
-    """Settings in one line, `config.folder=notes`, but for those whose name says secret."""
+    """Yield each setting as `config.folder=notes`; values under names of secrets are hidden."""
     if isinstance(written, dict):
         for name, value in written.items():
             if (*path, name) not in (("type",), ("max_bytes",)):

@@ -1,4 +1,4 @@
-"""`langchain`: whatever a document loader class of LangChain loads."""
+"""The source `langchain`: documents from any LangChain document loader."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 8 * 1024**3
 _MAX_DOCUMENTS = 500_000
-"""What one loader may give in all. Loaders list nothing: they give all of it before any is read."""
+"""Maximum number of documents per loader.
+
+Loaders have no listing, so all documents are loaded before any is read.
+"""
 
 
 class LangChainSource(SourceBase):
-    """Any document loader class of LangChain."""
+    """Documents from any LangChain document loader."""
 
     templated: ClassVar[tuple[str, ...]] = ("config",)
 
-    type: Literal["langchain"] = Field(description="A document loader class of LangChain.")
+    type: Literal["langchain"] = Field(description="A LangChain document loader.")
     class_path: ClassOrObject = Field(
         alias="class",
         description="The class, as 'package.module:Class', in the project folder or installed.",
     )
-    config: ConfigMap = Field(default_factory=dict, description="Arguments of the class, by name.")
+    config: ConfigMap = Field(default_factory=dict, description="Arguments for the class, by name.")
 
     @property
     def names(self) -> list[str]:
@@ -56,7 +59,11 @@ Declaration = LangChainSource
 
 
 def make(declaration: LangChainSource, environment: SourceEnvironment) -> LangChainDocuments:
-    """Raises `SourceError` for a class that is no loader."""
+    """Return the source of a declaration.
+
+    Raises:
+        SourceError: the class is not a document loader.
+    """
     from langchain_core.document_loaders import BaseLoader
 
     settings = environment.filled(declaration)[0].config
@@ -73,11 +80,11 @@ def make(declaration: LangChainSource, environment: SourceEnvironment) -> LangCh
 
 
 class LangChainDocuments:
-    """Each document that the loader gives is one item, whose uri is its `source`.
+    """A source of the documents of a LangChain loader, with their `source` as the uri.
 
-    The loader is made and run anew whenever the documents are listed, in a worker thread. What it
-    gives waits in a temporary file until it is read. Where it gives several documents of one
-    source, the second is `SOURCE#2`, and so on in its order.
+    The loader is created and run each time the documents are listed, in a worker thread. The
+    documents are stored in a temporary file until they are read. If several documents have the same
+    source, the second is `SOURCE#2`, and so on in the loader's order.
     """
 
     def __init__(
@@ -90,14 +97,15 @@ class LangChainDocuments:
         settings: Mapping[str, Any],
         max_bytes: int,
     ) -> None:
-        """
+        """Create the source.
+
         Args:
             key: the source's key.
             class_path: the class, as `package.module:Class`, for messages.
             kind: the class itself.
-            written: the arguments of the class as they stand in the configuration.
-            settings: the same with their templates filled in.
-            max_bytes: the size of the largest document, in UTF-8.
+            written: arguments for the class as written in the configuration.
+            settings: the same with resolved templates.
+            max_bytes: maximum size of a document, in UTF-8.
         """
         self.key = key
         self._kind = kind
@@ -112,23 +120,23 @@ class LangChainDocuments:
         try:
             for number, document in enumerate(self._documents()):
                 if number >= _MAX_DOCUMENTS or spool.size > _MAX_BYTES:
-                    raise SourceError(f"{self._class_path} gives too much for a source; split it")
+                    raise SourceError(f"{self._class_path} returns too much for a source; split it")
                 name = str(document.metadata.get("source") or self._class_path.rpartition(":")[2])
                 uri = _free(name, taken)
                 yield SourceItem(uri, partial(self._read, uri, self._put(spool, document, name)))
         except Exception:
-            spool.close()  # what raised may be kept, and the spool with it
+            spool.close()  # the exception may be kept, and would keep the spool open
             raise
         if not taken:
-            raise SourceError(f"{self._class_path} gives no document")
+            raise SourceError(f"{self._class_path} returns no documents")
 
     def _put(self, spool: Spool, document: Document, name: str) -> Callable[[], Content] | None:
-        """What reads a document again; None for one that is too large to be read."""
+        """Store a document and return a function that reads it; None if it is too large."""
         data = document.page_content.encode("utf-8", "replace")
         if len(data) > self._max_bytes:
             return None
         said = json.dumps(plain_metadata(document.metadata)).encode()
-        # What a loader read is text by now, whatever its source was.
+        # Loaders return text, whatever the format of their source.
         media_type = MARKDOWN if media_type_of_text(name) == MARKDOWN else PLAIN_TEXT
         return partial(_content, spool, spool.put(data), spool.put(said), media_type)
 
@@ -136,8 +144,8 @@ class LangChainDocuments:
         from langchain_core.documents import Document
 
         try:
-            loader = self._kind(**deepcopy(self._settings))  # some write into what they are given
-        except Exception as error:  # whatever a third party's constructor raises
+            loader = self._kind(**deepcopy(self._settings))  # some loaders modify their arguments
+        except Exception as error:  # third-party constructors can raise anything
             raise SourceError(
                 f"{self._class_path} cannot be made with the configuration given: "
                 f"{self._said_by(error)}"
@@ -145,9 +153,9 @@ class LangChainDocuments:
         try:
             for document in loader.lazy_load():
                 if not isinstance(document, Document):
-                    raise TypeError(f"it gave a {type(document).__name__}, not a Document")
+                    raise TypeError(f"it returned a {type(document).__name__}, not a Document")
                 yield document
-        except Exception as error:  # any loader's own exceptions
+        except Exception as error:  # loaders can raise anything
             said = self._said_by(error, holder=loader)
             raise SourceError(f"{self._class_path} failed: {said}") from error
 
@@ -165,7 +173,7 @@ def _content(spool: Spool, data: Piece, said: Piece, media_type: str) -> Content
 
 
 def _free(name: str, taken: dict[str, int]) -> str:
-    """The name, or the next numbered one that is free; `taken` counts how often each was used."""
+    """Return the name, or the next free numbered one; `taken` counts how often each was used."""
     uri = name
     while uri in taken:
         taken[name] += 1

@@ -1,4 +1,4 @@
-"""The largest size of a document, said the same way by every source."""
+"""The error for a document that is too large, the same for all sources."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
 def too_large(name: str, limit: int) -> SourceError:
-    """The error for a document of more than `limit` bytes."""
+    """Return the error for a document of more than `limit` bytes."""
     return SourceError(
-        f"{name}: is larger than {_size(limit)}; the limit is its source's max_bytes"
+        f"{name}: is larger than {_size(limit)}; the limit is max_bytes of its source"
     )
 
 

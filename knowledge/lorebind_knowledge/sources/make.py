@@ -1,4 +1,4 @@
-"""From a declared source to the object that lists its documents."""
+"""Make the source that a declaration describes."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def make_source(
     *,
     workflow: Mapping[str, Any] | None = None,
 ) -> Source:
-    """The source that a declaration names. Nothing is opened or fetched yet.
+    """Return the source that a declaration describes, without opening or fetching anything.
 
-    Never raises: a source that cannot be made, because a template of it stands for nothing or an
-    extra is not installed, fails when it is enumerated, as others fail that are not there. It has
-    the same key then, so that what was ingested from it is kept.
+    Never raises. If the source cannot be made, for example because a template has no value or an
+    extra is not installed, it fails when it is listed, like an unreachable source. It still has the
+    same key, so documents that were ingested from it stay in the index.
 
     Args:
         declaration: the declaration.
-        environment: of the project; its scopes are known to templates, its folder holds the files.
-        workflow: what templates know as `workflow`, with `input` and `vars`; None outside of one.
+        environment: the project's environment, with the scopes of templates and the project folder.
+        workflow: the value of `workflow` in templates, with `input` and `vars`; None outside of a
+            workflow.
     """
     own = SourceEnvironment(environment, key_of(declaration), workflow)
     try:
@@ -51,7 +52,7 @@ def make_source(
 
 
 class _Unmade:
-    """A source that could not be made."""
+    """A source that could not be made; listing it raises the error."""
 
     def __init__(self, key: str, error: LorebindError) -> None:
         self.key = key
@@ -62,19 +63,21 @@ class _Unmade:
 
 
 class RedactingSource:
-    """The same documents, with templates in place of the values of variables.
+    """A wrapper that replaces the values of variables with their templates.
 
-    Whatever the source within raises is a `SourceError`, and no document is larger than declared.
+    All exceptions of the wrapped source become `SourceError`, and larger documents than declared
+    are refused.
     """
 
     def __init__(
         self, inner: Source, declaration: SourceBase, environment: SourceEnvironment
     ) -> None:
-        """
+        """Wrap a source.
+
         Args:
             inner: the source.
-            declaration: what it was made of.
-            environment: what it was told; that may become more.
+            declaration: the declaration it was made from.
+            environment: records the values that the source looks up, now and later.
         """
         self._is_plugins = is_plugins(declaration)
         self.key = environment.key if self._is_plugins else inner.key
@@ -116,7 +119,7 @@ class RedactingSource:
         except SourceError as error:
             if not self._environment.told:
                 raise
-            # Tracebacks show the cause too, and nobody has redacted that.
+            # Tracebacks also show the cause, which is not redacted.
             raise SourceError(self._shown(str(error))) from None
 
     def _redacted(self, content: Content | None, uri: str) -> Content | None:

@@ -1,4 +1,4 @@
-"""`markdown_glob`: Markdown files of the project."""
+"""The source `markdown_glob`: Markdown files of the project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MarkdownGlobSource(GlobSource):
 
     in_folder: ClassVar[str] = "**/*.{md,markdown,mdx}"
 
-    type: Literal["markdown_glob"] = Field(description="Markdown files by pattern.")
+    type: Literal["markdown_glob"] = Field(description="Markdown files, by pattern.")
 
 
 Declaration = MarkdownGlobSource

@@ -1,4 +1,4 @@
-"""What a document that only has a name probably is, on every machine the same."""
+"""Guess the media type of a document from its name, in the same way on every machine."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ _BY_ENDING = {
 
 
 def media_type_of_text(name: str) -> str:
-    """The media type of a text by the ending of its name; `text/plain` where it says nothing."""
+    """Return a text's media type for its name's extension; `text/plain` for unknown extensions."""
     _, dot, ending = name.rpartition(".")
     return _BY_ENDING.get(f"{dot}{ending.lower()}", PLAIN_TEXT)

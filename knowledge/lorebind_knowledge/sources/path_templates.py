@@ -1,4 +1,4 @@
-"""`path: "{{ .env.DOCS }}/*.md"`: a template in a pattern stands for a folder, not a pattern."""
+"""Templates in patterns, as in `path: "{{ .env.DOCS }}/*.md"`; each stands for a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _WILDCARD = re.compile(r"[*?\[{]")
 _EDGES = r"/*?\[\]{},()|"
 _BESIDE_LEFT = re.compile(rf"(?P<edge>[{_EDGES}]|^)(?P<text>[^{_EDGES}]*)$")
 _BESIDE_RIGHT = re.compile(rf"(?P<text>[^{_EDGES}]*)(?P<edge>[{_EDGES}]|$)")
-"""What was written beside a template, as far as the next wildcard or the end of the name."""
+"""The text next to a template, up to the next wildcard or the end of the name."""
 
 
 class TemplatedFiles:
-    """Files by patterns with templates, which are filled in when the files are listed.
+    """Files that match patterns with templates, which are resolved when the files are listed.
 
-    The key, and what uris show of variables, is as it was written. So neither changes with the
-    value, and a source whose templates stand for nothing is still known.
+    The key and the uris show templates instead of their values. So they do not change with the
+    values, and a source whose templates have no value keeps its key.
     """
 
     def __init__(
@@ -40,12 +40,13 @@ class TemplatedFiles:
         exclude: Sequence[str],
         environment: SourceEnvironment,
     ) -> None:
-        """
+        """Create the source.
+
         Args:
-            files: the source of files for patterns, and patterns to leave out.
-            patterns: as they were written.
-            exclude: likewise.
-            environment: what the templates are filled in from.
+            files: makes the source of files from patterns, and patterns to leave out.
+            patterns: the patterns as written.
+            exclude: the patterns to leave out, as written.
+            environment: resolves the templates.
         """
         self._files = files
         self._patterns = list(patterns)
@@ -55,35 +56,38 @@ class TemplatedFiles:
         self.notices: list[str] = []
 
     def items(self) -> Iterator[SourceItem]:
-        """
+        """Yield all documents.
+
         Raises:
-            SourceError: a template stands for nothing, or for no folder of the project.
+            SourceError: a template has no value, or its value is not a folder of the project.
         """
         filled = [_Filled(text, "path", self._environment) for text in self._patterns]
         exclude = [_Filled(text, "exclude", self._environment) for text in self._exclude]
         files = self._files([one.pattern for one in filled], [one.pattern for one in exclude])
         for item in files.items():
             uri = _shown(item.uri, filled)
-            # Nothing of such a uri says what format it has.
+            # The format of the file cannot be determined from such a uri.
             if uri != item.uri and uri.endswith("}}") and not item.skipped:
                 raise SourceError(
-                    f"path: {uri} stands for a file; let the template stand for its folder, or for "
-                    f"its name without the ending, and write the rest behind it, as in {uri}.md"
+                    f"path: {uri} is a file; use a template for its folder, or for its name "
+                    f"without the extension, and write the rest after it, as in {uri}.md"
                 )
             yield replace(item, uri=uri)
         self.notices = getattr(files, "notices", [])
 
 
 class _Filled:
-    """A pattern with its templates filled in."""
+    """A pattern with resolved templates."""
 
     def __init__(self, written: str, field: str, environment: SourceEnvironment) -> None:
         self._written, self._field, self._environment = written, field, environment
         self.start = self.shown_start = ""
-        """What all its files begin with, as it is and as it is shown."""
+        """Common start of the paths of all its files, as it is and as it is shown."""
         self.within: list[tuple[str, str, str]] = []
-        """What has a value of a variable after a wildcard: a regular expression for it, the text,
-        and the text as it is shown."""
+        """Values of variables after the first wildcard.
+
+        Each is a regular expression that matches it, its text, and the text as it is shown.
+        """
         self.is_plain = True
         """Whether it has no wildcard."""
         try:
@@ -98,7 +102,7 @@ class _Filled:
         self.start = self.start.removeprefix("./")
 
     def _part(self, number: int, part: str | Reference) -> str:
-        """What stands for a part in the pattern."""
+        """Return the pattern for a part."""
         from wcmatch import glob
 
         if isinstance(part, str):
@@ -118,7 +122,7 @@ class _Filled:
         return glob.escape(str(name)) if is_magic else str(name)
 
     def _note_within(self, number: int, name: Confided) -> None:
-        """A value is the whole of a name in the path, or stands beside what was written there."""
+        """Record a value after the first wildcard, with the text next to it in the same name."""
         before, after = (
             self._parts[beside] if 0 <= beside < len(self._parts) else "/"
             for beside in (number - 1, number + 1)
@@ -132,7 +136,7 @@ class _Filled:
         self.within.append((starts + re.escape(text) + ends, text, shown))
 
     def _name(self, reference: Reference) -> str:
-        """The folder that a template stands for."""
+        """Return the folder that a template resolves to."""
         shown = templates.shown(reference)
         try:
             value = self._environment.value(reference)
@@ -140,18 +144,16 @@ class _Filled:
             raise SourceError(f"{self._field}: {error}") from error
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             kind = type(value).__name__
-            raise SourceError(
-                f"{self._field}: {shown} stands for a value of type {kind}, not a text"
-            )
+            raise SourceError(f"{self._field}: {shown}: expected text, got a value of type {kind}")
         text = value if isinstance(value, str) else str(value)
         if not text:
-            raise SourceError(f"{self._field}: {shown} stands for an empty text")
+            raise SourceError(f"{self._field}: {shown} is empty; expected text")
         if leaves_project(text):
             raise SourceError(
-                f"{self._field}: {shown} stands for a place outside of the project folder; set it "
-                "to a folder that is relative to the project folder, without '..'"
+                f"{self._field}: {shown} is a path outside of the project folder; set it to "
+                "a folder that is relative to the project folder, without '..'"
             )
-        name = normpath(text.replace("\\", "/"))  # as the files below it are called
+        name = normpath(text.replace("\\", "/"))  # in the form of the paths of the files below it
         if not isinstance(text, Confided):
             return name
         self._environment.told[name] = text.shown
@@ -159,7 +161,7 @@ class _Filled:
 
 
 def _shown(uri: str, patterns: Sequence[_Filled]) -> str:
-    """A uri with templates in place of the values of variables."""
+    """Return a uri with templates instead of the values of variables."""
     head, rest = "", uri
     for one in patterns:
         below = f"{one.start}/" if one.is_plain else one.start

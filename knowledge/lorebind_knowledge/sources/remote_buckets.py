@@ -1,4 +1,4 @@
-"""Buckets of S3, Google Cloud Storage and Azure, through the file systems of fsspec."""
+"""Buckets of S3, Google Cloud Storage and Azure, read with the file systems of fsspec."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_LIST = 1800.0
 _SECONDS_TO_READ = 60.0
-"""For an object, beside a second for each MiB that it may have."""
+"""For an object, plus one second for each MiB that it may have."""
 _FAILURES_IN_A_ROW = 3
-"""After so many the bucket is taken to be out of order: each may have taken minutes to fail."""
+"""After this many failures the bucket counts as down: each may have taken minutes."""
 _LONGEST_MESSAGE = 500
 
 
@@ -32,15 +32,19 @@ class _System:
     """A file system of fsspec."""
 
     scheme: str
-    """With which its addresses begin."""
+    """Scheme of its addresses."""
     module: str
     kind: str
-    """The class. Named rather than looked up: the one registered for Google asks another service,
-    by gRPC, about each bucket first, and waits a minute for it where only storage is reached."""
+    """Name of the class.
+
+    It is not looked up in fsspec's registry. The class registered for Google first asks another
+    service about each bucket, by gRPC, and waits for it for a minute where only storage is
+    reachable.
+    """
     credentials: str = ""
-    """Which settings may be wrong when it refuses."""
+    """Settings to check when access is denied."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Settings, unless the configuration says otherwise."""
+    """Default settings, which the configuration overrides."""
     remote: bool = True
 
 
@@ -62,7 +66,7 @@ SYSTEMS = {
 
 
 class RemoteBucket:
-    """A bucket, or the memory of this process, that fsspec reaches."""
+    """A bucket that fsspec reaches, or the memory of this process."""
 
     def __init__(
         self,
@@ -75,18 +79,19 @@ class RemoteBucket:
         values: Mapping[str, str] | None = None,
         max_bytes: int,
     ) -> None:
-        """
+        """Create the bucket.
+
         Args:
             provider: `s3`, `gcs`, `azure` or `memory`.
             name: the bucket or container.
-            shown_name: the bucket as it is shown; its name when left out.
-            written: the arguments of the file system as they stand in the configuration.
-            settings: the same with their templates filled in.
-            values: what else is taken out of messages, see `redaction.without`.
-            max_bytes: the size of the largest object.
+            shown_name: the bucket as it is shown; by default its name.
+            written: arguments for the file system as written in the configuration.
+            settings: the same with resolved templates.
+            values: more values to remove from messages; see `redaction.without`.
+            max_bytes: maximum size of an object.
 
         Raises:
-            MissingDependencyError: when the extra `cloud` is not installed.
+            MissingDependencyError: the extra `cloud` is not installed.
         """
         self._system = SYSTEMS[provider]
         purpose = f"a source of type 'cloud_storage' with provider {provider!r}"
@@ -98,7 +103,7 @@ class RemoteBucket:
         self._settings = dict(settings)
         self._max_bytes = max_bytes
         self._made: list[Any] = []
-        """The file system, once it is needed."""
+        """Holds the file system, which is created on first use."""
         self._values = dict(values or {})
         self.address = f"{self._system.scheme}://{(shown_name or name).strip('/')}"
 
@@ -106,15 +111,15 @@ class RemoteBucket:
         try:
             found = self._listed(prefix)
         except FileNotFoundError as error:
-            said = f"{self.address} cannot be listed: there is no such bucket"
+            said = f"{self.address} cannot be listed: the bucket does not exist"
             raise SourceError(said) from error
-        except Exception as error:  # any provider's own exceptions, in words that hold no key
+        except Exception as error:  # providers can raise anything; their messages contain no keys
             raise SourceError(f"{self.address} cannot be listed: {self._said(error)}") from error
         folders = {path.rpartition("/")[0] for path in found}
         below = f"{self._name}/"
         outage = _Outage()
         for path, info in found.items():
-            # Azure lists the empty objects that stand for folders under the names of the folders.
+            # Azure lists empty objects that represent folders under the names of the folders.
             marker = not info["size"] and path in folders
             name = path.lstrip("/").removeprefix(below)
             if name and not name.endswith("/") and not marker:
@@ -126,19 +131,19 @@ class RemoteBucket:
 
     def _files(self) -> Any:
         if not self._made:
-            # Libraries that log what they raise would show it where nobody set logging up.
+            # If logging is not set up, Python prints the errors that these libraries log.
             logger = logging.getLogger(self._kind.__module__.partition(".")[0])
             logger.addHandler(logging.NullHandler())
-            # Neither instances nor listings are kept by fsspec: both outlive changes of the bucket.
+            # fsspec must not cache instances or listings: the bucket can change in the meantime.
             own = {"skip_instance_cache": True, "use_listings_cache": False}
-            settings = deepcopy(self._settings)  # some of them write into what they are given
+            settings = deepcopy(self._settings)  # some file systems modify their arguments
             self._made.append(self._kind(**{**self._system.defaults, **settings, **own}))
             if self._system.remote:
                 weakref.finalize(self, _let_go, self._made).atexit = False
         return self._made[0]
 
     def _listed(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """What is known of each object, by its path: the bucket and the name."""
+        """Return the details of each object by path, which is the bucket and the name."""
         files = self._files()
         found: dict[str, dict[str, Any]]
         if not self._system.remote:
@@ -147,7 +152,7 @@ class RemoteBucket:
         bound = {"timeout": _SECONDS_TO_LIST}
         found = files.find(self._name, prefix=prefix, detail=True, **bound)
         if not found and self._system.scheme == "abfs":
-            files.info(self._name, **bound)  # raises where there is no such container
+            files.info(self._name, **bound)  # raises if the container does not exist
         return found
 
     def _read(
@@ -159,15 +164,16 @@ class RemoteBucket:
         if size > self._max_bytes:
             raise too_large(uri, self._max_bytes)
         if outage.failures >= _FAILURES_IN_A_ROW:
-            raise SourceError(f"{uri}: not tried, as those before it failed: {outage.last}")
+            raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
         bound, files = self._seconds_to_read(), self._files()
         try:
-            # A range of an empty object does not exist.
+            # An empty object has no byte ranges.
             end = self._max_bytes + 1
             data = files.cat_file(path, start=0, end=end, **bound) if size else b""
-            # An object that changed since it was listed is read again next time.
+            # If the object changed after it was listed, it has no version and is read again next
+            # time.
             same = listed and _version_of(files.info(path, **bound)) == listed
-        except Exception as error:  # any provider's own exceptions
+        except Exception as error:  # providers can raise anything
             said = self._said(error)
             outage.count(error, said)
             raise SourceError(f"{uri}: cannot be read: {said}") from error
@@ -180,11 +186,11 @@ class RemoteBucket:
         if not there or (size is None and there > self._max_bytes):
             return b""
         if outage.failures >= _FAILURES_IN_A_ROW:
-            raise SourceError(f"{uri}: not tried, as those before it failed: {outage.last}")
+            raise SourceError(f"{uri}: not tried, because previous reads failed: {outage.last}")
         end = self._max_bytes if size is None else size
         try:
             data: bytes = self._files().cat_file(path, start=0, end=end, **self._seconds_to_read())
-        except Exception as error:  # any provider's own exceptions
+        except Exception as error:  # providers can raise anything
             said = self._said(error)
             outage.count(error, said)
             raise SourceError(f"{uri}: cannot be read: {said}") from error
@@ -198,18 +204,23 @@ class RemoteBucket:
         said = said_by(error, written=self._written, resolved=self._settings, values=self._values)
         said = re.sub(r"\s+", " ", said)[:_LONGEST_MESSAGE]
         if _is_refusal(error):
-            return f"{said}; see the credentials in the source's config: {self._system.credentials}"
+            return (
+                f"{said}; check the credentials in the source's config: {self._system.credentials}"
+            )
         return said
 
 
 def _let_go(made: list[Any]) -> None:
-    """Let a file system end in the thread of its event loop: it closes its connections there."""
+    """Release a file system in the thread of its event loop.
+
+    It closes its connections in that thread.
+    """
     made[0].loop.call_soon_threadsafe(_end, made)
 
 
 def _end(made: list[Any]) -> None:
-    # fsspec gives it methods that hold it. With these it would wait for the garbage collector, that
-    # may come in the thread of another event loop, and close the connections there.
+    # fsspec sets methods on the instance, which form reference cycles. Without removing them, the
+    # garbage collector could close the connections in the thread of another event loop.
     about = vars(made.pop())
     for name in [name for name, value in about.items() if callable(value)]:
         del about[name]
@@ -217,30 +228,30 @@ def _end(made: list[Any]) -> None:
 
 @dataclass
 class _Outage:
-    """Whether the bucket of a listing has stopped answering."""
+    """A record of whether the bucket of a listing has stopped responding."""
 
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
     last: str = ""
 
     def count(self, error: Exception, said: str) -> None:
         if isinstance(error, FileNotFoundError) or _is_refusal(error):
-            return  # an answer
+            return  # the provider responded
         self.failures += 1
         self.last = said
 
 
 def _version_of(info: Mapping[str, Any]) -> str:
-    """What tells an object's versions apart; empty where nothing does."""
+    """Return a value that identifies an object's version; empty if there is none."""
     return str(info.get("generation") or info.get("ETag") or info.get("etag") or "")
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the provider did answer, and does not let us in."""
+    """Return whether the provider responded and denied access."""
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     return (
         isinstance(error, PermissionError)
         or status in (401, 403)
-        or str(error).startswith("Forbidden")  # gcsfs has no other word for it
+        or str(error).startswith("Forbidden")  # gcsfs reports it only in the message
         or bool(re.search("Auth|Credential", type(error).__name__))
     )

@@ -1,4 +1,4 @@
-"""What the HTTP client logs of a request is kept out of the log where the address is not shown."""
+"""Keep the HTTP client from logging requests whose address must not be shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2")
-"""httpx logs each address at INFO, httpcore each header of an answer at DEBUG."""
+"""httpx logs each address at INFO, httpcore the headers of each response at DEBUG."""
 
 _silent = ContextVar("silent", default=False)
 
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Keep the HTTP client from logging requests of this task and of the tasks that it starts."""
+    """Suppress the HTTP client's logs for this task and for tasks that it starts."""
     _listen()
     token = _silent.set(True)
     try:

@@ -1,4 +1,4 @@
-"""A temporary file for what is given once and read later, piece by piece."""
+"""A temporary file for data that is received once and read later, piece by piece."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import IO, TypeAlias
 from lorebind_knowledge.errors import SourceError
 
 Piece: TypeAlias = tuple[int, int]
-"""Where a piece begins, and its length."""
+"""Start and length of a piece, in bytes."""
 
 
 class Spool:
-    """Holds bytes on disk, for any threads, until it is closed or nothing refers to it any more.
+    """Storage for bytes on disk until it is closed or garbage collected. It is thread-safe.
 
-    Where the system allows it the file has no name, so that nothing of it is left however the
-    process ends. It is made when the first piece is put.
+    Where the system supports it, the file has no name, so it never outlives the process. It is
+    created when the first piece is put.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Spool:
         self._file: IO[bytes] | None = None
 
     def put(self, data: bytes) -> Piece:
-        """Add a piece.
+        """Add a piece and return its location.
 
         Raises:
-            SourceError: when the disk does not take it.
+            SourceError: the disk is full or cannot be written.
         """
         with self._lock:
             try:
@@ -42,18 +42,18 @@ class Spool:
                 self._file.flush()
             except OSError as error:
                 raise SourceError(
-                    f"{self.size >> 20} MiB were put into a temporary file, and no more can be: "
-                    f"{error.strerror or error}; TMPDIR names a folder with more space"
+                    f"a temporary file cannot be written after {self.size >> 20} MiB: "
+                    f"{error.strerror or error}; set TMPDIR to a folder with more space"
                 ) from error
             piece = (self.size, len(data))
             self.size += len(data)
         return piece
 
     def get(self, piece: Piece) -> bytes:
-        """A piece that was put.
+        """Return a piece that was put.
 
         Raises:
-            SourceError: when it cannot be read back.
+            SourceError: it cannot be read back.
         """
         start, length = piece
         with self._lock:
@@ -61,11 +61,11 @@ class Spool:
                 assert self._file is not None
                 self._file.seek(start)
                 return self._file.read(length)
-            except (OSError, ValueError) as error:  # the latter when it was closed
+            except (OSError, ValueError) as error:  # ValueError if the file is closed
                 raise SourceError(f"a temporary file cannot be read: {error}") from error
 
     def close(self) -> None:
-        """Give the space back. Nothing can be read afterwards."""
+        """Free the disk space; nothing can be read afterwards."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

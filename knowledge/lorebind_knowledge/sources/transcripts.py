@@ -1,4 +1,4 @@
-"""`media_transcript`: what is said in recordings, from files, addresses and videos."""
+"""The source `media_transcript`: transcripts of recordings, from files, addresses and videos."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRANSCRIPT_ENDINGS = (".vtt", ".srt")
 
 
 class MediaTranscriptSource(Web, Files):
-    """What is said in recordings: .vtt and .srt files, or the captions of a video."""
+    """Transcripts of recordings: .vtt and .srt files, or the captions of a video."""
 
     declares_uris: ClassVar[bool] = True
 
@@ -35,22 +35,22 @@ class MediaTranscriptSource(Web, Files):
     )
     templated: ClassVar[tuple[str, ...]] = (*Files.templated, "url", "urls", "video_id")
 
-    type: Literal["media_transcript"] = Field(description="Transcripts with their times.")
+    type: Literal["media_transcript"] = Field(description="Transcripts with timestamps.")
     provider: Literal["youtube"] | None = Field(
-        None, description="Where the video is, beside or instead of files and addresses."
+        None, description="The platform of the video, with or without files and addresses."
     )
-    video_id: str | None = Field(None, min_length=1, description="The video, by its id there.")
+    video_id: str | None = Field(None, min_length=1, description="The video's id on the platform.")
     languages: list[str] = Field(
         default_factory=lambda: ["en"],
         min_length=1,
-        description="Languages of the captions, the preferred first. By default `en`.",
+        description="Languages of the captions, in order of preference. Default: `en`.",
     )
 
     @model_validator(mode="after")
     def _has_a_transcript(self) -> MediaTranscriptSource:
         if (self.provider is None) != (self.video_id is None):
             one, other = ("provider", "video_id") if self.provider else ("video_id", "provider")
-            raise RefusedError([Fault(f"{one} needs {other} beside it", path=(one,))])
+            raise RefusedError([Fault(f"{one} also needs {other}", path=(one,))])
         if not (self.patterns or self.addresses or self.provider):
             hint = "write 'path', 'url', or 'provider' and 'video_id'"
             raise RefusedError([Fault("the source names no transcript", hint)])
@@ -90,7 +90,7 @@ def make(declaration: MediaTranscriptSource, environment: SourceEnvironment) -> 
 
 
 class Transcripts:
-    """Lists what several sources list; when one of them cannot, none of it is listed."""
+    """The documents of several sources. If one of them cannot be listed, listing fails."""
 
     def __init__(self, key: str, parts: Sequence[Source]) -> None:
         self.key = key

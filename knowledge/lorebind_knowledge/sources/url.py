@@ -1,4 +1,4 @@
-"""`url`: documents on the web, one for each address."""
+"""The source `url`: documents on the web, one per address."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ URLS: dict[str, Any] = {"required": ["urls"], "properties": {"urls": {"minItems"
 
 
 class FetchConfig(Settings):
-    """How documents are fetched. Private addresses are refused unless they are allowed here."""
+    """Settings for fetching documents. Private addresses are refused unless allowed here."""
 
     templated: ClassVar[tuple[str, ...]] = ("headers",)
 
     timeout_seconds: float = Field(
-        30, gt=0, le=3600, description="How long a document may take, redirects included."
+        30, gt=0, le=3600, description="Seconds that a document may take, including redirects."
     )
-    max_redirects: int = Field(3, ge=0, le=20, description="The most redirects that are followed.")
+    max_redirects: int = Field(3, ge=0, le=20, description="Maximum number of redirects to follow.")
     allow: list[str] = Field(
         default_factory=list,
         description="Hosts, addresses and networks that may be reached although they are private.",
     )
     headers: ConfigMap = Field(
         default_factory=dict,
-        description="Sent to the addresses written here, not where they redirect to.",
+        description="Headers for the addresses written here, not for other hosts in redirects.",
     )
 
     def needs_trust(self) -> Iterator[tuple[str, Wants, str]]:
@@ -48,13 +48,13 @@ class FetchConfig(Settings):
 
 
 class Web(SourceBase):
-    """What the sources share that fetch documents."""
+    """Settings of all sources that fetch documents."""
 
-    url: WebAddress | None = Field(None, description="An address; http or https.")
+    url: WebAddress | None = Field(None, description="An http or https address.")
     urls: list[WebAddress] = Field(
-        default_factory=list, description="Several addresses, beside or instead of `url`."
+        default_factory=list, description="More addresses, with or without `url`."
     )
-    fetch: FetchConfig = Field(default_factory=FetchConfig, description="How they are fetched.")
+    fetch: FetchConfig = Field(default_factory=FetchConfig, description="How to fetch documents.")
 
     @property
     def addresses(self) -> list[str]:
@@ -63,7 +63,7 @@ class Web(SourceBase):
 
 
 class UrlSource(Web):
-    """Documents on the web, one for each address: pages, PDFs, text, whatever has a loader."""
+    """Documents on the web, one per address, in any format that a loader reads."""
 
     declares_uris: ClassVar[bool] = True
 
@@ -102,17 +102,21 @@ def make(declaration: Web, environment: SourceEnvironment) -> WebSource:
 
 
 class WebSource:
-    """Each address is a document, whose uri is the address without user, password and fragment."""
+    """A source with one document per address.
+
+    The uri of a document is its address without user, password and fragment.
+    """
 
     def __init__(
         self, key: str, addresses: Iterable[tuple[str, str, str]], fetcher: Fetcher
     ) -> None:
-        """
+        """Create the source.
+
         Args:
             key: the source's key.
-            addresses: each as it is fetched, as it is shown, and as it was shown by earlier
-                versions: with templates in place of the values of variables, and with some values.
-            fetcher: what fetches them.
+            addresses: each as it is fetched, as it is shown (with templates instead of values), and
+                as earlier versions showed it (with some of the values).
+            fetcher: fetches the documents.
         """
         self.key = key
         self._addresses = list(addresses)

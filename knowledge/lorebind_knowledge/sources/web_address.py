@@ -1,4 +1,4 @@
-"""Addresses on the web: read strictly, and shown without what may be a secret."""
+"""Parse web addresses strictly, and show them without parts that may be secret."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ if TYPE_CHECKING:
 
 
 def without_credentials(address: str) -> str:
-    """An address, or a template of one, without user, password and fragment."""
+    """Return an address, or a template of one, without user, password and fragment."""
     plain = re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@", r"\1", address)
     return plain.partition("#")[0]
 
 
 def shown(address: str) -> str:
-    """An address as messages show it: what its query says is left out as well."""
+    """Return an address as messages show it: also without its query."""
     place, query, _ = without_credentials(address).partition("?")
     return f"{place}?..." if query else place
 
 
 def parsed(address: str, name: str) -> httpx.URL:
-    """An address to fetch; its fragment, which servers never see, is taken off.
+    """Parse an address to fetch. Its fragment is removed, because it is never sent to servers.
 
     Raises:
-        SourceError: when it is not http or https, or no address. It says `name`, not the address.
+        SourceError: it is not a valid http or https address. The message shows `name`, not the
+            address.
     """
     import httpx
 
     try:
         url = httpx.URL(address).copy_with(fragment=None)
     except (httpx.InvalidURL, ValueError) as error:
-        raise SourceError(f"{name}: is not an address on the web") from error
+        raise SourceError(f"{name}: is not a valid web address") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise SourceError(f"{name}: is not an address of http or https")
+        raise SourceError(f"{name}: is not an http or https address")
     return url
 
 
 def origin(url: httpx.URL) -> str:
-    """Scheme, host and port: what headers are meant for."""
+    """Return scheme, host and port, which decide whether headers are sent."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def basic_auth(url: httpx.URL) -> dict[str, str]:
-    """The header that says the user and password of an address; nothing if it has none."""
+    """Return the header for the user and password of an address; empty if it has none."""
     if not url.userinfo:
         return {}
     pair = f"{url.username}:{url.password}".encode()

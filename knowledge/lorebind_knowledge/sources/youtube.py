@@ -1,4 +1,4 @@
-"""The captions of a YouTube video as WebVTT, by way of youtube-transcript-api."""
+"""Fetch the captions of a YouTube video as WebVTT, with youtube-transcript-api."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WATCHED_AT = "https://www.youtube.com/watch?v="
 
 
 class YoutubeCaptions:
-    """One video, whose uri is the address that it is watched at."""
+    """A source with one video; its uri is the address of the video's page."""
 
     def __init__(
         self,
@@ -37,25 +37,27 @@ class YoutubeCaptions:
         values: Mapping[str, str] | None = None,
         make_session: Callable[[], Session] | None = None,
     ) -> None:
-        """
+        """Create the source.
+
         Args:
             key: the source's key.
-            video_id: the eleven characters behind `v=` in the address of the video.
-            languages: codes of languages, the preferred first.
-            timeout_seconds: how long YouTube may be silent.
-            max_bytes: the size of the largest transcript.
-            shown_id: the id as it is shown; itself when left out.
-            values: what is taken out of messages, see `redaction.without`.
-            make_session: gives the HTTP session of a read, for those who need one of their own.
+            video_id: the eleven characters after `v=` in the address of the video.
+            languages: language codes in order of preference.
+            timeout_seconds: seconds to wait for each response of YouTube.
+            max_bytes: maximum size of the transcript.
+            shown_id: the id as it is shown; by default the id itself.
+            values: values to remove from messages; see `redaction.without`.
+            make_session: creates the HTTP session for a read; by default a plain one with the
+                timeout.
 
         Raises:
-            SourceError: when the id cannot be one.
-            MissingDependencyError: when the extra `youtube` is not installed.
+            SourceError: the id is invalid.
+            MissingDependencyError: the extra `youtube` is not installed.
         """
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", video_id):
             raise SourceError(
-                f"{(shown_id or video_id)[:80]!r} is not the id of a video; "
-                "write what stands behind 'v=' in its address"
+                f"{(shown_id or video_id)[:80]!r} is not a video id; "
+                "write the characters after 'v=' in the video's address"
             )
         self._api = import_extra(
             "youtube_transcript_api", extra="youtube", purpose="provider 'youtube'"
@@ -81,11 +83,13 @@ class YoutubeCaptions:
             with self._make_session() as session:
                 client = self._api.YouTubeTranscriptApi(http_client=session)
                 transcript = client.fetch(self._video_id, languages=self._languages)
-        except Exception as error:  # the library's, of HTTP, of XML: all mean the same here
+        except (
+            Exception
+        ) as error:  # errors of the library, HTTP or XML: all mean that there is no transcript
             said = _cause(error, self._values)
-            raise SourceError(f"{self.uri}: has no transcript to read: {said}") from error
+            raise SourceError(f"{self.uri}: no transcript can be read: {said}") from error
         if not transcript.snippets:
-            raise SourceError(f"{self.uri}: has a transcript without a word")
+            raise SourceError(f"{self.uri}: the transcript is empty")
         data = web_vtt(transcript.snippets).encode("utf-8", "replace")
         if len(data) > self._max_bytes:
             raise too_large(self.uri, self._max_bytes)
@@ -99,7 +103,7 @@ class YoutubeCaptions:
         seconds = self._timeout_seconds
 
         class Patient(HTTPAdapter):
-            """Requests wait for ever when nothing is said of a timeout."""
+            """An adapter with a timeout; by default, requests waits forever."""
 
             def send(self, *args: Any, **kwargs: Any) -> Any:
                 return super().send(*args, **kwargs | {"timeout": seconds})
@@ -111,9 +115,9 @@ class YoutubeCaptions:
 
 
 def web_vtt(snippets: Iterable[Any]) -> str:
-    """Snippets with `text`, `start` and `duration`, in seconds, as a WebVTT file.
+    """Convert snippets with `text`, `start` and `duration`, in seconds, to a WebVTT file.
 
-    YouTube lets a caption stand until the one after the next; here it ends when the next begins.
+    YouTube shows a caption until the one after the next; here it ends when the next one starts.
     """
     cues = []
     for snippet, following in pairwise([*snippets, None]):
@@ -135,7 +139,7 @@ def _time(seconds: float) -> str:
 
 
 def _cause(error: Exception, values: Mapping[str, str]) -> str:
-    """The cause in one line: the library puts advice of many lines around it."""
+    """Return the cause in one line, without the library's advice around it."""
     cause = getattr(error, "cause", "")
     said = without(f"{type(error).__name__}: {cause or error}", values)
     return re.sub(r"\s+", " ", said)[:300]
