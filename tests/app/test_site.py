@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts.docs import blocks
 from scripts.docs.public_names import undocumented
 from scripts.docs.renew import PAGES
 from scripts.docs.yaml_reference import anchor
+
+from lorebind.server.problems import STATUS
+from lorebind_knowledge import errors
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = re.compile(r"https://(?:raw\.githubusercontent|github)\.com/lorebind/lorebind/")
@@ -29,6 +33,14 @@ def test_a_generated_page_is_current(page: str) -> None:
     assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page](), "renew it: make pages"
 
 
+@pytest.mark.parametrize("page", blocks.PAGES)
+def test_the_generated_blocks_of_a_page_are_current(page: str) -> None:
+    """The layers that a page shows are those that import-linter checks."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "<!-- generated: " in text
+    assert text == blocks.with_blocks(text), "renew it: make pages"
+
+
 def test_every_public_name_has_a_docstring() -> None:
     """Names that a package exports are documented, and so are their methods and properties."""
     assert undocumented() == []
@@ -45,3 +57,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         if fragment and path.suffix == ".md":
             headings = re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))
             assert fragment in map(anchor, headings), f"{path}#{fragment}"
+
+
+def test_every_error_has_a_cause_and_a_cure() -> None:
+    """The reference of errors has a row for each exception and for each problem code."""
+    page = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    raised = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__doc__
+    }
+    assert {*rows} == {*STATUS} | {name for name in raised if name.endswith("Error")} - {
+        "LorebindError"
+    }
+    for code, status in STATUS.items():
+        assert f"| {status} |" in rows[code]
