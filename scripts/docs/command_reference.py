@@ -29,7 +29,7 @@ The commands that work on knowledge bases, bindings and runs take `--server URL`
 | exit code | meaning |
 | --- | --- |
 | 0 | success |
-| 1 | failure; `ask`: also a weak match or none; `query`: also no match; `run`: a thread cannot be resumed |
+| 1 | failure; `ask`: also a weak match or none; `query`: no match; `run`: thread not resumable |
 | 2 | wrong usage or configuration |
 | 3 | the workflow waits for an answer, or is paused |
 | 130 | interrupted by Ctrl-C |
