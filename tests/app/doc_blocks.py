@@ -75,7 +75,8 @@ def folder_of(page: Path, clone: Path) -> Path:
         return clone
     if run_in[1] != "an empty folder":
         return clone / run_in[1]
-    folder = clone / "empty" / page.stem
+    name = page.parent.name if page.stem == "index" else page.stem
+    folder = clone / "empty" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
