@@ -18,6 +18,8 @@ from lorebind_knowledge.declarations.base import Declaration, Fault, RefusedErro
 from lorebind_knowledge.declarations.places import Place
 from lorebind_knowledge.declarations.rendering import Render
 from lorebind_knowledge.declarations.values import JsonMap
+from lorebind_knowledge.errors import UsageError
+from lorebind_knowledge.filters import compile_filter
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -41,6 +43,17 @@ InjectAs = Annotated[
 ]
 """A label or a variable for a block of passages."""
 
+
+def _well_formed(where: dict[str, Any]) -> dict[str, Any]:
+    try:
+        compile_filter(where)
+    except UsageError as error:
+        raise RefusedError([Fault(str(error))]) from None
+    return where
+
+
+Filters = Annotated[JsonMap, AfterValidator(_well_formed)]
+"""A filter on the metadata of passages, see `lorebind_knowledge.filters`."""
 
 NOTHING_FOUND = "Nothing was found for this question. Say so, and do not answer from memory."
 """What stands in for passages where nobody has written another text."""
@@ -145,7 +158,7 @@ class StageDeclaration(Declaration):
         None, ge=0, le=1, description="Another `min_score`; null means none."
     )
     min_score_on: ScoredOn | None = Field(None, description="The figure that is compared with it.")
-    filters: JsonMap = Field(default_factory=dict, description="Other filters; {} means none.")
+    filters: Filters = Field(default_factory=dict, description="Other filters; {} means none.")
 
     @model_validator(mode="after")
     def _changes_something(self) -> StageDeclaration:
@@ -233,7 +246,7 @@ class RetrievalDeclaration(Declaration):
     max_tokens: int | None = Field(
         None, ge=1, description="The most tokens that the passages may take in a prompt."
     )
-    filters: JsonMap = Field(
+    filters: Filters = Field(
         default_factory=dict, description="Conditions on the metadata of the passages."
     )
     fusion: FusionDeclaration = Field(
